@@ -1,0 +1,59 @@
+# Two commands matter: `make run` and `make test`. Each sets up all it needs in .venv, by the hashed lock files.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format lint types imports contracts unit torture bench test-pythons lock docs clean
+
+help:  ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+# A run needs the runtime lock; a developer's set-up holds that and more, so it serves for both.
+$(VENV)/run.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) from $<"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
+	@echo "setting up $(VENV) from $<"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+run: $(VENV)/run.stamp  ## set up and start the broker for this repository
+	@exec $(BIN)/gsd-review-broker $(ARGS)
+
+test: $(VENV)/dev.stamp  ## set up and run every check
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+	@$(BIN)/coverage run -m pytest -m "not torture"
+	@$(BIN)/coverage report --include='*/rules.py,*/store/*' --fail-under=100
+
+torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
+	@$(BIN)/python -m pytest -m torture --timeout=3600 -s
+
+bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/
+	@$(BIN)/python -m benchmarks
+
+test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
+	@sh tests/on-every-python.sh
+
+docs: $(VENV)/dev.stamp  ## write the generated pages and snapshots anew
+	@$(BIN)/python -m tests.contract
+
+format: $(VENV)/dev.stamp  ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock:  ## resolve the lock files anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --group build pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage bench-results

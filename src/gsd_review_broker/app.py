@@ -1,0 +1,212 @@
+"""The composition root: builds every part, starts them in order, ends them in reverse."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from gsd_review_broker import __version__, logs
+from gsd_review_broker.clock import SystemClock
+from gsd_review_broker.config import Configuration
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.mcp.server import make_endpoints
+from gsd_review_broker.ports import Clock
+from gsd_review_broker.repository import GitRepository, exclude_from_git
+from gsd_review_broker.runtime_file import RuntimeFile
+from gsd_review_broker.service.broker import make_broker
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.moments import iso
+from gsd_review_broker.service.presence import Presence
+from gsd_review_broker.store.sqlite import SqliteStore
+from gsd_review_broker.wake import LocalWakeups
+from gsd_review_broker.web.guard import HostAndOriginGuard
+from gsd_review_broker.web.health import health_endpoint
+
+log = structlog.get_logger()
+
+_SHUTDOWN_SECONDS = 1
+
+
+class Application:
+    """One broker: its store, its services and its HTTP application."""
+
+    def __init__(self, configuration: Configuration, *, port: int, clock: Clock | None = None) -> None:
+        settings = configuration.settings
+        policy = settings.policy()
+        clock = clock or SystemClock()
+        self.wakeups = LocalWakeups()
+        self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups)
+        core = Core(
+            store=self.store,
+            repository=GitRepository(
+                configuration.root,
+                allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
+                timeout=settings.git_timeout_seconds,
+            ),
+            wakeups=self.wakeups,
+            clock=clock,
+            policy=policy,
+            presence=Presence(clock),
+        )
+        self.broker = make_broker(core, serves=configuration.serves)
+        self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
+        self.asgi = Starlette(
+            routes=[
+                Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+                *(
+                    Route(path, endpoint=StreamableHTTPASGIApp(manager))
+                    for path, manager in self._endpoints.items()
+                ),
+            ],
+            middleware=[Middleware(HostAndOriginGuard, port=port)],
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        """The store is open before, so that what is wrong with it is told in one sentence."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self.store.close)
+            for manager in self._endpoints.values():
+                await stack.enter_async_context(manager.run())
+            sweeping = asyncio.create_task(self.broker.sweep.run())
+            stack.callback(sweeping.cancel)
+            # What lives as long as the broker is not looked at again by the collector.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 20)
+            yield
+            self.wakeups.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, except for signals: waits are answered first, and the exit code is ours."""
+
+    def __init__(self, config: uvicorn.Config, application: Application, announce: RuntimeFile) -> None:
+        super().__init__(config)
+        self._application = application
+        self._announce = announce
+        self.interrupted = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = {kind: signal.signal(kind, self.handle_exit) for kind in kinds}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.interrupted = sig == signal.SIGINT
+        self._application.wakeups.close()
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce.write()
+            log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
+
+
+def serve(configuration: Configuration) -> int:
+    """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
+    settings = configuration.settings
+    logs.configure(level=settings.log_level, form=settings.log_format)
+    listening = _bind(settings.host, settings.port)
+    with contextlib.closing(listening):
+        port = listening.getsockname()[1]
+        application = Application(configuration, port=port)
+        application.store.open()
+        if configuration.root is not None:
+            _keep_out_of_git(configuration.root, configuration.database)
+        announce = RuntimeFile(
+            configuration.database,
+            url=f"http://{_bracketed(settings.host)}:{port}",
+            serves=configuration.serves,
+            started_at=iso(SystemClock().now()),
+        )
+        server = _Server(_uvicorn_config(application), application, announce)
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(server.serve(sockets=[listening]))
+        finally:
+            announce.remove()
+    return 130 if server.interrupted else 0
+
+
+def _uvicorn_config(application: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        application.asgi,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        backlog=2048,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+
+
+def _loop_factory() -> Any:
+    if sys.platform == "win32":
+        return None
+    import uvloop  # noqa: PLC0415 - there is none on Windows
+
+    return uvloop.new_event_loop
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Bound by us, so that a port that is taken is told with who has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    if sys.platform != "win32":
+        # There it would let two programs share the port.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        raise StartError(
+            f"port {port} of {host} cannot be used ({error.strerror}){_who_is_there(host, port)}; "
+            "choose another with --port, or stop that program."
+        ) from error
+    listening.setblocking(False)  # noqa: FBT003 - socket's own signature
+    return listening
+
+
+def _who_is_there(host: str, port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{_bracketed(host)}:{port}/healthz", timeout=1) as answer:  # noqa: S310
+            health = json.load(answer)
+        return f": a broker with pid {health['pid']} that serves {health['serves']} has it"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _keep_out_of_git(root: Path, database: Path) -> None:
+    if database.is_relative_to(root):
+        exclude_from_git(root, [f"/{database.relative_to(root).as_posix()}*"])

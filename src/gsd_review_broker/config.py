@@ -1,0 +1,228 @@
+"""Configuration: flags over environment over the project's file over the user's file over defaults.
+
+One schema, validated whole; every value knows where it comes from, and so does every error.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.model import Fence, Limits, Policy
+
+APPLICATION = "gsd-review-broker"
+DATABASE_NAME = "codex_review_broker.sqlite3"
+PROJECT_FOLDER = ".planning"
+PROJECT_FILE = "review-broker.json"
+# What a cloned repository must not decide.
+USERS_OWN = frozenset({"allowed_roots"})
+# Set for reviewer programs, and no settings.
+_NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN"})
+
+Bytes = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LimitSettings(_Section):
+    body_bytes: Bytes = 8 * 1024 * 1024
+    diff_bytes: Bytes = 2 * 1024 * 1024
+    diff_files: Annotated[int, Field(ge=1)] = 500
+    text_bytes: Bytes = 64 * 1024
+    intent_bytes: Bytes = 4 * 1024
+    findings: Annotated[int, Field(ge=1)] = 500
+    revisions: Annotated[int, Field(ge=1)] = 200
+
+
+class PoolSettings(_Section):
+    claim_timeout_seconds: Annotated[int, Field(ge=60)] = 1200
+
+
+class Settings(_Section):
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8321
+    db: str | None = None
+    fence: Literal["strict", "managed"] = "strict"
+    max_rounds: Annotated[int, Field(ge=1)] = 5
+    git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
+    allowed_roots: list[str] = Field(default_factory=list[str])
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
+
+    def policy(self) -> Policy:
+        limits = self.limits
+        return Policy(
+            claim_timeout=self.reviewer_pool.claim_timeout_seconds * 1000,
+            max_rounds=self.max_rounds,
+            fence=Fence(self.fence),
+            limits=Limits(
+                body=limits.body_bytes,
+                diff=limits.diff_bytes,
+                diff_files=limits.diff_files,
+                text=limits.text_bytes,
+                intent=limits.intent_bytes,
+                findings=limits.findings,
+                revisions=limits.revisions,
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """The settings, where each comes from, and what the broker serves by them."""
+
+    settings: Settings
+    origins: dict[str, str]
+    root: Path | None
+    database: Path
+
+    @property
+    def serves(self) -> str:
+        return str(self.root) if self.root else "user"
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    origin: str
+    values: dict[str, Any]
+
+
+def user_file() -> Path:
+    return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / "config.json"
+
+
+def load(
+    *, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> Configuration:
+    """Everything that is wrong is a StartError that names file, key and what is allowed."""
+    environment = os.environ if environment is None else environment
+    chosen = flags.get("config") or environment.get("BROKER_CONFIG")
+    layers = [_file_layer(user_file(), must_exist=False)]
+    if chosen:
+        layers.append(_project_layer(Path(chosen), must_exist=True))
+    elif root is not None:
+        layers.append(_project_layer(root / PROJECT_FOLDER / PROJECT_FILE, must_exist=False))
+    layers.append(_environment_layer(environment))
+    given = {name: value for name, value in flags.items() if value is not None and name != "config"}
+    layers.append(_Layer("command line", given))
+    merged, origins = _merged(layers)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise StartError(_explained(error, origins)) from error
+    if settings.host not in {"127.0.0.1", "localhost", "::1"}:
+        where = origins.get("host", "default")
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone; allowed are 127.0.0.1, localhost and ::1 "
+            "(other addresses need tokens, which this version does not have)."
+        )
+    return Configuration(
+        settings=settings,
+        origins=origins,
+        root=root,
+        database=_database(settings, origins.get("db", "default"), root),
+    )
+
+
+def _file_layer(path: Path, *, must_exist: bool) -> _Layer:
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if must_exist:
+            raise StartError(f"the configuration file {path} does not exist.") from None
+        return _Layer(str(path), {})
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"the configuration file {path} cannot be read: {error}.") from error
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StartError(f"{path}: not valid JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise StartError(f"{path}: the whole file must be one JSON object.")
+    return _Layer(str(path), cast("dict[str, Any]", values))
+
+
+def _project_layer(path: Path, *, must_exist: bool) -> _Layer:
+    layer = _file_layer(path, must_exist=must_exist)
+    for key in sorted(USERS_OWN & layer.values.keys()):
+        raise StartError(
+            f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide it."
+        )
+    return layer
+
+
+def _environment_layer(environment: Mapping[str, str]) -> _Layer:
+    """BROKER_PORT is port, BROKER_LIMITS__DIFF_BYTES is limits.diff_bytes. Other BROKER_ names are not ours."""
+    values: dict[str, Any] = {}
+    for name in sorted(environment):
+        if not name.startswith("BROKER_") or name in _NOT_SETTINGS:
+            continue
+        key, _, inner = name.removeprefix("BROKER_").lower().partition("__")
+        if key not in Settings.model_fields:
+            continue
+        value = environment[name]
+        if inner:
+            values.setdefault(key, {})[inner] = value
+        else:
+            values[key] = value.split(os.pathsep) if key == "allowed_roots" else value
+    return _Layer("environment", values)
+
+
+def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            if isinstance(value, dict) and isinstance(merged.get(key, {}), dict):
+                inner = cast("dict[str, Any]", value)
+                merged[key] = {**merged.get(key, {}), **inner}
+                origins |= {f"{key}.{name}": layer.origin for name in inner}
+            else:
+                merged[key] = value
+            origins[key] = layer.origin
+    return merged, origins
+
+
+def _explained(error: ValidationError, origins: dict[str, str]) -> str:
+    problem = error.errors(include_url=False)[0]
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path)
+    where = origins.get(key) or origins.get(path[0], "default")
+    if problem["type"] == "extra_forbidden":
+        known = Settings.model_fields[path[0]].annotation if len(path) > 1 else Settings
+        names = (
+            ", ".join(known.model_fields) if isinstance(known, type) and issubclass(known, BaseModel) else ""
+        )
+        return f"{where}: {key}: unknown setting; allowed are {names}."
+    message = problem["msg"]
+    return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
+
+
+def _database(settings: Settings, origin: str, root: Path | None) -> Path:
+    if settings.db is None:
+        folder = (
+            root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
+        )
+        return folder / DATABASE_NAME
+    if "://" in settings.db:
+        raise StartError(
+            f"{origin}: db: {settings.db.split('://')[0]}:// is not supported; give a file's path."
+        )
+    path = Path(settings.db).expanduser()
+    if origin in {"environment", "command line"}:
+        return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written
+    base = root or Path.home()
+    inside = (base / path).resolve()
+    if root is not None and origin != str(user_file()) and not inside.is_relative_to(root):
+        raise StartError(f"{origin}: db: {settings.db!r} lies outside the repository {root}.")
+    return inside

@@ -1,0 +1,32 @@
+"""Structured logs on standard error: an event's name with keys. No diff's text ever goes into one."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure(*, level: str, form: str) -> None:
+    number = getattr(logging, level.upper())
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info
+            if form == "json"
+            else structlog.processors.StackInfoRenderer(),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # The libraries' own lines are for those who ask for debug.
+    logging.basicConfig(level=logging.DEBUG if level == "debug" else logging.ERROR, stream=sys.stderr)

@@ -1,0 +1,158 @@
+"""A tool: its name, what it says of itself, what it takes, and who is shown it."""
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import mcp_types as types
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.core import Repeat
+
+
+class Audience(StrEnum):
+    """The endpoints: /mcp shows everything, /mcp/ROLE what that role uses."""
+
+    ALL = "all"
+    PROPOSER = "proposer"
+    REVIEWER = "reviewer"
+    OBSERVER = "observer"
+
+
+EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a tool function is handed beside its arguments."""
+
+    broker: Broker
+    repeat: Repeat | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    function: Callable[..., Awaitable[Any]]
+    audiences: frozenset[Audience]
+    arguments: type[BaseModel]
+    wire: types.Tool
+
+    async def __call__(self, broker: Broker, arguments: dict[str, Any]) -> Any:
+        values = self._validated(arguments)
+        key = values.pop("idempotency_key", None)
+        # Arguments as they came, so that leaving one out and giving its default are the same call only
+        # if the caller says so.
+        said = {name: value for name, value in arguments.items() if name != "idempotency_key"}
+        repeat = Repeat(tool=self.name, key=key, arguments=said) if key is not None else None
+        return await self.function(Call(broker, repeat), **values)
+
+    def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            model = self.arguments.model_validate(arguments)
+        except ValidationError as error:
+            raise _invalid(self, error) from error
+        return {name: getattr(model, name) for name in self.arguments.model_fields}
+
+
+def _invalid(tool: Tool, error: ValidationError) -> BrokerError:
+    problems = [
+        f"{'.'.join(str(part) for part in problem['loc'])}: {_said(problem['type'], problem['msg'])}"
+        for problem in error.errors(include_url=False, include_input=False, include_context=False)[:5]
+    ]
+    names = ", ".join(tool.arguments.model_fields)
+    return BrokerError(
+        Code.INVALID_ARGUMENT,
+        "; ".join(problems),
+        f"{tool.name} takes {names}." if names else f"{tool.name} takes none.",
+    )
+
+
+def _said(kind: str, message: str) -> str:
+    match kind:
+        case "extra_forbidden":
+            return "unknown argument"
+        case "missing":
+            return "required"
+        case _:
+            return message[:1].lower() + message[1:]
+
+
+class _Arguments(BaseModel):
+    # Strict: the schema says integer, so "5" is refused; unknown arguments are refused too.
+    model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=False)
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+
+    def tool(
+        self, *audiences: Audience, reads: bool = False, destroys: bool = False, repeatable: bool = True
+    ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
+        """Register a function. Its docstring is what agents read; annotations are true, since clients
+        such as Codex refuse tools by them."""
+
+        def register(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+            name = function.__name__
+            arguments = _model(function)
+            wire = types.Tool(
+                name=name,
+                description=inspect.getdoc(function) or "",
+                input_schema=compact_schema(arguments),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=reads,
+                    destructive_hint=destroys,
+                    idempotent_hint=reads or repeatable,
+                    open_world_hint=False,
+                ),
+            )
+            self._tools[name] = Tool(name, function, frozenset(audiences), arguments, wire)
+            return function
+
+        return register
+
+    def shown_to(self, audience: Audience) -> dict[str, Tool]:
+        if audience is Audience.ALL:
+            return dict(self._tools)
+        return {name: tool for name, tool in self._tools.items() if audience in tool.audiences}
+
+
+def _model(function: Callable[..., Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(function, eval_str=True).parameters.items())[1:]:
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[name] = (parameter.annotation, default)
+    return create_model(function.__name__, __base__=_Arguments, **fields)
+
+
+def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Its JSON Schema without what costs a reader tokens and says nothing: titles, nulls, null defaults."""
+    schema = model.model_json_schema()
+    properties = {name: _compact(value) for name, value in schema.get("properties", {}).items()}
+    result: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if schema.get("required"):
+        result["required"] = schema["required"]
+    return result
+
+
+def _compact(schema: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in schema.items() if name not in {"title", "default"}}
+    choices = [choice for choice in kept.pop("anyOf", []) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        kept |= choices[0]
+    elif choices:
+        kept["anyOf"] = choices
+    if isinstance(kept.get("items"), dict):
+        kept["items"] = _compact(kept["items"])
+    return kept
+
+
+def as_text(result: Any) -> str:
+    """The same facts for clients that read text only, without a byte of layout."""
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))

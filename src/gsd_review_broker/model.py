@@ -1,0 +1,345 @@
+"""The words of the product: a review, its revisions, claims, verdicts, findings, messages and events.
+
+Times are milliseconds since 1970, UTC; they become ISO 8601 where they leave the broker.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NewType
+
+from gsd_review_broker.errors import BrokerError
+
+ReviewId = NewType("ReviewId", str)
+Identity = NewType("Identity", str)
+Milliseconds = NewType("Milliseconds", int)
+
+HUMAN_PREFIX = "human:"
+VALIDATOR = Identity("broker-validator")
+BROKER = Identity("broker")
+
+
+class Status(StrEnum):
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    IN_REVIEW = "in_review"
+    APPROVED = "approved"
+    CHANGES_REQUESTED = "changes_requested"
+    CLOSED = "closed"
+
+
+class Verdict(StrEnum):
+    APPROVED = "approved"
+    CHANGES_REQUESTED = "changes_requested"
+    COMMENT = "comment"
+
+
+class Category(StrEnum):
+    PLAN_REVIEW = "plan_review"
+    CODE_CHANGE = "code_change"
+    VERIFICATION = "verification"
+    HANDOFF = "handoff"
+
+
+class Priority(StrEnum):
+    CRITICAL = "critical"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class Role(StrEnum):
+    PROPOSER = "proposer"
+    REVIEWER = "reviewer"
+
+
+class Outcome(StrEnum):
+    APPROVED = "approved"
+    CHANGES_REQUESTED = "changes_requested"
+    WITHDRAWN = "withdrawn"
+
+
+class CounterPatchStatus(StrEnum):
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    SUPERSEDED = "superseded"
+
+
+class Severity(StrEnum):
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Side(StrEnum):
+    OLD = "old"
+    NEW = "new"
+
+
+class Anchor(StrEnum):
+    ANCHORED = "anchored"
+    UNANCHORED = "unanchored"
+    OUTDATED = "outdated"
+
+
+class Disposition(StrEnum):
+    OPEN = "open"
+    FIXED = "fixed"
+    REJECTED = "rejected"
+    DEFERRED = "deferred"
+
+
+class Operation(StrEnum):
+    CREATE = "create"
+    MODIFY = "modify"
+    DELETE = "delete"
+    RENAME = "rename"
+
+
+class Fence(StrEnum):
+    STRICT = "strict"
+    MANAGED = "managed"
+
+
+class EventType(StrEnum):
+    REVIEW_CREATED = "review_created"
+    REVIEW_REVISED = "review_revised"
+    REVIEW_CLAIMED = "review_claimed"
+    REVIEW_AUTO_REJECTED = "review_auto_rejected"
+    REVIEW_RELEASED = "review_released"
+    REVIEW_RECLAIMED = "review_reclaimed"
+    VERDICT_SUBMITTED = "verdict_submitted"
+    VERDICT_COMMENT = "verdict_comment"
+    VERDICT_REFUSED = "verdict_refused"
+    FINDING_RESOLVED = "finding_resolved"
+    MESSAGE_SENT = "message_sent"
+    COUNTER_PATCH_OFFERED = "counter_patch_offered"
+    COUNTER_PATCH_ACCEPTED = "counter_patch_accepted"
+    COUNTER_PATCH_REJECTED = "counter_patch_rejected"
+    HUMAN_REQUESTED = "human_requested"
+    HUMAN_CLEARED = "human_cleared"
+    REVIEW_CLOSED = "review_closed"
+    REVIEWER_SPAWNED = "reviewer_spawned"
+    REVIEWER_DRAIN_START = "reviewer_drain_start"
+    REVIEWER_TERMINATED = "reviewer_terminated"
+    GATE_REFUSED = "gate_refused"
+    GATE_OVERRIDDEN = "gate_overridden"
+    ACCESS_REFUSED = "access_refused"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AffectedFile:
+    path: str
+    operation: Operation
+    added: int
+    removed: int
+    old_path: str | None = None
+    binary: bool = False
+    old_mode: str | None = None
+    new_mode: str | None = None
+
+    @property
+    def mode_change(self) -> bool:
+        return self.old_mode is not None and self.new_mode is not None and self.old_mode != self.new_mode
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Revision:
+    """One version of the proposal's content; never changed once written, but for the digest found at a claim."""
+
+    review_id: ReviewId
+    number: int
+    intent: str
+    description: str | None
+    diff: bytes | None
+    skip_diff_validation: bool
+    affected_files: tuple[AffectedFile, ...]
+    author: Identity
+    written_by: Identity
+    created_at: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Review:
+    id: ReviewId
+    status: Status
+    version: int
+    revision: int
+    round: int
+    claim_generation: int
+    # What creation fixed.
+    agent_type: str
+    agent_role: Role
+    phase: str
+    plan: str | None
+    task: str | None
+    category: Category | None
+    priority: Priority
+    project: str | None
+    workspace: str | None
+    proposer_id: Identity | None
+    parent_id: ReviewId | None
+    created_at: Milliseconds
+    # What the newest revision says.
+    intent: str
+    has_diff: bool
+    author: Identity
+    digest: str | None
+    # The claim, the verdict and the end.
+    claimed_by: Identity | None = None
+    claimed_at: Milliseconds | None = None
+    claim_expires_at: Milliseconds | None = None
+    reserved_for: Identity | None = None
+    reserved_until: Milliseconds | None = None
+    verdict: Verdict | None = None
+    verdict_reason: str | None = None
+    outcome: Outcome | None = None
+    open_finding_count: int = 0
+    counter_patch_status: CounterPatchStatus | None = None
+    needs_human: str | None = None
+    updated_at: Milliseconds
+    closed_at: Milliseconds | None = None
+
+    @property
+    def proposer(self) -> Identity:
+        return self.proposer_id or Identity(self.agent_type)
+
+    @property
+    def is_claim_live(self) -> bool:
+        """Somebody is judging it now: a claim before its verdict."""
+        return self.status in {Status.CLAIMED, Status.IN_REVIEW}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """Append-only: what one side said to the other."""
+
+    id: int | None = None
+    review_id: ReviewId
+    round: int
+    sender_role: Role
+    sender: Identity
+    body: str
+    path: str | None
+    line: int | None
+    in_reply_to: int | None
+    metadata: dict[str, Any] | None
+    created_at: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CounterPatch:
+    """A diff that a reviewer offers instead. Of several, the newest is the open one."""
+
+    id: int | None = None
+    review_id: ReviewId
+    revision: int
+    round: int
+    diff: bytes
+    affected_files: tuple[AffectedFile, ...]
+    offered_by: Identity
+    status: CounterPatchStatus
+    reason: str | None
+    created_at: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One inline remark. Its id stays over all revisions; its place follows the lines it is about."""
+
+    id: str
+    review_id: ReviewId
+    raised_by: Identity
+    raised_in_round: int
+    raised_at_revision: int
+    times_raised: int
+    path: str | None
+    line_start: int | None
+    line_end: int | None
+    side: Side
+    severity: Severity
+    title: str
+    body: str
+    suggestion: str | None
+    confidence: float | None
+    anchor: Anchor
+    # The text of the lines it is about, by which it is found again in the next revision.
+    anchor_text: str | None
+    disposition: Disposition
+    note: str | None
+    created_at: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewEvent:
+    """What happened, before the store numbers and chains it."""
+
+    event_type: EventType
+    actor: Identity
+    review_id: ReviewId | None
+    old_status: Status | None
+    new_status: Status | None
+    timestamp: Milliseconds
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event(NewEvent):
+    id: int
+    previous_hash: str
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A review as it will be, with the events that say so: neither can be stored without the other."""
+
+    review: Review
+    events: tuple[NewEvent, ...]
+    revision: Revision | None = None
+    message: Message | None = None
+    # What this change does to the open counter-patch, before a new one is offered.
+    counter_patch_settled: tuple[CounterPatchStatus, str | None] | None = None
+    counter_patch: CounterPatch | None = None
+    findings: tuple[Finding, ...] = ()
+    # Some refusals are worth a record: the events are stored, then this is raised.
+    refusal: BrokerError | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """In bytes of UTF-8, or in pieces; what is over one is refused with too_large."""
+
+    body: int = 8 * 1024 * 1024
+    diff: int = 2 * 1024 * 1024
+    diff_files: int = 500
+    text: int = 64 * 1024
+    intent: int = 4 * 1024
+    name: int = 256
+    findings: int = 500
+    revisions: int = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What the configuration says of how reviews are handled."""
+
+    claim_timeout: int = 1_200_000
+    max_rounds: int = 5
+    fence: Fence = Fence.STRICT
+    limits: Limits = field(default_factory=Limits)
+
+
+def new_review_id() -> ReviewId:
+    """64 random bits: short enough for a prompt, and prefixes tell reviews apart (no time in front)."""
+    return ReviewId(secrets.token_hex(8))
+
+
+def is_human(identity: str) -> bool:
+    return identity.startswith(HUMAN_PREFIX)
+
+
+def same_identity(one: str | None, other: str | None) -> bool:
+    """Spelling in another case is the same program: self-declared names guard against mistakes."""
+    return one is not None and other is not None and one.strip().casefold() == other.strip().casefold()

@@ -1,0 +1,160 @@
+"""What the services need from the outside world. Technologies implement these; services see nothing else."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from gsd_review_broker.model import (
+    Change,
+    Event,
+    Identity,
+    Milliseconds,
+    Review,
+    ReviewId,
+    Revision,
+    Status,
+)
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def now(self) -> Milliseconds: ...
+
+    def steady(self) -> Milliseconds: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReviewFilter:
+    status: Status | None = None
+    category: str | None = None
+    project: str | None = None
+    phase: str | None = None
+    plan: str | None = None
+    proposer_id: str | None = None
+    parent_id: str | None = None
+    needs_human: bool | None = None
+    # Leave out what this reviewer may not claim at this moment.
+    claimable_by: Identity | None = None
+    claimable_at: Milliseconds | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdempotencyKey:
+    """One call that may be repeated: the same key with other arguments is a conflict."""
+
+    project: str
+    tool: str
+    key: str
+    arguments_hash: str
+
+
+# Where a page of a list ends: priority's rank, creation time, id.
+ListPosition = tuple[int, int, str]
+
+
+class Reader(Protocol):
+    """Reads of one moment."""
+
+    def review(self, review_id: ReviewId) -> Review | None: ...
+
+    def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]: ...
+
+    def revision(self, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision | None: ...
+
+    def reviews(
+        self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
+    ) -> list[tuple[Review, ListPosition]]: ...
+
+    def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
+
+    def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
+
+    def pending_by_priority(self) -> dict[str, int]: ...
+
+    def oldest_pending_at(self) -> Milliseconds | None: ...
+
+    def last_event_at(self) -> Milliseconds | None: ...
+
+    def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
+
+
+class Transaction(Reader, Protocol):
+    """One command: reads and writes that happen together or not at all, at one moment."""
+
+    @property
+    def now(self) -> Milliseconds: ...
+
+    def lock_review(self, review_id: ReviewId) -> Review | None: ...
+
+    def save(self, change: Change) -> None: ...
+
+    def put_off(self, review: Review) -> None: ...
+
+    def shift_deadlines(self, by: int) -> None: ...
+
+    def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None: ...
+
+    def forget_keys_before(self, moment: Milliseconds) -> None: ...
+
+
+class Store(Protocol):
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        """Acknowledged only when it is on disk; then the waiters are woken."""
+        ...
+
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        """Off the event loop: lists, pages, anything that grows."""
+        ...
+
+    async def glance(self, query: Callable[[Reader], T]) -> T:
+        """By primary key only, so quick that it may run on the event loop."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Applies:
+    """git took the diff. The digest is None where only the work tree took it, or it is not in HEAD."""
+
+    digest: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DoesNotApply:
+    git_says: str
+
+
+class Repository(Protocol):
+    """git, read only."""
+
+    async def resolve_workspace(self, workspace: str | None) -> str | None:
+        """The workspace's root; refuses what the configuration does not allow."""
+        ...
+
+    async def check(
+        self, workspace: str | None, diff: bytes, *, already_applied: bool
+    ) -> Applies | DoesNotApply: ...
+
+
+# The topic of everybody who waits for work.
+QUEUE = "queue"
+
+
+def review_topic(review_id: ReviewId) -> str:
+    return f"review:{review_id}"
+
+
+class Wakeups(Protocol):
+    """Hints that something may have changed; who waits re-reads."""
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def closing(self) -> bool: ...
+
+    def publish(self, topics: Iterable[str]) -> None: ...
+
+    def listening(self, topic: str) -> AbstractContextManager[asyncio.Event]: ...

@@ -1,0 +1,167 @@
+"""Judging: the fence, the identity, the verdict."""
+
+from dataclasses import replace
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import (
+    BROKER,
+    Change,
+    CounterPatch,
+    CounterPatchStatus,
+    EventType,
+    Fence,
+    Finding,
+    Identity,
+    Milliseconds,
+    Review,
+    Verdict,
+    same_identity,
+)
+from gsd_review_broker.rules.claims import refuse_self_review, refuse_stale
+from gsd_review_broker.rules.convergence import call_human_if_stuck, clear_human
+from gsd_review_broker.rules.transitions import Command, followed_by, invalid_transition, record, require
+
+_COMMANDS = {
+    Verdict.APPROVED: Command.APPROVE,
+    Verdict.CHANGES_REQUESTED: Command.REQUEST_CHANGES,
+    Verdict.COMMENT: Command.COMMENT,
+}
+_RECORDED = {Code.STALE_CLAIM, Code.NOT_CLAIMANT, Code.SELF_REVIEW}
+
+
+def give_verdict(
+    review: Review,
+    *,
+    verdict: Verdict,
+    reason: str | None,
+    reviewer_id: Identity | None,
+    claim_generation: int | None,
+    counter_patch: CounterPatch | None,
+    findings: tuple[Finding, ...],
+    open_finding_count: int,
+    fence: Fence,
+    pool_managed: bool,
+    timeout: int,
+    max_rounds: int,
+    now: Milliseconds,
+) -> Change:
+    """What the live claimant says of the claimed revision. A stale or foreign verdict is refused and recorded."""
+    _refuse_incomplete(verdict, reason, counter_patch)
+    bare_allowed = fence is Fence.MANAGED and not pool_managed
+    try:
+        reviewer = _claimant(review, reviewer_id, claim_generation, bare_allowed=bare_allowed)
+        refuse_self_review(review, reviewer)
+    except BrokerError as error:
+        if error.code not in _RECORDED:
+            raise
+        return _refused(review, verdict, error, reviewer_id, claim_generation, now)
+    if review.verdict is verdict and verdict is not Verdict.COMMENT and review.status.value == verdict.value:
+        return Change(review=review, events=())
+    target = require(review, _COMMANDS[verdict])
+    is_comment = verdict is Verdict.COMMENT
+    change = record(
+        review,
+        EventType.VERDICT_COMMENT if is_comment else EventType.VERDICT_SUBMITTED,
+        actor=reviewer,
+        now=now,
+        metadata={
+            "verdict": verdict,
+            "reason": reason,
+            "digest": review.digest,
+            "round": review.round,
+            "revision": review.revision,
+            "claim_generation": review.claim_generation,
+            "has_counter_patch": counter_patch is not None,
+            "finding_ids": [finding.id for finding in findings],
+        },
+        status=target,
+        verdict=review.verdict if is_comment else verdict,
+        verdict_reason=reason,
+        claim_expires_at=Milliseconds(now + timeout) if is_comment else None,
+        open_finding_count=open_finding_count,
+    )
+    change = replace(change, findings=findings)
+    if counter_patch is not None:
+        change = _offered(change, counter_patch, reviewer, now)
+    if verdict is Verdict.CHANGES_REQUESTED:
+        change = call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+    return clear_human(change, actor=reviewer, now=now)
+
+
+def _refuse_incomplete(verdict: Verdict, reason: str | None, counter_patch: CounterPatch | None) -> None:
+    if verdict is not Verdict.APPROVED and not (reason and reason.strip()):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"reason: a verdict of {verdict} needs one",
+            "Say what should change, or what you noticed; only approved may be bare.",
+        )
+    if verdict is Verdict.APPROVED and counter_patch is not None:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            "counter_patch: an approval cannot carry one",
+            "Offer the counter-patch with changes_requested or comment.",
+        )
+
+
+def _claimant(
+    review: Review, reviewer_id: Identity | None, claim_generation: int | None, *, bare_allowed: bool
+) -> Identity:
+    if claim_generation is not None:
+        refuse_stale(review, claim_generation)
+    claimed_by = review.claimed_by
+    if claimed_by is None:
+        raise invalid_transition(review, None, "nothing is claimed")
+    if reviewer_id is not None and not same_identity(reviewer_id, claimed_by):
+        raise BrokerError(
+            Code.NOT_CLAIMANT,
+            f"review {review.id} is claimed by {claimed_by}, not by {reviewer_id}",
+            "Only the claimant gives the verdict; add_message if you have something to say.",
+        )
+    if reviewer_id is None and claim_generation is None and not bare_allowed:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            "claim_generation: a verdict names its claim, and this one carries neither claim_generation nor reviewer_id",
+            "Pass the claim_generation that claim_review gave you.",
+        )
+    return claimed_by
+
+
+def _refused(
+    review: Review,
+    verdict: Verdict,
+    error: BrokerError,
+    reviewer_id: Identity | None,
+    claim_generation: int | None,
+    now: Milliseconds,
+) -> Change:
+    change = record(
+        review,
+        EventType.VERDICT_REFUSED,
+        actor=reviewer_id or BROKER,
+        now=now,
+        metadata={
+            "refused_verdict": verdict,
+            "code": error.code,
+            "refused_generation": claim_generation,
+        },
+    )
+    return replace(change, refusal=error)
+
+
+def _offered(change: Change, patch: CounterPatch, reviewer: Identity, now: Milliseconds) -> Change:
+    """The newest counter-patch is the open one; an older open one is superseded."""
+    review = change.review
+    superseded = review.counter_patch_status is CounterPatchStatus.PENDING
+    offer = record(
+        review,
+        EventType.COUNTER_PATCH_OFFERED,
+        actor=reviewer,
+        now=now,
+        metadata={"files": [file.path for file in patch.affected_files], "counter_patch_status": "pending"},
+        counter_patch_status=CounterPatchStatus.PENDING,
+    )
+    return replace(
+        followed_by(change, offer),
+        counter_patch=patch,
+        counter_patch_settled=(CounterPatchStatus.SUPERSEDED, None) if superseded else None,
+    )

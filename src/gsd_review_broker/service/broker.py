@@ -1,0 +1,28 @@
+"""The whole product behind one object: what every front end calls."""
+
+from dataclasses import dataclass
+
+from gsd_review_broker.service.claims import Claims
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.insight import Insight
+from gsd_review_broker.service.proposals import Proposals
+from gsd_review_broker.service.sweep import Sweep
+from gsd_review_broker.service.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    proposals: Proposals
+    claims: Claims
+    insight: Insight
+    sweep: Sweep
+
+
+def make_broker(core: Core, *, serves: str) -> Broker:
+    waiting = Waiting(core.wakeups)
+    return Broker(
+        proposals=Proposals(core),
+        claims=Claims(core, waiting),
+        insight=Insight(core, waiting, serves=serves),
+        sweep=Sweep(core),
+    )

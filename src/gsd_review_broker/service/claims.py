@@ -1,0 +1,268 @@
+"""The reviewer's commands: claim, wait for a claim, give it back, judge."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from gsd_review_broker import rules
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import Identity, Review, ReviewId, Status, Verdict
+from gsd_review_broker.ports import (
+    QUEUE,
+    Applies,
+    DoesNotApply,
+    ListPosition,
+    Reader,
+    ReviewFilter,
+    Transaction,
+)
+from gsd_review_broker.service import checks, views
+from gsd_review_broker.service.core import Core, Repeat, once, recalled
+from gsd_review_broker.service.results import AutoRejected, Claim, NotClaimed, Released, VerdictResult
+from gsd_review_broker.service.waiting import Waiting
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+_ATTEMPTS = 5
+_CANDIDATES = 20
+# What may go wrong with one candidate without ending the search for another.
+_PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
+
+_Checked = Applies | DoesNotApply
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    category: str | None
+    project: str | None
+
+
+class Claims:
+    def __init__(self, core: Core, waiting: Waiting) -> None:
+        self._core = core
+        self._waiting = waiting
+        # One check for all who ask for the same content at the same time.
+        self._checks: dict[tuple[ReviewId, int], asyncio.Task[_Checked]] = {}
+
+    async def claim(
+        self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
+    ) -> Claim | AutoRejected:
+        reviewer = checks.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        await self._core.heard(reviewer)
+        for _ in range(_ATTEMPTS):
+            review = await self._core.find(review_id)
+            kept = await self._core.store.glance(
+                lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
+            )
+            if kept is not None:
+                return kept
+            if not rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now()):
+                return await self._core.store.glance(lambda reader: self._view(reader, review.id))
+            checked = await self._check(review)
+            result = await self._core.store.write(
+                lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
+            )
+            if result is not None:
+                return result
+        raise BrokerError(
+            Code.BUSY, f"review {review_id} changed while git checked it, again and again", "Claim it again."
+        )
+
+    def _claim(
+        self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
+    ) -> Claim | AutoRejected | None:
+        """Only if revision and status are those that git checked; None asks for another look."""
+        review = tx.lock_review(seen.id)
+        assert review is not None  # noqa: S101 - found a moment ago
+        if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
+            return self._view(tx, review.id)
+        if review.revision != seen.revision:
+            return None
+
+        def begin() -> Claim | AutoRejected:
+            if isinstance(checked, DoesNotApply):
+                change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
+                tx.save(change)
+                return views.auto_rejected(change.review)
+            timeout = self._core.policy.claim_timeout
+            change = rules.claim(
+                review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now
+            )
+            tx.save(change)
+            return self._view(tx, review.id)
+
+        return once(tx, self._core, repeat, review.project, begin)
+
+    def _view(self, reader: Reader, review_id: ReviewId) -> Claim:
+        review = reader.review(review_id)
+        assert review is not None  # noqa: S101
+        revision = reader.revision(review_id, review.revision, with_diff=False)
+        assert revision is not None  # noqa: S101 - a review has the revision that it names
+        return views.claim(review, revision, [])
+
+    async def _check(self, review: Review) -> _Checked:
+        """git's word on the revision, outside any transaction."""
+        if not review.has_diff:
+            return Applies(digest=None)
+        key = review.id, review.revision
+        task = self._checks.get(key)
+        if task is None:
+            task = self._checks[key] = asyncio.create_task(self._ask_git(review))
+            task.add_done_callback(lambda _: self._checks.pop(key, None))
+        # Shielded: whoever goes away leaves the answer to those who stay.
+        return await asyncio.shield(task)
+
+    async def _ask_git(self, review: Review) -> _Checked:
+        revision = await self._core.store.read(
+            lambda reader: reader.revision(review.id, review.revision, with_diff=True)
+        )
+        assert revision is not None  # noqa: S101
+        assert revision.diff is not None  # noqa: S101
+        if review.workspace is None and revision.skip_diff_validation:
+            return Applies(digest=None)
+        return await self._core.repository.check(
+            review.workspace, revision.diff, already_applied=revision.skip_diff_validation
+        )
+
+    async def claim_next(
+        self,
+        reviewer_id: str,
+        *,
+        category: str | None,
+        project: str | None,
+        wait: bool,
+        wait_seconds: float | None,
+        repeat: Repeat | None,
+    ) -> Claim | NotClaimed:
+        reviewer = checks.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        await self._core.heard(reviewer)
+        wanted = _Wanted(category, project)
+
+        async def look() -> Claim | None:
+            return await self._first_claimable(reviewer, wanted, repeat)
+
+        found = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        if found is None:
+            return {"claimed": False}
+        found["claimed"] = True
+        return found
+
+    async def _first_claimable(
+        self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None
+    ) -> Claim | None:
+        # Asked by everybody who waits at each new review, so the quick question comes first.
+        if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
+            return None
+        position: ListPosition | None = None
+        while True:
+            candidates = await self._core.store.read(
+                lambda reader, after=position: reader.reviews(
+                    ReviewFilter(
+                        status=Status.PENDING,
+                        category=wanted.category,
+                        project=wanted.project,
+                        claimable_by=reviewer,
+                        claimable_at=self._core.clock.now(),
+                    ),
+                    after=after,
+                    limit=_CANDIDATES,
+                )
+            )
+            for candidate, position in candidates:  # noqa: B007 - the last position is where the next page begins
+                claimed = await self._try(candidate, reviewer, repeat)
+                if claimed is not None:
+                    return claimed
+            if len(candidates) < _CANDIDATES:
+                return None
+
+    async def _try(self, candidate: Review, reviewer: Identity, repeat: Repeat | None) -> Claim | None:
+        try:
+            result = await self.claim(candidate.id, reviewer, repeat=repeat)
+        except BrokerError as error:
+            if error.code not in _PASSED_OVER:
+                raise
+            if error.code is Code.UNAVAILABLE:
+                log.warning("claim_passed_over", review_id=candidate.id, reason=error.message)
+            return None
+        return None if "auto_rejected" in result else result
+
+    async def release(self, review_id: str, claim_generation: int, *, repeat: Repeat | None) -> Released:
+        review = await self._core.find(review_id)
+
+        def command(tx: Transaction) -> Released:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101
+            change = rules.release(current, claim_generation=claim_generation, now=tx.now)
+            tx.save(change)
+            return views.released(change.review)
+
+        return await self._core.store.write(
+            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
+        )
+
+    async def take_over(self, review_id: str, person: str) -> Claim:
+        """A person goes first; for the dashboard and the command line."""
+        identity = checks.identity("person", person, self._core.policy.limits)
+        review = await self._core.find(review_id)
+
+        def command(tx: Transaction) -> Claim:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101
+            timeout = self._core.policy.claim_timeout
+            tx.save(rules.take_over(current, person=identity, timeout=timeout, now=tx.now))
+            return self._view(tx, review.id)
+
+        return await self._core.store.write(command)
+
+    async def give_verdict(
+        self,
+        review_id: str,
+        verdict: Verdict,
+        *,
+        reason: str | None,
+        reviewer_id: str | None,
+        claim_generation: int | None,
+        repeat: Repeat | None,
+    ) -> VerdictResult:
+        limits = self._core.policy.limits
+        reason = checks.optional_text("reason", reason, limits.text)
+        reviewer = checks.optional_identity("reviewer_id", reviewer_id, limits)
+        review = await self._core.find(review_id)
+        await self._core.heard(reviewer)
+
+        def command(tx: Transaction) -> VerdictResult | BrokerError:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101
+            change = rules.give_verdict(
+                current,
+                verdict=verdict,
+                reason=reason,
+                reviewer_id=reviewer,
+                claim_generation=claim_generation,
+                counter_patch=None,
+                findings=(),
+                open_finding_count=current.open_finding_count,
+                fence=self._core.policy.fence,
+                pool_managed=False,
+                timeout=self._core.policy.claim_timeout,
+                max_rounds=self._core.policy.max_rounds,
+                now=tx.now,
+            )
+            tx.save(change)
+            return change.refusal or views.verdict(change.review, verdict.value)
+
+        return refused_or(
+            await self._core.store.write(
+                lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
+            )
+        )
+
+
+def refused_or(result: T | BrokerError) -> T:
+    """A refusal that was recorded is raised only now, after its commit."""
+    if isinstance(result, BrokerError):
+        raise result
+    return result

@@ -1,0 +1,92 @@
+"""What every service stands on: the ports, the policy, and the few steps that all commands share."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from gsd_review_broker import rules
+from gsd_review_broker.audit import canonical
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.model import Identity, Policy, Review
+from gsd_review_broker.ports import Clock, IdempotencyKey, Reader, Repository, Store, Transaction, Wakeups
+from gsd_review_broker.service.checks import text
+from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.presence import Presence
+
+R = TypeVar("R")
+
+# A claimant that reads all the time writes its new deadline once a second, not each time.
+_PUT_OFF_EVERY_MILLISECONDS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Core:
+    store: Store
+    repository: Repository
+    wakeups: Wakeups
+    clock: Clock
+    policy: Policy
+    presence: Presence
+
+    async def find(self, review_id: str) -> Review:
+        return await self.store.glance(lambda reader: find_review(reader, review_id))
+
+    async def heard(self, caller: Identity | None, review: Review | None = None) -> None:
+        """Somebody acts under this name; if it holds the claim, its deadline is put off."""
+        if caller is None:
+            return
+        self.presence.heard(caller)
+        if review is None or review.claim_expires_at is None:
+            return
+        later = rules.put_off(review, caller=caller, timeout=self.policy.claim_timeout, now=self.clock.now())
+        if later is None or later.claim_expires_at is None:
+            return
+        if later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS:
+            await self.store.write(lambda tx: self._put_off(tx, review, caller))
+
+    def _put_off(self, tx: Transaction, review: Review, caller: Identity) -> None:
+        current = tx.lock_review(review.id)
+        timeout = self.policy.claim_timeout
+        later = current and rules.put_off(current, caller=caller, timeout=timeout, now=tx.now)
+        if later:
+            tx.put_off(later)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeat:
+    """A call that its caller may repeat: the tool, the key, and all the other arguments."""
+
+    tool: str
+    key: str
+    arguments: dict[str, Any]
+
+    def within(self, project: str | None, limit: int) -> IdempotencyKey:
+        said = canonical(self.arguments).encode("utf-8", "surrogatepass")
+        return IdempotencyKey(
+            project=project or "",
+            tool=self.tool,
+            key=text("idempotency_key", self.key, limit),
+            arguments_hash=hashlib.sha256(said).hexdigest(),
+        )
+
+
+def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | None) -> Any:
+    """What an earlier call with this key was answered, or None."""
+    if repeat is None:
+        return None
+    return reader.recall(repeat.within(project, core.policy.limits.name), core.clock.now())
+
+
+def once(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, do: Callable[[], R]) -> R:
+    """Do it, or answer as the first time. A refusal is not remembered: it may be different next time."""
+    if repeat is None:
+        return do()
+    key = repeat.within(project, core.policy.limits.name)
+    kept = tx.recall(key, tx.now)
+    if kept is not None:
+        return cast("R", kept)
+    result = do()
+    if not isinstance(result, BrokerError):
+        tx.remember(key, cast("dict[str, Any]", result))
+    return result

@@ -1,0 +1,312 @@
+"""Reading: status, proposal, lists, the audit. The one read API for every front end."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+from gsd_review_broker import __version__
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import CounterPatchStatus, Identity, Review, ReviewId, Revision, Status
+from gsd_review_broker.patch import page_of
+from gsd_review_broker.ports import QUEUE, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.service import checks, cursors, views
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.results import (
+    AuditLog,
+    BrokerStatus,
+    EventResult,
+    NothingNew,
+    Proposal,
+    ProposalPage,
+    ReviewList,
+    ReviewStatus,
+    Timeline,
+)
+from gsd_review_broker.service.waiting import Waiting
+
+DEFAULT_LIMIT = 50
+LARGEST_LIMIT = 500
+_TIMELINE_EVENTS = 500
+_TIMELINE_TEXT_CHARACTERS = 500
+# A page of events ends early when it holds this much: reasons may be long.
+_EVENTS_CHARACTERS = 256 * 1024
+_PAGE_INLINE_BYTES = 30_000
+_PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
+
+
+def limit_of(limit: int | None) -> int:
+    if limit is None:
+        return DEFAULT_LIMIT
+    checks.between("limit", limit, 1, LARGEST_LIMIT)
+    return limit
+
+
+class Insight:
+    def __init__(self, core: Core, waiting: Waiting, *, serves: str) -> None:
+        self._core = core
+        self._waiting = waiting
+        self._serves = serves
+        self._started = core.clock.steady()
+
+    async def status(
+        self,
+        review_id: str,
+        *,
+        wait: bool = False,
+        wait_seconds: float | None = None,
+        since: int | None = None,
+        caller_id: str | None = None,
+    ) -> ReviewStatus | NothingNew:
+        review = await self._core.find(review_id)
+        await self._heard(caller_id, review)
+        if not wait:
+            return views.status(review, changed=since is None or review.version > since)
+        known = review.version if since is None else since
+        at_once = since is None and _proposer_must_act(review)
+
+        async def look() -> Review | None:
+            current = await self._core.store.glance(lambda reader: reader.review(review.id))
+            assert current is not None  # noqa: S101 - reviews are not deleted
+            news = at_once or current.version > known or current.status is Status.CLOSED
+            return current if news else None
+
+        topic = review_topic(review.id)
+        found = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
+        if found is None:
+            return views.nothing_new(await self._core.find(review.id))
+        return views.status(found, changed=since is None or found.version > since)
+
+    async def _heard(self, caller_id: str | None, review: Review) -> None:
+        caller = checks.optional_identity("caller_id", caller_id, self._core.policy.limits)
+        await self._core.heard(caller, review)
+
+    async def proposal(
+        self,
+        review_id: str,
+        *,
+        revision: int | None,
+        path: str | None,
+        cursor: str | None,
+        caller_id: str | None,
+    ) -> Proposal | ProposalPage:
+        review = await self._core.find(review_id)
+        await self._heard(caller_id, review)
+        number, offset = review.revision if revision is None else revision, 0
+        if cursor is not None:
+            # The pages of what was begun, even if a newer revision has come since.
+            number, offset = _place(cursor, review.id, revision, path)
+        content = await self._core.store.read(
+            lambda reader: reader.revision(review.id, number, with_diff=True)
+        )
+        if content is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"review {review.id} has no revision {number}",
+                f"Its revisions are 1 to {review.revision}.",
+            )
+        if path is not None:
+            _require_path(content, path)
+        text, following = await self._page(content, path, offset)
+        next_cursor = None
+        if following is not None:
+            next_cursor = cursors.make([review.id, revision, path], [number, following])
+        if cursor is not None:
+            return {
+                "review_id": review.id,
+                "status": review.status.value,
+                "version": review.version,
+                "revision": number,
+                "diff": text or "",
+                "next_cursor": next_cursor,
+            }
+        return _proposal(review, content, text, next_cursor)
+
+    async def _page(self, content: Revision, path: str | None, offset: int) -> tuple[str | None, int | None]:
+        if content.diff is None:
+            return None, None
+        if len(content.diff) <= _PAGE_INLINE_BYTES:
+            page = page_of(content.diff, offset, path=path)
+        else:
+            page = await asyncio.to_thread(page_of, content.diff, offset, path=path)
+        return page.text, page.next_offset
+
+    async def reviews(
+        self,
+        wanted: ReviewFilter,
+        *,
+        wait: bool,
+        wait_seconds: float | None,
+        reviewer_id: str | None,
+        limit: int | None,
+        cursor: str | None,
+    ) -> ReviewList:
+        size = limit_of(limit)
+        if wait and wanted.status is not Status.PENDING:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                'wait: only with status="pending"',
+                'Pass status="pending", or leave wait out.',
+            )
+        reviewer = checks.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        if reviewer is not None:
+            await self._core.heard(reviewer)
+        filters = [wanted.status, wanted.category, wanted.project, wanted.phase, wanted.plan,
+                   wanted.proposer_id, wanted.parent_id, wanted.needs_human, reviewer]  # fmt: skip
+        after = cast("ListPosition", tuple(cursors.read(cursor, filters))) if cursor is not None else None
+        if after is not None and not _is_list_position(after):
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it."
+            )
+
+        async def look() -> ReviewList | None:
+            found = await self._core.store.read(
+                lambda reader: self._list(reader, wanted, reviewer, after, size + 1)
+            )
+            if wait and not found:
+                return None
+            more = len(found) > size
+            position = list(found[size - 1][1]) if more else None
+            return {
+                "reviews": [views.row(review) for review, _ in found[:size]],
+                "next_cursor": cursors.make(filters, position) if more else None,
+                "changed": True,
+            }
+
+        result = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        return result or {"reviews": [], "next_cursor": None, "changed": False}
+
+    def _list(
+        self,
+        reader: Reader,
+        wanted: ReviewFilter,
+        reviewer: Identity | None,
+        after: ListPosition | None,
+        size: int,
+    ) -> list[tuple[Review, ListPosition]]:
+        filtered = replace(wanted, claimable_by=reviewer, claimable_at=self._core.clock.now())
+        if wanted.parent_id is not None:
+            filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
+        return reader.reviews(filtered, after=after, limit=size)
+
+    async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
+        size = limit_of(limit)
+        review = await self._core.find(review_id) if review_id is not None else None
+        wanted = review.id if review else None
+        found = await self._core.store.read(
+            lambda reader: reader.events(review_id=wanted, after=after or 0, limit=size + 1)
+        )
+        shown: list[EventResult] = []
+        room = _EVENTS_CHARACTERS
+        for event in found[:size]:
+            result = views.event(event)
+            room -= len(str(result["metadata"]))
+            if shown and room < 0:
+                break
+            shown.append(result)
+        more = len(shown) < len(found)
+        return {"events": shown, "next_cursor": shown[-1]["id"] if more else None}
+
+    async def timeline(self, review_id: str) -> Timeline:
+        review = await self._core.find(review_id)
+        found = await self._core.store.read(
+            lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS)
+        )
+        events = [views.event(event) for event in found]
+        for event in events:
+            event["metadata"] = {name: _brief(value) for name, value in event["metadata"].items()}
+        return {
+            "review_id": review.id,
+            "intent": review.intent,
+            "current_status": review.status.value,
+            "category": review.category.value if review.category else None,
+            "version": review.version,
+            "events": events,
+            # Each of a review's events makes its version grow by one.
+            "event_count": review.version,
+        }
+
+    async def broker_status(self) -> BrokerStatus:
+        queue, oldest, last = await self._core.store.read(
+            lambda reader: (reader.pending_by_priority(), reader.oldest_pending_at(), reader.last_event_at())
+        )
+        return {
+            "version": __version__,
+            "serves": self._serves,
+            "uptime_seconds": (self._core.clock.steady() - self._started) // 1000,
+            "queue": queue,
+            "oldest_pending_at": views.moment(oldest),
+            "last_activity_at": views.moment(last),
+            "waiting": self._core.wakeups.waiting,
+            "reviewers": [],
+        }
+
+
+def _brief(value: Any) -> Any:
+    return views.shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
+
+
+def _proposer_must_act(review: Review) -> bool:
+    return review.status in _PROPOSER_ACTS or review.counter_patch_status is CounterPatchStatus.PENDING
+
+
+def _is_list_position(position: tuple[Any, ...]) -> bool:
+    match position:
+        case (int(), int(), str()):
+            return True
+        case _:
+            return False
+
+
+def _place(cursor: str, review_id: ReviewId, revision: int | None, path: str | None) -> tuple[int, int]:
+    match cursors.read(cursor, [review_id, revision, path]):
+        case [int(number), int(offset)]:
+            return number, offset
+        case _:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "cursor: it is not one of get_proposal", "Begin anew without it."
+            )
+
+
+def _require_path(content: Revision, path: str) -> None:
+    known = {file.path for file in content.affected_files} | {
+        file.old_path for file in content.affected_files if file.old_path
+    }
+    if path not in known:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"path: revision {content.number} does not touch {path!r}",
+            "affected_files lists what it touches.",
+        )
+
+
+def _proposal(review: Review, content: Revision, text: str | None, next_cursor: str | None) -> Proposal:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "revision": content.number,
+        "round": review.round,
+        "intent": content.intent,
+        "description": content.description,
+        "agent_type": review.agent_type,
+        "agent_role": review.agent_role.value,
+        "phase": review.phase,
+        "plan": review.plan,
+        "task": review.task,
+        "category": review.category.value if review.category else None,
+        "priority": review.priority.value,
+        "project": review.project,
+        "workspace": review.workspace,
+        "proposer_id": review.proposer_id,
+        "parent_id": review.parent_id,
+        "affected_files": views.files(content.affected_files),
+        "has_diff": content.diff is not None,
+        "skip_diff_validation": content.skip_diff_validation,
+        "digest": review.digest if content.number == review.revision else None,
+        "diff": text,
+        "next_cursor": next_cursor,
+        "counter_patch": None,
+        "counter_patch_affected_files": None,
+        "counter_patch_status": review.counter_patch_status.value if review.counter_patch_status else None,
+    }

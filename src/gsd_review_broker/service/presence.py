@@ -1,0 +1,26 @@
+"""Who was heard of lately. A hint kept in memory: a restart forgets it, and only a reservation is lost."""
+
+from collections import OrderedDict
+
+from gsd_review_broker.model import Identity, Milliseconds
+from gsd_review_broker.ports import Clock
+
+ALIVE_MILLISECONDS = 60_000
+_MOST_REMEMBERED = 10_000
+
+
+class Presence:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: OrderedDict[str, Milliseconds] = OrderedDict()
+
+    def heard(self, identity: Identity) -> None:
+        key = identity.casefold()
+        self._seen[key] = self._clock.steady()
+        self._seen.move_to_end(key)
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def is_alive(self, identity: Identity | None) -> bool:
+        seen = self._seen.get(identity.casefold()) if identity else None
+        return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS

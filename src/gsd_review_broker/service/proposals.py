@@ -1,0 +1,233 @@
+"""The proposer's commands: create, revise, close."""
+
+import asyncio
+from dataclasses import dataclass
+
+from gsd_review_broker import patch, rules
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import (
+    AffectedFile,
+    Category,
+    Identity,
+    ReviewId,
+    Revision,
+    Role,
+    new_review_id,
+)
+from gsd_review_broker.ports import Transaction
+from gsd_review_broker.service import checks, views
+from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.results import Closed, CreatedReview
+
+# Larger diffs are read in a thread, so that nobody waits for it.
+_READ_INLINE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewProposal:
+    """What create_review is given, as it came."""
+
+    intent: str
+    agent_type: str
+    agent_role: Role
+    phase: str
+    plan: str | None = None
+    task: str | None = None
+    category: Category | None = None
+    description: str | None = None
+    diff: str | None = None
+    project: str | None = None
+    workspace: str | None = None
+    proposer_id: str | None = None
+    parent_id: str | None = None
+    skip_diff_validation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """A proposal's content, checked."""
+
+    intent: str
+    description: str | None
+    diff: bytes | None
+    files: tuple[AffectedFile, ...]
+    skip_diff_validation: bool
+    author: Identity
+
+    def revision(self, review_id: ReviewId, number: int, tx: Transaction) -> Revision:
+        return Revision(
+            review_id=review_id,
+            number=number,
+            intent=self.intent,
+            description=self.description,
+            diff=self.diff,
+            skip_diff_validation=self.skip_diff_validation,
+            affected_files=self.files,
+            author=self.author,
+            written_by=self.author,
+            created_at=tx.now,
+        )
+
+
+class Proposals:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def create(self, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+        content = await self._content(proposal)
+        workspace = await self._workspace(proposal, content)
+        return await self._core.store.write(
+            lambda tx: once(
+                tx,
+                self._core,
+                repeat,
+                proposal.project,
+                lambda: self._create(tx, proposal, content, workspace),
+            )
+        )
+
+    def _create(
+        self, tx: Transaction, proposal: NewProposal, content: _Content, workspace: str | None
+    ) -> CreatedReview:
+        limits = self._core.policy.limits
+        change = rules.create(
+            revision=content.revision(new_review_id(), 1, tx),
+            agent_type=checks.identity("agent_type", proposal.agent_type, limits),
+            agent_role=proposal.agent_role,
+            phase=proposal.phase,
+            plan=proposal.plan,
+            task=proposal.task,
+            category=proposal.category,
+            project=proposal.project,
+            workspace=workspace,
+            proposer_id=checks.optional_identity("proposer_id", proposal.proposer_id, limits),
+            parent_id=find_review(tx, proposal.parent_id).id if proposal.parent_id else None,
+            now=tx.now,
+        )
+        tx.save(change)
+        assert change.revision is not None  # noqa: S101 - a creation always has one
+        return views.created(change.review, change.revision)
+
+    async def revise(self, review_id: str, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+        content = await self._content(proposal)
+        review = await self._core.find(review_id)
+        caller = checks.optional_identity("proposer_id", proposal.proposer_id, self._core.policy.limits)
+        return await self._core.store.write(
+            lambda tx: once(
+                tx, self._core, repeat, review.project, lambda: self._revise(tx, review.id, content, caller)
+            )
+        )
+
+    def _revise(
+        self, tx: Transaction, review_id: ReviewId, content: _Content, caller: Identity | None
+    ) -> CreatedReview:
+        review = tx.lock_review(review_id)
+        assert review is not None  # noqa: S101 - found a moment ago
+        most = self._core.policy.limits.revisions
+        if review.revision >= most:
+            raise BrokerError(
+                Code.TOO_LARGE,
+                f"review {review.id} has {review.revision} revisions, and the limit is {most}",
+                "Close it and create another with parent_id.",
+            )
+        change = rules.revise(
+            review,
+            revision=content.revision(review.id, review.revision + 1, tx),
+            caller=caller,
+            findings=(),
+            reviewer_alive=self._core.presence.is_alive(review.claimed_by),
+            max_rounds=self._core.policy.max_rounds,
+            now=tx.now,
+        )
+        tx.save(change)
+        assert change.revision is not None  # noqa: S101
+        return views.created(change.review, change.revision)
+
+    async def close(
+        self,
+        review_id: str,
+        *,
+        closer_role: Role,
+        reason: str | None,
+        proposer_id: str | None,
+        repeat: Repeat | None,
+    ) -> Closed:
+        limits = self._core.policy.limits
+        reason = checks.optional_text("reason", reason, limits.text)
+        caller = checks.optional_identity("proposer_id", proposer_id, limits)
+        review = await self._core.find(review_id)
+
+        def command(tx: Transaction) -> Closed:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101
+            change = rules.close(current, closer_role=closer_role, caller=caller, reason=reason, now=tx.now)
+            tx.save(change)
+            return views.closed(change.review)
+
+        return await self._core.store.write(
+            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
+        )
+
+    async def _content(self, proposal: NewProposal) -> _Content:
+        limits = self._core.policy.limits
+        for name in ("phase", "agent_type"):
+            checks.text(name, getattr(proposal, name), limits.name)
+        for name in ("plan", "task", "project"):
+            checks.optional_text(name, getattr(proposal, name), limits.name)
+        checks.optional_text("workspace", proposal.workspace, 4 * limits.name)
+        author = proposal.proposer_id if proposal.proposer_id is not None else proposal.agent_type
+        diff, files = await self.read_diff("diff", proposal.diff)
+        return _Content(
+            intent=checks.text("intent", proposal.intent, limits.intent),
+            description=checks.optional_text("description", proposal.description, limits.text),
+            diff=diff,
+            files=files,
+            skip_diff_validation=proposal.skip_diff_validation,
+            author=checks.identity("proposer_id", author, limits),
+        )
+
+    async def read_diff(self, name: str, diff: str | None) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
+        """Its bytes and what it touches. Nothing in it is an empty diff: the same as none."""
+        if diff is None or not diff.strip():
+            return None, ()
+        checks.optional_text(name, diff, self._core.policy.limits.diff)
+        content = checks.encoded(name, diff)
+        if len(content) <= _READ_INLINE_BYTES:
+            files = _read_safely(name, content)
+        else:
+            files = await asyncio.to_thread(_read_safely, name, content)
+        most = self._core.policy.limits.diff_files
+        if len(files) > most:
+            raise BrokerError(
+                Code.TOO_LARGE,
+                f"{name}: it touches {len(files)} files, and the limit is {most} files",
+                "Split the change into several reviews (parent_id links them).",
+            )
+        return content, files
+
+    async def _workspace(self, proposal: NewProposal, content: _Content) -> str | None:
+        workspace = await self._core.repository.resolve_workspace(proposal.workspace)
+        if workspace is None and content.diff is not None and not content.skip_diff_validation:
+            raise BrokerError(
+                Code.UNAVAILABLE,
+                "a diff needs a repository to be checked in, and this broker serves none",
+                "Start the broker inside the repository, or give a workspace that its configuration allows.",
+            )
+        return workspace
+
+
+def _read_safely(name: str, diff: bytes) -> tuple[AffectedFile, ...]:
+    """What it touches; nothing if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    try:
+        parsed = patch.read(diff)
+    except patch.UnreadableDiffError:
+        parsed = None
+    unsafe = patch.unsafe_paths(diff, parsed)
+    if unsafe:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
+            "A change touches files of the work tree only; make the diff anew with git diff.",
+        )
+    return patch.affected_files(parsed) if parsed else ()

@@ -1,0 +1,269 @@
+"""SQLite: one thread owns the one connection that writes, and commands that arrive together share a commit.
+
+Each command runs in its own savepoint and is acknowledged only after COMMIT. Readers are other connections
+that cannot write: SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.pool import NullPool
+
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.ports import Clock, Reader, Transaction, Wakeups
+from gsd_review_broker.store import schema
+from gsd_review_broker.store.lock import DatabaseLock
+from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.writes import SqlTransaction
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+LARGEST_BATCH = 64
+READER_THREADS = 2
+BUSY_TIMEOUT_MILLISECONDS = 5_000
+
+
+@dataclass(slots=True)
+class _Job:
+    command: Callable[[Transaction], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+class SqliteStore:
+    def __init__(self, path: Path, *, clock: Clock, wakeups: Wakeups) -> None:
+        self._path = path
+        self._clock = clock
+        self._wakeups = wakeups
+        self._lock = DatabaseLock(path)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._local = threading.local()
+        self._readers: list[sa.Connection] = []
+        self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
+        self._writer_thread = threading.Thread(target=self._write_for_ever, name="writer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    # Start and end.
+
+    def open(self) -> None:
+        """Takes the lock, brings the schema up to date, and starts the writer. Raises StartError."""
+        try:
+            _make_private(self._path)
+            self._lock.acquire()
+            self._writer = self._connect(read_only=False)
+            self._migrate()
+            self._glancer = self._connect(read_only=True)
+        except (OSError, sa.exc.DBAPIError, sqlite3.Error) as error:
+            raise StartError(_cannot_open(self._path, error)) from error
+        self._writer_thread.start()
+
+    def _connect(self, *, read_only: bool) -> sa.Connection:
+        engine = sa.create_engine(
+            "sqlite://",
+            creator=lambda: _connect(self._path, read_only=read_only),
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+        )
+        return engine.connect()
+
+    def _migrate(self) -> None:
+        version = schema.stored_version(self._writer)
+        schema.refuse_newer(version, self._path)
+        if version == schema.HEAD:
+            return
+        if version is not None:
+            copy = schema.back_up(_raw(self._writer), self._path, version)
+            log.info("database_backed_up", to=str(copy), schema=version)
+        _raw(self._writer).execute("BEGIN IMMEDIATE")
+        try:
+            schema.upgrade(self._writer)
+        except BaseException:
+            _raw(self._writer).execute("ROLLBACK")
+            raise
+        _raw(self._writer).execute("COMMIT")
+
+    async def close(self) -> None:
+        """What was asked before is still done; then the WAL is folded into the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._writer_thread.join)
+        self._pool.shutdown(wait=True)
+        for connection in [self._glancer, *self._readers]:
+            connection.close()
+        _raw(self._writer).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._writer.close()
+        self._lock.release()
+
+    # Reading.
+
+    async def glance(self, query: Callable[[Reader], T]) -> T:
+        with _translated():
+            return query(SqlReader(self._glancer))
+
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
+
+    def _read(self, query: Callable[[Reader], T]) -> T:
+        connection: sa.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect(read_only=True)
+            self._readers.append(connection)
+        with _translated():
+            # One snapshot for all that the query looks at.
+            _raw(connection).execute("BEGIN")
+            try:
+                return query(SqlReader(connection))
+            finally:
+                _raw(connection).execute("COMMIT")
+
+    # Writing.
+
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        if self._closed:
+            raise _shutting_down()
+        self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put(_Job(command, future))
+        return await future
+
+    def _write_for_ever(self) -> None:
+        ended = False
+        while not ended:
+            job = self._jobs.get()
+            if job is None:
+                return
+            batch = [job]
+            while len(batch) < LARGEST_BATCH:
+                try:
+                    job = self._jobs.get_nowait()
+                except queue.Empty:
+                    break
+                if job is None:
+                    ended = True
+                    break
+                batch.append(job)
+            self._commit(batch)
+
+    def _commit(self, batch: list[_Job]) -> None:
+        topics: list[str] = []
+        raw = _raw(self._writer)
+        try:
+            raw.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                topics += self._run(raw, job)
+            raw.execute("COMMIT")
+        except BaseException as error:  # noqa: BLE001 - every caller of the batch must hear of it
+            log.warning("commit_failed", error=str(error), commands=len(batch))
+            if raw.in_transaction:
+                raw.execute("ROLLBACK")
+            topics = []
+            for job in batch:
+                job.error = translate(error)
+        assert self._loop is not None  # noqa: S101 - set before the first job is queued
+        self._loop.call_soon_threadsafe(self._acknowledge, batch, topics)
+
+    def _run(self, raw: sqlite3.Connection, job: _Job) -> list[str]:
+        """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
+        transaction = SqlTransaction(self._writer, self._clock.now())
+        raw.execute("SAVEPOINT command")
+        try:
+            job.result = job.command(transaction)
+        except BaseException as error:  # noqa: BLE001 - carried to the caller
+            if not raw.in_transaction:
+                raise
+            raw.execute("ROLLBACK TO command")
+            raw.execute("RELEASE command")
+            job.error = translate(error)
+            return []
+        raw.execute("RELEASE command")
+        return transaction.topics
+
+    def _acknowledge(self, batch: list[_Job], topics: list[str]) -> None:
+        self._wakeups.publish(topics)
+        for job in batch:
+            if job.future.done():
+                continue
+            if job.error is not None:
+                job.future.set_exception(job.error)
+            else:
+                job.future.set_result(job.result)
+
+
+class _translated:  # noqa: N801 - reads as a phrase: with _translated()
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and (known := translate(error)) is not error:
+            raise known from error
+
+
+def translate(error: BaseException) -> BaseException:
+    """What SQLite said, in our codes; everything else stays what it is."""
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    if not isinstance(cause, sqlite3.OperationalError):
+        return error
+    said = str(cause)
+    if "locked" in said or "busy" in said:
+        return BrokerError(
+            Code.BUSY, "another process holds the database's write lock", "Call again in a moment."
+        )
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"the database cannot be used: {said}",
+        "Nothing was stored. Look at the disk's free space and the file's permissions, then call again.",
+    )
+
+
+def _shutting_down() -> BrokerError:
+    return BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+
+
+def _raw(connection: sa.Connection) -> sqlite3.Connection:
+    raw: Any = connection.connection.driver_connection
+    return raw
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    # isolation_level None: transactions are ours to begin and end.
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
+    if read_only:
+        connection.execute("PRAGMA query_only=ON")
+    else:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    """The folder ours alone if we make it; the file ours alone in any case. WAL and SHM take its mode."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, mode=0o700)
+    path.touch(mode=0o600, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+
+
+def _cannot_open(path: Path, error: Exception) -> str:
+    said = str(getattr(error, "orig", error))
+    if "not a database" in said or "malformed" in said:
+        return (
+            f"the database {path} is damaged ({said}); it was left as it is. Move it away and put a backup "
+            "in its place, or save what can be saved with sqlite3's .recover."
+        )
+    return f"the database {path} cannot be opened: {said}"

@@ -1,0 +1,192 @@
+"""The schema. Times are milliseconds since 1970; JSON is text, since the audit's hashes are over text."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+_ID = sa.String(32)
+_IDENTITY = sa.String(256)
+_STATE = sa.String(32)
+# On SQLite only INTEGER is the row id itself, and costs no index of its own.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+reviews = sa.Table(
+    "reviews",
+    metadata,
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("status", _STATE, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("claim_generation", sa.Integer, nullable=False),
+    sa.Column("agent_type", _IDENTITY, nullable=False),
+    sa.Column("agent_role", _STATE, nullable=False),
+    sa.Column("phase", _IDENTITY, nullable=False),
+    sa.Column("plan", _IDENTITY),
+    sa.Column("task", _IDENTITY),
+    sa.Column("category", _STATE),
+    sa.Column("priority", _STATE, nullable=False),
+    # critical, normal, low as 0, 1, 2: what a list is ordered by.
+    sa.Column("rank", sa.SmallInteger, nullable=False),
+    sa.Column("project", _IDENTITY),
+    sa.Column("workspace", sa.Text),
+    sa.Column("proposer_id", _IDENTITY),
+    sa.Column("parent_id", _ID),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("intent", sa.Text, nullable=False),
+    sa.Column("has_diff", sa.Boolean, nullable=False),
+    sa.Column("author", _IDENTITY, nullable=False),
+    sa.Column("digest", sa.String(80)),
+    sa.Column("claimed_by", _IDENTITY),
+    sa.Column("claimed_at", sa.BigInteger),
+    sa.Column("claim_expires_at", sa.BigInteger),
+    sa.Column("reserved_for", _IDENTITY),
+    sa.Column("reserved_until", sa.BigInteger),
+    sa.Column("verdict", _STATE),
+    sa.Column("verdict_reason", sa.Text),
+    sa.Column("outcome", _STATE),
+    sa.Column("open_finding_count", sa.Integer, nullable=False),
+    sa.Column("counter_patch_status", _STATE),
+    sa.Column("needs_human", sa.Text),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("closed_at", sa.BigInteger),
+)
+
+# A list is always in the order rank, created_at, id; each index serves one filter in that order.
+_ORDER = ("rank", "created_at", "id")
+sa.Index("ix_reviews_order", *(reviews.c[name] for name in _ORDER))
+for _filter in ("status", "category", "phase", "plan", "proposer_id", "parent_id"):
+    sa.Index(f"ix_reviews_{_filter}", *(reviews.c[name] for name in (_filter, *_ORDER)))
+sa.Index("ix_reviews_project", *(reviews.c[name] for name in ("project", "status", *_ORDER)))
+sa.Index(
+    "ix_reviews_needs_human",
+    *(reviews.c[name] for name in _ORDER),
+    sqlite_where=reviews.c.needs_human.is_not(None),
+    postgresql_where=reviews.c.needs_human.is_not(None),
+)
+sa.Index(
+    "ix_reviews_claim_expires_at",
+    reviews.c.claim_expires_at,
+    sqlite_where=reviews.c.claim_expires_at.is_not(None),
+    postgresql_where=reviews.c.claim_expires_at.is_not(None),
+)
+sa.Index("ix_reviews_pending_since", reviews.c.status, reviews.c.created_at)
+
+revisions = sa.Table(
+    "revisions",
+    metadata,
+    sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("intent", sa.Text, nullable=False),
+    sa.Column("description", sa.Text),
+    sa.Column("diff", sa.LargeBinary),
+    sa.Column("skip_diff_validation", sa.Boolean, nullable=False),
+    sa.Column("affected_files", sa.Text, nullable=False),
+    sa.Column("author", _IDENTITY, nullable=False),
+    sa.Column("written_by", _IDENTITY, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("sender_role", _STATE, nullable=False),
+    sa.Column("sender", _IDENTITY, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("path", sa.Text),
+    sa.Column("line", sa.Integer),
+    sa.Column("in_reply_to", sa.Integer),
+    sa.Column("metadata", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_messages_review_id", messages.c.review_id, messages.c.id)
+
+counter_patches = sa.Table(
+    "counter_patches",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("diff", sa.LargeBinary, nullable=False),
+    sa.Column("affected_files", sa.Text, nullable=False),
+    sa.Column("offered_by", _IDENTITY, nullable=False),
+    sa.Column("status", _STATE, nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_counter_patches_review_id", counter_patches.c.review_id, counter_patches.c.id)
+
+findings = sa.Table(
+    "findings",
+    metadata,
+    sa.Column("id", _ID, primary_key=True),
+    sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
+    sa.Column("raised_by", _IDENTITY, nullable=False),
+    sa.Column("raised_in_round", sa.Integer, nullable=False),
+    sa.Column("raised_at_revision", sa.Integer, nullable=False),
+    sa.Column("times_raised", sa.Integer, nullable=False),
+    sa.Column("path", sa.Text),
+    sa.Column("line_start", sa.Integer),
+    sa.Column("line_end", sa.Integer),
+    sa.Column("side", _STATE, nullable=False),
+    sa.Column("severity", _STATE, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("suggestion", sa.Text),
+    sa.Column("confidence", sa.Float),
+    sa.Column("anchor", _STATE, nullable=False),
+    sa.Column("anchor_text", sa.Text),
+    sa.Column("disposition", _STATE, nullable=False),
+    sa.Column("note", sa.Text),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_findings_review_id", findings.c.review_id, findings.c.created_at, findings.c.id)
+
+events = sa.Table(
+    "events",
+    metadata,
+    # Not an autoincrement: the chain's head numbers them, so that a rolled back command leaves no gap.
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("review_id", _ID),
+    sa.Column("event_type", _STATE, nullable=False),
+    sa.Column("actor", _IDENTITY, nullable=False),
+    sa.Column("old_status", _STATE),
+    sa.Column("new_status", _STATE),
+    sa.Column("metadata", sa.Text, nullable=False),
+    sa.Column("timestamp", sa.BigInteger, nullable=False),
+    sa.Column("previous_hash", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+)
+sa.Index("ix_events_review_id", events.c.review_id, events.c.id)
+
+# One row, locked by whoever appends: the order of commits is the order of numbers, on every database.
+audit_head = sa.Table(
+    "audit_head",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+)
+
+idempotency_keys = sa.Table(
+    "idempotency_keys",
+    metadata,
+    sa.Column("project", _IDENTITY, primary_key=True),
+    sa.Column("tool", _STATE, primary_key=True),
+    sa.Column("key", _IDENTITY, primary_key=True),
+    sa.Column("arguments_hash", sa.String(64), nullable=False),
+    sa.Column("result", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)

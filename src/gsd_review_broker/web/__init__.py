@@ -1,0 +1,1 @@
+"""HTTP beside MCP: the guard on every route, and the broker's health."""
