@@ -1,0 +1,40 @@
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.local import LocalBroker, local_broker
+from tests.support.processes import BrokerProcess, make_repository
+
+settings.register_profile(
+    "everyday", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("everyday")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees, or leaves anything in, the configuration of whoever runs it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name, value in {"HOME": home, "XDG_CONFIG_HOME": home / "config", "XDG_DATA_HOME": home / "data"}.items():
+        monkeypatch.setenv(name, str(value))
+    return home
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repository")
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, repository: Path) -> AsyncGenerator[LocalBroker]:
+    async with local_broker(tmp_path, root=repository) as running:
+        yield running
+
+
+@pytest.fixture
+def process(own_home: Path, repository: Path) -> Generator[BrokerProcess]:
+    with BrokerProcess(repository, home=own_home) as running:
+        yield running

@@ -1,0 +1,83 @@
+"""The broker inside the test's own process: real SQLite file and real git, with a clock that tests move."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker import config
+from gsd_review_broker.app import Application
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.model import Milliseconds
+from tests.support.mcp import ToolError
+
+PROPOSAL: dict[str, Any] = {
+    "intent": "Say hello in French",
+    "agent_type": "gsd-executor",
+    "agent_role": "proposer",
+    "phase": "1",
+}
+
+
+class MovableClock:
+    def __init__(self, now: int = 1_800_000_000_000) -> None:
+        self._wall = now
+        self._steady = 5_000_000
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(self._wall)
+
+    def steady(self) -> Milliseconds:
+        return Milliseconds(self._steady)
+
+    def pass_time(self, seconds: float) -> None:
+        self._wall += int(seconds * 1000)
+        self._steady += int(seconds * 1000)
+
+    def step_wall(self, seconds: float) -> None:
+        """Somebody sets the clock."""
+        self._wall += int(seconds * 1000)
+
+
+class LocalBroker:
+    """Calls tools as the MCP server does, without HTTP between."""
+
+    def __init__(self, application: Application, clock: MovableClock, database: Path) -> None:
+        self.application = application
+        self.clock = clock
+        self.database = database
+        self._tools = all_tools().shown_to(Audience.ALL)
+
+    @property
+    def store(self) -> Any:
+        return self.application.store
+
+    async def __call__(self, tool: str, **arguments: Any) -> Any:
+        try:
+            return await self._tools[tool](self.application.broker, arguments)
+        except BrokerError as error:
+            raise ToolError({"code": error.code.value, "message": error.message, "hint": error.hint}) from error
+
+    async def create(self, **arguments: Any) -> Any:
+        return await self("create_review", **{**PROPOSAL, **arguments})
+
+    async def sweep(self) -> list[Any]:
+        return await self.application.broker.sweep.once()
+
+
+@contextlib.asynccontextmanager
+async def local_broker(
+    folder: Path, *, root: Path | None = None, clock: MovableClock | None = None, **settings: Any
+) -> AsyncGenerator[LocalBroker]:
+    database = folder / "broker.sqlite3"
+    configuration = config.load(root=root, flags={"db": str(database), **settings}, environment={})
+    clock = clock or MovableClock()
+    application = Application(configuration, port=8321, clock=clock)
+    application.store.open()
+    try:
+        yield LocalBroker(application, clock, database)
+    finally:
+        application.wakeups.close()
+        await application.store.close()

@@ -1,0 +1,107 @@
+"""The real broker as a real process, and real git repositories for it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.mcp import Mcp
+
+DATABASE = ".planning/codex_review_broker.sqlite3"
+
+
+def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> bytes:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "Test",
+        "GIT_AUTHOR_EMAIL": "test@example.invalid",
+        "GIT_COMMITTER_NAME": "Test",
+        "GIT_COMMITTER_EMAIL": "test@example.invalid",
+    }
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, env=environment, input=stdin, capture_output=True, check=True
+    ).stdout
+
+
+def make_repository(folder: Path, files: dict[str, str] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    for name, content in (files or {"hello.txt": "one\ntwo\nthree\n"}).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode())
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+def free_environment(home: Path) -> dict[str, str]:
+    """The user's configuration and data are the test's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BROKER_", "XDG_"))}
+    return kept | {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "XDG_DATA_HOME": str(home / "data")}
+
+
+class BrokerProcess:
+    """`gsd-review-broker` on a free port, found by its runtime file as clients find it."""
+
+    def __init__(self, folder: Path, *, home: Path, arguments: tuple[str, ...] = (), database: str = DATABASE) -> None:
+        self.folder = folder
+        self.home = home
+        self.database = Path(database) if os.path.isabs(database) else folder / database
+        self.runtime_file = self.database.with_name(self.database.name + ".runtime.json")
+        self._arguments = arguments
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    def start(self, *, port: int = 0, deadline: float = 30) -> "BrokerProcess":
+        self.runtime_file.unlink(missing_ok=True)
+        self.log = (self.home / "broker.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gsd_review_broker", "--port", str(port), *self._arguments],
+            cwd=self.folder, env=free_environment(self.home), stdout=self.log, stderr=self.log,
+        )  # fmt: skip
+        end = time.monotonic() + deadline
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the broker exited with {self.process.returncode}: {self.output()}")
+            if self.runtime_file.exists():
+                self.port = int(json.loads(self.runtime_file.read_text())["url"].rsplit(":", 1)[1])
+                return self
+            time.sleep(0.01)
+        raise AssertionError(f"the broker did not come up: {self.output()}")
+
+    def output(self) -> str:
+        return (self.home / "broker.log").read_text(errors="replace")
+
+    def client(self, path: str = "/mcp") -> Mcp:
+        return Mcp(self.port, path)
+
+    def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(kind)
+        code = self.process.wait(timeout=10)
+        self.log.close()
+        return code
+
+    def __enter__(self) -> "BrokerProcess":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop(signal.SIGKILL)
+        elif not self.log.closed:
+            self.log.close()
+
+
+def run_broker(folder: Path, home: Path, *arguments: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
+    """To its end: for starts that must fail."""
+    return subprocess.run(
+        [sys.executable, "-m", "gsd_review_broker", *arguments],
+        cwd=folder, env=free_environment(home), capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
