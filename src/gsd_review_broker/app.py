@@ -8,9 +8,8 @@ import os
 import signal
 import socket
 import sys
-import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from gsd_review_broker import __version__, logs
+from gsd_review_broker import logs
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
@@ -69,17 +68,14 @@ class Application:
         self.asgi = Starlette(
             routes=[
                 Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
-                *(
-                    Route(path, endpoint=StreamableHTTPASGIApp(manager))
-                    for path, manager in self._endpoints.items()
-                ),
+                *(Route(path, endpoint=StreamableHTTPASGIApp(manager)) for path, manager in self._endpoints.items()),
             ],
             middleware=[Middleware(HostAndOriginGuard, port=port)],
             lifespan=self._lifespan,
         )
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
         """The store is open before, so that what is wrong with it is told in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
@@ -105,7 +101,7 @@ class _Server(uvicorn.Server):
         self.interrupted = False
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         kinds = (signal.SIGINT, signal.SIGTERM)
         before = {kind: signal.signal(kind, self.handle_exit) for kind in kinds}
         try:
@@ -194,13 +190,13 @@ def _bind(host: str, port: int) -> socket.socket:
             f"port {port} of {host} cannot be used ({error.strerror}){_who_is_there(host, port)}; "
             "choose another with --port, or stop that program."
         ) from error
-    listening.setblocking(False)  # noqa: FBT003 - socket's own signature
+    listening.setblocking(False)
     return listening
 
 
 def _who_is_there(host: str, port: int) -> str:
     try:
-        with urllib.request.urlopen(f"http://{_bracketed(host)}:{port}/healthz", timeout=1) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"http://{_bracketed(host)}:{port}/healthz", timeout=1) as answer:
             health = json.load(answer)
         return f": a broker with pid {health['pid']} that serves {health['serves']} has it"
     except (OSError, ValueError, KeyError, TypeError):

@@ -97,9 +97,7 @@ def _replay(replayed: dict[ReviewId, _Replayed], event: Event) -> list[str]:
     problems = _step(state, event)
     before = state.facts.get("claim_generation", 0)
     for name in FACTS:
-        if name in event.metadata and not (
-            name == "verdict" and event.event_type is EventType.VERDICT_COMMENT
-        ):
+        if name in event.metadata and not (name == "verdict" and event.event_type is EventType.VERDICT_COMMENT):
             state.facts[name] = event.metadata[name]
     if state.facts.get("claim_generation", 0) < before:
         problems.append(f"event {event.id}: the claim generation of review {event.review_id} shrank")

@@ -101,9 +101,7 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / "config.json"
 
 
-def load(
-    *, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None
-) -> Configuration:
+def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
     """Everything that is wrong is a StartError that names file, key and what is allowed."""
     environment = os.environ if environment is None else environment
     chosen = flags.get("config") or environment.get("BROKER_CONFIG")
@@ -200,9 +198,7 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
     where = origins.get(key) or origins.get(path[0], "default")
     if problem["type"] == "extra_forbidden":
         known = Settings.model_fields[path[0]].annotation if len(path) > 1 else Settings
-        names = (
-            ", ".join(known.model_fields) if isinstance(known, type) and issubclass(known, BaseModel) else ""
-        )
+        names = ", ".join(known.model_fields) if isinstance(known, type) and issubclass(known, BaseModel) else ""
         return f"{where}: {key}: unknown setting; allowed are {names}."
     message = problem["msg"]
     return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
@@ -210,14 +206,10 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
 
 def _database(settings: Settings, origin: str, root: Path | None) -> Path:
     if settings.db is None:
-        folder = (
-            root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
-        )
+        folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
         return folder / DATABASE_NAME
     if "://" in settings.db:
-        raise StartError(
-            f"{origin}: db: {settings.db.split('://')[0]}:// is not supported; give a file's path."
-        )
+        raise StartError(f"{origin}: db: {settings.db.split('://')[0]}:// is not supported; give a file's path.")
     path = Path(settings.db).expanduser()
     if origin in {"environment", "command line"}:
         return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written

@@ -19,9 +19,7 @@ def configure(*, level: str, form: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info
-            if form == "json"
-            else structlog.processors.StackInfoRenderer(),
+            structlog.processors.format_exc_info if form == "json" else structlog.processors.StackInfoRenderer(),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),

@@ -8,8 +8,11 @@ from typing import Any, Protocol, TypeVar
 
 from gsd_review_broker.model import (
     Change,
+    CounterPatch,
     Event,
+    Finding,
     Identity,
+    Message,
     Milliseconds,
     Review,
     ReviewId,
@@ -78,6 +81,16 @@ class Reader(Protocol):
 
     def last_event_at(self) -> Milliseconds | None: ...
 
+    def messages(self, review_id: ReviewId, *, round_: int | None, after: int, limit: int) -> list[Message]: ...
+
+    def findings(self, review_id: ReviewId) -> list[Finding]: ...
+
+    def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None: ...
+
+    def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
+        """The newest that was offered on this revision, whatever became of it."""
+        ...
+
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
 
 
@@ -89,7 +102,9 @@ class Transaction(Reader, Protocol):
 
     def lock_review(self, review_id: ReviewId) -> Review | None: ...
 
-    def save(self, change: Change) -> None: ...
+    def save(self, change: Change) -> int | None:
+        """The review, its rows and its events, together. Gives the id of the change's message."""
+        ...
 
     def put_off(self, review: Review) -> None: ...
 
@@ -133,9 +148,7 @@ class Repository(Protocol):
         """The workspace's root; refuses what the configuration does not allow."""
         ...
 
-    async def check(
-        self, workspace: str | None, diff: bytes, *, already_applied: bool
-    ) -> Applies | DoesNotApply: ...
+    async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
 
 
 # The topic of everybody who waits for work.

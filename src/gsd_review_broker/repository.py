@@ -81,9 +81,7 @@ class GitRepository:
     async def _place(self, folder: str) -> Place | None:
         if not Path(folder).is_dir():
             return None
-        answer = await self._git(
-            folder, "rev-parse", "--show-toplevel", "--path-format=absolute", "--git-common-dir"
-        )
+        answer = await self._git(folder, "rev-parse", "--show-toplevel", "--path-format=absolute", "--git-common-dir")
         lines = answer.output.decode("utf-8", "surrogateescape").splitlines()
         if answer.code != 0 or len(lines) != 2:  # noqa: PLR2004
             return None
@@ -100,9 +98,7 @@ class GitRepository:
             self._common = own.common if own else None
         return place.common == self._common
 
-    async def check(
-        self, workspace: str | None, diff: bytes, *, already_applied: bool
-    ) -> Applies | DoesNotApply:
+    async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply:
         """Against HEAD first; failing that, against the work tree as it stands. With `already_applied` the
         change is in the tree already, and only its digest is looked for."""
         if workspace is None:
@@ -163,9 +159,7 @@ class GitRepository:
     ) -> Applies | DoesNotApply:
         """The digest of the change: sha256 over its raw records, if HEAD takes the diff."""
         if index is None:
-            return DoesNotApply(
-                git_says="the repository has no commit yet, and the work tree does not take it"
-            )
+            return DoesNotApply(git_says="the repository has no commit yet, and the work tree does not take it")
         direction = ("--reverse",) if reverse else ()
         applied = await self._git(
             workspace,
@@ -228,9 +222,7 @@ class GitRepository:
 
 
 def _no_git(why: str) -> BrokerError:
-    return BrokerError(
-        Code.UNAVAILABLE, why, "The review stays as it is; see that git works, then call again."
-    )
+    return BrokerError(Code.UNAVAILABLE, why, "The review stays as it is; see that git works, then call again.")
 
 
 def _environment() -> dict[str, str]:
@@ -264,7 +256,7 @@ def digest_of(raw: bytes) -> str:
 
 def find_root(folder: Path) -> Path | None:
     """The work tree that a folder is in, by git's own word; None outside any, or without git."""
-    import subprocess  # noqa: PLC0415, S404 - once, before there is an event loop
+    import subprocess  # noqa: PLC0415 - once, before there is an event loop
 
     try:
         answer = subprocess.run(
@@ -279,7 +271,7 @@ def find_root(folder: Path) -> Path | None:
 
 def exclude_from_git(root: Path, patterns: list[str]) -> None:
     """Keep our files out of `git status`, by the repository's own exclude file and not by its .gitignore."""
-    import subprocess  # noqa: PLC0415, S404
+    import subprocess  # noqa: PLC0415
 
     try:
         answer = subprocess.run(

@@ -1,7 +1,7 @@
 """Who waits for what. A wake-up is a hint: the waiter re-reads, so a lost or needless one does no harm."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 
@@ -19,7 +19,7 @@ class LocalWakeups:
                 signal.set()
 
     @contextmanager
-    def listening(self, topic: str) -> Iterator[asyncio.Event]:
+    def listening(self, topic: str) -> Generator[asyncio.Event]:
         """Begins before the first look, so that nothing that happens after the look is missed."""
         signal = asyncio.Event()
         self._waiters.setdefault(topic, set()).add(signal)

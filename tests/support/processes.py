@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 from tests.support.mcp import Mcp
 
@@ -52,13 +53,13 @@ class BrokerProcess:
     def __init__(self, folder: Path, *, home: Path, arguments: tuple[str, ...] = (), database: str = DATABASE) -> None:
         self.folder = folder
         self.home = home
-        self.database = Path(database) if os.path.isabs(database) else folder / database
+        self.database = folder / database
         self.runtime_file = self.database.with_name(self.database.name + ".runtime.json")
         self._arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
-    def start(self, *, port: int = 0, deadline: float = 30) -> "BrokerProcess":
+    def start(self, *, port: int = 0, deadline: float = 30) -> Self:
         self.runtime_file.unlink(missing_ok=True)
         self.log = (self.home / "broker.log").open("ab")
         self.process = subprocess.Popen(
@@ -89,7 +90,7 @@ class BrokerProcess:
         self.log.close()
         return code
 
-    def __enter__(self) -> "BrokerProcess":
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import StartError
@@ -58,9 +58,7 @@ def _run(options: argparse.Namespace) -> int:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (8321; 0 takes a free one)")
-    parser.add_argument(
-        "--db", help="database file (.planning/codex_review_broker.sqlite3 in the repository)"
-    )
+    parser.add_argument("--db", help="database file (.planning/codex_review_broker.sqlite3 in the repository)")
     parser.add_argument("--config", help="configuration file instead of the project's")
     parser.add_argument("--user", action="store_true", help="the user's broker, even inside a repository")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
@@ -72,9 +70,7 @@ def _configuration(options: argparse.Namespace) -> Any:
     from gsd_review_broker import config  # noqa: PLC0415
     from gsd_review_broker.repository import find_root  # noqa: PLC0415
 
-    flags = {
-        name: getattr(options, name) for name in ("host", "port", "db", "config", "log_level", "log_format")
-    }
+    flags = {name: getattr(options, name) for name in ("host", "port", "db", "config", "log_level", "log_format")}
     return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)
 
 
@@ -90,7 +86,7 @@ def _config(options: argparse.Namespace) -> int:
     settings: dict[str, Any] = configuration.settings.model_dump()
     rows: list[tuple[str, Any, str]] = []
     for key, value in settings.items():
-        inner: dict[str, Any] = value if isinstance(value, dict) else {}
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         names = {f"{key}.{name}": item for name, item in inner.items()} or {key: value}
         rows += [(name, item, configuration.origins.get(name, "default")) for name, item in names.items()]
     rows.append(("(database)", str(configuration.database), configuration.origins.get("db", "default")))

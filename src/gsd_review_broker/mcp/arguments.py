@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _integral(value: Any) -> Any:
@@ -17,3 +17,21 @@ Role = Literal["proposer", "reviewer"]
 Verdict = Literal["approved", "changes_requested", "comment", "approve", "request_changes"]
 Since = Annotated[Integer | None, Field(description="the last version you know")]
 Key = str | None
+Disposition = Literal["fixed", "rejected", "deferred"]
+Severity = Literal["critical", "high", "medium", "low", "P0", "P1", "P2", "P3", "blocker", "nit"]
+
+
+class FindingArgument(BaseModel):
+    """One inline remark, as a reviewer writes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str
+    body: str
+    severity: Severity
+    path: str | None = None
+    line_start: Integer | None = None
+    line_end: Integer | None = None
+    side: Literal["old", "new"] = "new"
+    suggestion: str | None = None
+    confidence: float | None = None

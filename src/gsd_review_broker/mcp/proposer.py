@@ -8,7 +8,7 @@ from gsd_review_broker import model
 from gsd_review_broker.mcp.arguments import Category, Key, Role
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
 from gsd_review_broker.service.proposals import NewProposal
-from gsd_review_broker.service.results import Closed, CreatedReview
+from gsd_review_broker.service.results import Closed, CreatedReview, ReviewStatus
 
 
 def register(registry: Registry) -> None:
@@ -57,6 +57,27 @@ def register(registry: Registry) -> None:
         if review_id is not None:
             return await call.broker.proposals.revise(review_id, proposal, repeat=call.repeat)
         return await call.broker.proposals.create(proposal, repeat=call.repeat)
+
+    @tool(Audience.PROPOSER)
+    async def accept_counter_patch(
+        call: Call, review_id: str, proposer_id: str | None = None, idempotency_key: Key = None
+    ) -> ReviewStatus:
+        """Take the reviewer's counter_patch (read it with get_proposal) as your newest revision. It is judged again:
+        wait with get_review_status."""
+        return await call.broker.counter_patches.accept(review_id, proposer_id=proposer_id, repeat=call.repeat)
+
+    @tool(Audience.PROPOSER)
+    async def reject_counter_patch(
+        call: Call,
+        review_id: str,
+        reason: str | None = None,
+        proposer_id: str | None = None,
+        idempotency_key: Key = None,
+    ) -> ReviewStatus:
+        """Decline the open counter_patch and say why; your own proposal stays."""
+        return await call.broker.counter_patches.reject(
+            review_id, reason=reason, proposer_id=proposer_id, repeat=call.repeat
+        )
 
     @tool(Audience.PROPOSER, destroys=True)
     async def close_review(

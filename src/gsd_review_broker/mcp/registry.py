@@ -134,22 +134,28 @@ def _model(function: Callable[..., Any]) -> type[BaseModel]:
 def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Its JSON Schema without what costs a reader tokens and says nothing: titles, nulls, null defaults."""
     schema = model.model_json_schema()
-    properties = {name: _compact(value) for name, value in schema.get("properties", {}).items()}
+    return _object(schema, schema.get("$defs", {}))
+
+
+def _object(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    properties = {name: _compact(value, definitions) for name, value in schema.get("properties", {}).items()}
     result: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if schema.get("required"):
         result["required"] = schema["required"]
     return result
 
 
-def _compact(schema: dict[str, Any]) -> dict[str, Any]:
+def _compact(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return _object(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     kept = {name: value for name, value in schema.items() if name not in {"title", "default"}}
     choices = [choice for choice in kept.pop("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1:
         kept |= choices[0]
-    elif choices:
-        kept["anyOf"] = choices
-    if isinstance(kept.get("items"), dict):
-        kept["items"] = _compact(kept["items"])
+    if "items" in kept:
+        kept["items"] = _compact(kept["items"], definitions)
+    if kept.get("additionalProperties") is True:
+        del kept["additionalProperties"]
     return kept
 
 

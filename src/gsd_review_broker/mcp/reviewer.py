@@ -5,11 +5,34 @@ from typing import Annotated
 from pydantic import Field
 
 from gsd_review_broker import model
-from gsd_review_broker.mcp.arguments import Category, Integer, Key, Verdict
+from gsd_review_broker.mcp.arguments import Category, FindingArgument, Integer, Key, Verdict
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.service.findings import NewFinding
 from gsd_review_broker.service.results import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 
 _SPELLINGS = {"approve": model.Verdict.APPROVED, "request_changes": model.Verdict.CHANGES_REQUESTED}
+_SEVERITIES = {
+    "P0": model.Severity.CRITICAL,
+    "P1": model.Severity.HIGH,
+    "P2": model.Severity.MEDIUM,
+    "P3": model.Severity.LOW,
+    "blocker": model.Severity.CRITICAL,
+    "nit": model.Severity.LOW,
+}
+
+
+def _finding(argument: FindingArgument) -> NewFinding:
+    return NewFinding(
+        title=argument.title,
+        body=argument.body,
+        severity=_SEVERITIES.get(argument.severity) or model.Severity(argument.severity),
+        path=argument.path,
+        line_start=argument.line_start,
+        line_end=argument.line_end,
+        side=model.Side(argument.side),
+        suggestion=argument.suggestion,
+        confidence=argument.confidence,
+    )
 
 
 def register(registry: Registry) -> None:
@@ -54,17 +77,22 @@ def register(registry: Registry) -> None:
         reason: Annotated[str | None, Field(description="needed unless approved")] = None,
         reviewer_id: str | None = None,
         claim_generation: Annotated[Integer | None, Field(description="as your claim gave it")] = None,
+        counter_patch: Annotated[str | None, Field(description="a diff you offer instead")] = None,
+        findings: list[FindingArgument] | None = None,
         idempotency_key: Key = None,
     ) -> VerdictResult:
         """Judge what you claimed: approved (it may land as it is), changes_requested (say what and why) or
         comment (no verdict yet, you keep the claim). Pass the claim_generation of your claim; stale_claim
-        means that you lost it and must claim again."""
+        means that you lost it. findings point at lines that the diff shows; a finding with the title and path of
+        an earlier one is that one again."""
         return await call.broker.claims.give_verdict(
             review_id,
             _SPELLINGS.get(verdict) or model.Verdict(verdict),
             reason=reason,
             reviewer_id=reviewer_id,
             claim_generation=claim_generation,
+            counter_patch=counter_patch,
+            findings=[_finding(finding) for finding in findings or []],
             repeat=call.repeat,
         )
 

@@ -85,9 +85,7 @@ async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> type
     except Exception:
         log.exception("tool_failed", tool=tool.name)
         return _failed(
-            BrokerError(
-                Code.INTERNAL, "the broker failed; its log says how", "Call again; if it stays, report it."
-            )
+            BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Call again; if it stays, report it.")
         )
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=as_text(result))], structured_content=result

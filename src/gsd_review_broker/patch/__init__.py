@@ -4,6 +4,8 @@ Pure, over bytes, and a line ends at a line feed alone: a diff may carry any oth
 Whether a diff applies is git's word, not ours; that our reading agrees with git's is tested and fuzzed.
 """
 
+from gsd_review_broker.patch.anchors import Place, ShownLines
+from gsd_review_broker.patch.interdiff import interdiff
 from gsd_review_broker.patch.pages import Page, page_of
 from gsd_review_broker.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, read
 from gsd_review_broker.patch.safety import unsafe_paths
@@ -12,8 +14,11 @@ __all__ = [
     "FilePatch",
     "Hunk",
     "Page",
+    "Place",
+    "ShownLines",
     "UnreadableDiffError",
     "affected_files",
+    "interdiff",
     "page_of",
     "read",
     "unsafe_paths",

@@ -1,20 +1,18 @@
-"""From bytes to files and hunks, by the grammar that `git apply -p1` reads."""
+"""From bytes to files and hunks, by the grammar that `git apply` reads."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from gsd_review_broker.model import AffectedFile, Operation
-from gsd_review_broker.patch import names
+from gsd_review_broker.patch import binary, names
+from gsd_review_broker.patch.headers import GIT, Header, git_header, plain_header
+from gsd_review_broker.patch.scanner import Scanner, UnreadableDiffError
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_BINARY_SUMMARY = re.compile(rb"(Binary files|Files) .* differ$")
-_BINARY_DATA = re.compile(rb"(literal|delta) (\d+)$")
-_LONGEST_COUNT = 10  # digits; git refuses counts that overflow, and no file has that many lines
-
-
-class UnreadableDiffError(ValueError):
-    """Not a diff that git would read. The text says where."""
+_LONGEST_COUNT = 10  # digits; no file has that many lines
+_LEAST_MARKER = 12  # bytes; `\ No newline at end of file` in the shortest of languages
+_ADDED, _REMOVED, _CONTEXT, _STRIPPED_CONTEXT, _MARKER = b"+- \n\\"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,8 +42,10 @@ class FilePatch:
     copied: bool = False
     binary: bool = False
     hunks: tuple[Hunk, ...] = ()
-    # The two sides as the diff writes them, before git strips the first component.
-    written: tuple[str, ...] = ()
+    # How large a binary patch gets when git unpacks it.
+    unpacked_bytes: int = 0
+    # Every name in the header as it is written, before git strips the first component.
+    mentioned: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -60,283 +60,117 @@ class FilePatch:
         return Operation.RENAME if self.renamed else Operation.MODIFY
 
 
-@dataclass(slots=True)
-class _Header:
-    """What a file's header lines have said so far."""
-
-    default_name: str | None = None
-    old_name: str | None = None
-    new_name: str | None = None
-    old_mode: str | None = None
-    new_mode: str | None = None
-    created: bool = False
-    deleted: bool = False
-    renamed: bool = False
-    copied: bool = False
-    written: list[str] = field(default_factory=list[str])
-
-    def patch(self, start: int) -> FilePatch:
-        old = None if self.created else (self.old_name or self.default_name)
-        new = None if self.deleted else (self.new_name or self.default_name)
-        if old is None and new is None:
-            raise UnreadableDiffError(f"no file name in the header at byte {start}")
-        return FilePatch(
-            start=start,
-            end=start,
-            old_path=old,
-            new_path=new,
-            old_mode=None if self.created else self.old_mode,
-            new_mode=None if self.deleted else self.new_mode,
-            renamed=self.renamed,
-            copied=self.copied,
-            written=tuple(self.written),
-        )
-
-    def side(self, rest: bytes) -> str | None:
-        name = names.raw_name(rest, to_tab=True)
-        if name:
-            self.written.append(names.text(name))
-        return names.stripped(rest, to_tab=True)
-
-
-class _Lines:
-    """A place in the diff, and the line that begins there."""
-
-    def __init__(self, diff: bytes) -> None:
-        self._diff = diff
-        self.at = 0
-
-    @property
-    def more(self) -> bool:
-        return self.at < len(self._diff)
-
-    def _end(self) -> int:
-        found = self._diff.find(b"\n", self.at)
-        return len(self._diff) if found < 0 else found
-
-    @property
-    def line(self) -> bytes:
-        """Without its line feed. Looking at a megabyte costs a megabyte: peek with starts() first."""
-        return self._diff[self.at : self._end()]
-
-    def starts(self, prefix: bytes) -> bool:
-        return self._diff.startswith(prefix, self.at)
-
-    @property
-    def first(self) -> bytes:
-        return self._diff[self.at : self.at + 1]
-
-    def next(self) -> None:
-        self.at = min(self._end() + 1, len(self._diff))
-
-    def following(self, prefix: bytes) -> bool:
-        """Does the next line start so?"""
-        return self._diff.startswith(prefix, self._end() + 1)
-
-
 def read(diff: bytes) -> tuple[FilePatch, ...]:
     """Every file that the diff touches, in its order; text between them is ignored, as git does."""
-    lines = _Lines(diff)
-    files: list[FilePatch] = []
-    for patch in _files(lines):
-        if files:
-            files[-1] = replace(files[-1], end=patch.start)
-        files.append(replace(patch, end=len(diff)))
+    files = tuple(_up_to_the_next(_files(Scanner(diff)), len(diff)))
     if not files:
         raise UnreadableDiffError("no file header in it")
-    return tuple(files)
+    return files
 
 
-def _files(lines: _Lines) -> Iterator[FilePatch]:
+def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
+    """The files up to where the diff breaks, if it does."""
+    files: list[FilePatch] = []
+    try:
+        files.extend(_files(Scanner(diff)))
+    except UnreadableDiffError:
+        pass
+    return tuple(_up_to_the_next(iter(files), len(diff)))
+
+
+def _up_to_the_next(files: Iterator[FilePatch], end: int) -> Iterator[FilePatch]:
+    """Each file with the text after it, so that together they are all from the first header on."""
+    last: FilePatch | None = None
+    for file in files:
+        if last is not None:
+            yield replace(last, end=file.start)
+        last = file
+    if last is not None:
+        yield replace(last, end=end)
+
+
+def _files(lines: Scanner) -> Iterator[FilePatch]:
+    strip, bare = 1, False
     while lines.more:
-        start = lines.at
-        if lines.starts(b"diff --git "):
-            header = _git_header(lines)
-            yield _with_content(lines, header, start)
-        elif lines.starts(b"--- ") and lines.following(b"+++ "):
-            before = lines.at
-            header = _plain_header(lines)
-            if header is None:
-                lines.at = before
-                lines.next()
-            else:
-                yield _with_content(lines, header, start)
-        elif lines.starts(b"@@ -") and _HUNK.match(lines.line):
-            raise UnreadableDiffError(f"a hunk without a file header at byte {start}")
-        else:
+        header = _header(lines, strip)
+        if header is None:
             lines.next()
+            continue
+        if bare:
+            # Git takes this file for the one that the bare line named.
+            raise header.wrong("another file's name")
+        bare, strip = header.is_bare, header.strip
+        if not bare:
+            yield _with_content(lines, header)
 
 
-def _git_header(lines: _Lines) -> _Header:
-    header = _Header(default_name=names.common_name(lines.line[len(b"diff --git ") :]))
-    lines.next()
-    while lines.more and not lines.starts(b"@@ -"):
-        if not _extended(header, lines.line):
-            break
-        lines.next()
-    return header
+def _header(lines: Scanner, strip: int) -> Header | None:
+    if lines.starts(GIT):
+        return git_header(lines, strip)
+    if lines.starts(b"--- ") and lines.followed_by(b"+++ "):
+        return plain_header(lines, strip)
+    if lines.starts(b"@@ -") and lines.is_ended and _HUNK.match(lines.line):
+        raise UnreadableDiffError(f"a hunk without a file header at byte {lines.at}")
+    return None
 
 
-def _extended(header: _Header, line: bytes) -> bool:
-    """Take in one header line; False when the header is over."""
-    for prefix, take in _EXTENDED.items():
-        if line.startswith(prefix):
-            take(header, line[len(prefix) :])
-            return True
-    return False
-
-
-def _old_side(header: _Header, rest: bytes) -> None:
-    if names.is_nothing(rest):
-        header.created = True
-    else:
-        header.old_name = header.side(rest)
-
-
-def _new_side(header: _Header, rest: bytes) -> None:
-    if names.is_nothing(rest):
-        header.deleted = True
-    else:
-        header.new_name = header.side(rest)
-
-
-def _old_mode(header: _Header, rest: bytes) -> None:
-    header.old_mode = names.mode(rest)
-
-
-def _new_mode(header: _Header, rest: bytes) -> None:
-    header.new_mode = names.mode(rest)
-
-
-def _created(header: _Header, rest: bytes) -> None:
-    header.created, header.new_mode = True, names.mode(rest)
-
-
-def _deleted(header: _Header, rest: bytes) -> None:
-    header.deleted, header.old_mode = True, names.mode(rest)
-
-
-def _renamed_from(header: _Header, rest: bytes) -> None:
-    header.renamed, header.old_name = True, names.whole(rest)
-
-
-def _renamed_to(header: _Header, rest: bytes) -> None:
-    header.renamed, header.new_name = True, names.whole(rest)
-
-
-def _copied_from(header: _Header, rest: bytes) -> None:
-    header.copied, header.old_name = True, names.whole(rest)
-
-
-def _copied_to(header: _Header, rest: bytes) -> None:
-    header.copied, header.new_name = True, names.whole(rest)
-
-
-def _index(header: _Header, rest: bytes) -> None:
-    """`index 1234..5678 100644`: the mode of a file whose mode stays."""
-    parts = rest.split(b" ")
-    if len(parts) == 2 and header.old_mode is None and header.new_mode is None:  # noqa: PLR2004
-        header.old_mode = header.new_mode = names.mode(parts[1])
-
-
-def _nothing(_header: _Header, _rest: bytes) -> None:
-    pass
-
-
-_EXTENDED = {
-    b"--- ": _old_side,
-    b"+++ ": _new_side,
-    b"old mode ": _old_mode,
-    b"new mode ": _new_mode,
-    b"deleted file mode ": _deleted,
-    b"new file mode ": _created,
-    b"copy from ": _copied_from,
-    b"copy to ": _copied_to,
-    b"rename old ": _renamed_from,
-    b"rename new ": _renamed_to,
-    b"rename from ": _renamed_from,
-    b"rename to ": _renamed_to,
-    b"similarity index ": _nothing,
-    b"dissimilarity index ": _nothing,
-    b"index ": _index,
-}
-
-
-def _plain_header(lines: _Lines) -> _Header | None:
-    """`--- a/x` and `+++ b/x` with no git header above; a hunk has to follow, else it is only text."""
-    old = lines.line[4:]
-    lines.next()
-    new = lines.line[4:]
-    lines.next()
-    if not (lines.starts(b"@@ -") and _HUNK.match(lines.line)):
-        return None
-    header = _Header()
-    if names.is_nothing(old):
-        header.created, header.new_name = True, header.side(new)
-    elif names.is_nothing(new):
-        header.deleted, header.old_name = True, header.side(old)
-    else:
-        first, second = header.side(old), header.side(new)
-        # `x.orig` against `x`: the shorter one is meant.
-        name = first if first and second and second.startswith(first) else second or first
-        header.old_name = header.new_name = name
-        header.created = names.is_epoch(old)
-        header.deleted = not header.created and names.is_epoch(new)
-    return header
-
-
-def _with_content(lines: _Lines, header: _Header, start: int) -> FilePatch:
-    patch = header.patch(start)
+def _with_content(lines: Scanner, header: Header) -> FilePatch:
     hunks: list[Hunk] = []
     while lines.starts(b"@@ -"):
-        hunk = _hunk(lines)
-        if hunk is None:
-            break
-        hunks.append(hunk)
+        hunks.append(_hunk(lines))
     if hunks:
-        return replace(patch, hunks=tuple(hunks))
-    if lines.starts(b"GIT binary patch"):
-        _binary(lines)
-        return replace(patch, binary=True)
-    if _BINARY_SUMMARY.match(lines.line):
+        return _patch(header, tuple(hunks))
+    if binary.starts(lines):
+        return replace(_patch(header), binary=True, unpacked_bytes=binary.unpacked_bytes(lines))
+    if binary.is_summary(lines):
         lines.next()
-        return replace(patch, binary=True)
-    meaningful = header.created or header.deleted or header.renamed or header.copied
-    if not meaningful and not (header.old_mode and header.old_mode != header.new_mode):
-        raise UnreadableDiffError(f"nothing but a header at byte {start}")
+        return replace(_patch(header), binary=True)
+    patch = _patch(header)
+    if patch.operation is Operation.MODIFY and patch.old_mode == patch.new_mode:
+        raise header.wrong("nothing that changes anything")
     return patch
 
 
-def _hunk(lines: _Lines) -> Hunk | None:
+def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
+    if header.created and any(hunk.old_count for hunk in hunks):
+        raise header.wrong("a new file with old content")
+    if header.deleted and any(hunk.new_count for hunk in hunks):
+        raise header.wrong("a deleted file with new content")
+    old = None if header.created or _must_be_new(header, hunks) else header.old_name
+    new = None if header.deleted else header.new_name
+    return FilePatch(
+        start=header.start,
+        end=header.start,
+        old_path=names.text(old) if old else None,
+        new_path=names.text(new) if new else None,
+        old_mode=header.old_mode if old else None,
+        new_mode=(header.new_mode or header.old_mode) if new else None,
+        # Without a word of renaming, git still writes the new file and removes the old one.
+        renamed=header.renamed or bool(old and new and old != new and not header.copied),
+        copied=header.copied,
+        hunks=hunks,
+        mentioned=tuple(map(names.text, header.mentioned)),
+    )
+
+
+def _must_be_new(header: Header, hunks: tuple[Hunk, ...]) -> bool:
+    """Without a git header, `@@ -0,0` is all that tells; git looks whether there is such a file."""
+    first = hunks[0] if len(hunks) == 1 and not header.is_git and not header.deleted else None
+    return first is not None and first.old_start == first.old_count == 0
+
+
+def _hunk(lines: Scanner) -> Hunk:
     start = lines.at
-    match = _HUNK.match(lines.line)
+    match = _HUNK.match(lines.line) if lines.is_ended else None
     if match is None:
-        return None
-    groups = match.groups()
-    if any(group is not None and len(group) > _LONGEST_COUNT for group in groups):
+        raise UnreadableDiffError(f"not a hunk's header at byte {start}")
+    if any(len(group) > _LONGEST_COUNT for group in match.groups(b"")):
         raise UnreadableDiffError(f"an impossible line count at byte {start}")
-    old_start, new_start = int(groups[0] or 0), int(groups[2] or 0)
-    old_count = int(groups[1]) if groups[1] is not None else 1
-    new_count = int(groups[3]) if groups[3] is not None else 1
+    old_start, old_count, new_start, new_count = map(int, match.groups(b"1"))
     lines.next()
     body = lines.at
-    old_left, new_left, added, removed = old_count, new_count, 0, 0
-    while old_left or new_left:
-        match lines.first:
-            case b"+":
-                new_left, added = new_left - 1, added + 1
-            case b"-":
-                old_left, removed = old_left - 1, removed + 1
-            case b" " | b"\n":
-                old_left, new_left = old_left - 1, new_left - 1
-            case b"\\":
-                pass
-            case _:
-                raise UnreadableDiffError(f"the hunk at byte {start} ends too early, at byte {lines.at}")
-        if old_left < 0 or new_left < 0:
-            raise UnreadableDiffError(f"the hunk at byte {start} holds more lines than it says")
-        lines.next()
-    if lines.starts(b"\\ "):
+    lines.at, added, removed = _body(lines.diff, body, old_count, new_count)
+    if lines.starts(b"\\ ") and len(lines.diff) - lines.at > _LEAST_MARKER:
         lines.next()
     return Hunk(
         start=start,
@@ -351,18 +185,29 @@ def _hunk(lines: _Lines) -> Hunk | None:
     )
 
 
-def _binary(lines: _Lines) -> None:
-    """A forward block and perhaps a reverse one, each ended by an empty line."""
-    lines.next()
-    blocks = 0
-    while lines.more and _BINARY_DATA.match(lines.line):
-        blocks += 1
-        lines.next()
-        while lines.more and not lines.starts(b"\n"):
-            lines.next()
-        lines.next()
-    if not blocks:
-        raise UnreadableDiffError(f"a binary patch without data at byte {lines.at}")
+def _body(diff: bytes, at: int, old_left: int, new_left: int) -> tuple[int, int, int]:
+    """Where the hunk's lines end, how many it adds and how many it removes. Written for speed: a diff may
+    hold a million lines."""
+    added = removed = 0
+    while old_left or new_left:
+        end = diff.find(b"\n", at) + 1
+        if not end:
+            raise UnreadableDiffError(f"the hunk ends too early, at byte {at}")
+        first = diff[at]
+        if first == _ADDED:
+            new_left, added = new_left - 1, added + 1
+        elif first == _REMOVED:
+            old_left, removed = old_left - 1, removed + 1
+        elif first in (_CONTEXT, _STRIPPED_CONTEXT):
+            old_left, new_left = old_left - 1, new_left - 1
+        elif first != _MARKER or end - at < _LEAST_MARKER or not diff.startswith(b"\\ ", at):
+            raise UnreadableDiffError(f"not a hunk's line at byte {at}")
+        if old_left < 0 or new_left < 0:
+            raise UnreadableDiffError(f"the hunk holds more lines than it says, at byte {at}")
+        at = end
+    if not added and not removed:
+        raise UnreadableDiffError(f"a hunk that changes nothing before byte {at}")
+    return at, added, removed
 
 
 def affected_files(files: tuple[FilePatch, ...]) -> tuple[AffectedFile, ...]:

@@ -1,36 +1,45 @@
 """Paths that a change must never name: outside the tree, or inside git's own folder."""
 
 import re
+from collections.abc import Iterator
 
 from gsd_review_broker.patch import names
 from gsd_review_broker.patch.reading import FilePatch
+from gsd_review_broker.patch.scanner import UnreadableDiffError
 
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
 _IGNORED_BY_HFS = re.compile("[\u200c\u200d\u200e\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
-_HEADER = re.compile(
-    rb"^(?:(diff --git )|(--- |\+\+\+ )|(rename (?:from|to|old|new) |copy (?:from|to) ))(.*)$", re.MULTILINE
-)
-_QUOTED_WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|\S+')
+_SIDE = re.compile(rb"^(?:--- |\+\+\+ )(.*)$", re.MULTILINE)
+_MOVED = re.compile(rb"^(?:rename (?:from|to|old|new) |copy (?:from|to) )(.*)$", re.MULTILINE)
+_GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
+_BETWEEN_WORDS = re.compile(rb'[\s"]+')
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
     """Which paths leave the tree or enter .git, whatever git would make of them.
 
     For a diff that could not be read (None), every header-like line is looked at, so that nothing hides
-    behind a broken hunk. What a line says before `-p1` counts as well: an absolute path is refused even
-    though git would strip its slash.
+    behind a broken hunk. What a line says before git strips its first component counts as well: an absolute
+    path is refused even though git would take the slash away.
     """
     if files is None:
-        return sorted({path for path in _mentioned(diff) if is_unsafe(path)})
+        return sorted({path for path in _header_like(diff) if _is_unsafe_as_written(path)})
     paths = {path for file in files for path in (file.old_path, file.new_path) if path and is_unsafe(path)}
-    return sorted(paths | {name for file in files for name in file.written if name.startswith("/")})
+    return sorted(
+        paths | {name for file in files for name in file.mentioned if _is_unsafe_as_written(name)}
+    )
 
 
 def is_unsafe(path: str) -> bool:
     if path.startswith(("/", "\\")) or _DRIVE.match(path) or "\0" in path:
         return True
     return any(_is_unsafe_component(part) for part in re.split(r"[/\\]", path))
+
+
+def _is_unsafe_as_written(name: str) -> bool:
+    """`./x` is how `diff -u ./x` writes a harmless name."""
+    return is_unsafe(name.removeprefix("./"))
 
 
 def _is_unsafe_component(part: str) -> bool:
@@ -42,16 +51,45 @@ def _is_unsafe_component(part: str) -> bool:
     return plain in {".git", "git~1"}
 
 
-def _mentioned(diff: bytes) -> set[str]:
-    found: set[str] = set()
-    for match in _HEADER.finditer(diff):
-        rest = match.group(4)
-        words = [rest] if match.group(3) else _QUOTED_WORD.findall(rest) if match.group(1) else [rest]
-        for word in words:
-            name = names.raw_name(word, to_tab=True)
-            if not name or names.is_nothing(name):
-                continue
-            found.add(names.text(name))
-            if not match.group(3) and (short := names.without_first_component(name)):
-                found.add(names.text(short))
-    return found
+def _header_like(diff: bytes) -> Iterator[str]:
+    for match in _MOVED.finditer(diff):
+        yield names.text(_name(match.group(1), to_tab=False))
+    for match in _SIDE.finditer(diff):
+        name = _name(match.group(1), to_tab=True)
+        if not names.is_nothing(name):
+            yield from _with_and_without_prefix(name)
+    for match in _GIT.finditer(diff):
+        # Where one name ends and the other begins cannot always be told: each word counts.
+        for word in _BETWEEN_WORDS.split(match.group(1)):
+            yield from _with_and_without_prefix(word)
+        for name in _quoted_names(match.group(1)):
+            yield from _with_and_without_prefix(name)
+
+
+def _with_and_without_prefix(name: bytes) -> Iterator[str]:
+    yield names.text(name)
+    yield names.text(names.without_prefix(name, 1) or b"")
+
+
+def _name(raw: bytes, *, to_tab: bool) -> bytes:
+    try:
+        found = names.traditional(raw, 0) if to_tab else names.moved(raw)
+    except UnreadableDiffError:
+        found = None
+    return found or raw
+
+
+def _quoted_names(raw: bytes) -> Iterator[bytes]:
+    first, quote, rest = raw.partition(b'"')
+    if not quote:
+        return
+    yield first.rstrip(b" ")
+    try:
+        while found := names.unquoted(quote + rest):
+            yield found[0]
+            first, quote, rest = found[1].partition(b'"')
+            yield first.strip(b" ")
+            if not quote:
+                return
+    except UnreadableDiffError:
+        return

@@ -134,9 +134,7 @@ def reclaim(review: Review, *, reason: str, now: Milliseconds) -> Change:
     return _give_back(review, EventType.REVIEW_RECLAIMED, target, reason=reason, now=now)
 
 
-def _give_back(
-    review: Review, event_type: EventType, target: Status, *, reason: str, now: Milliseconds
-) -> Change:
+def _give_back(review: Review, event_type: EventType, target: Status, *, reason: str, now: Milliseconds) -> Change:
     actor = BROKER if event_type is EventType.REVIEW_RECLAIMED else (review.claimed_by or BROKER)
     return record(
         review,

@@ -29,10 +29,6 @@ def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change
     return _with(change, EventType.HUMAN_CLEARED, None, actor=actor, now=now)
 
 
-def _with(
-    change: Change, event_type: EventType, reason: str | None, *, actor: Identity, now: Milliseconds
-) -> Change:
-    marked = record(
-        change.review, event_type, actor=actor, now=now, metadata={"reason": reason}, needs_human=reason
-    )
+def _with(change: Change, event_type: EventType, reason: str | None, *, actor: Identity, now: Milliseconds) -> Change:
+    marked = record(change.review, event_type, actor=actor, now=now, metadata={"reason": reason}, needs_human=reason)
     return followed_by(change, marked)

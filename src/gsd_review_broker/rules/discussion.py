@@ -48,17 +48,10 @@ def send_message(review: Review, *, message: Message, timeout: int, now: Millise
     return clear_human(replace(change, message=message), actor=message.sender, now=now)
 
 
-def _require_open_counter_patch(review: Review, command: Command) -> Status:
-    target = require(review, command)
-    if review.counter_patch_status is not CounterPatchStatus.PENDING:
-        raise invalid_transition(review, None, "no counter-patch is open")
-    return target
-
-
 def accept_counter_patch(
     review: Review,
     *,
-    patch: CounterPatch,
+    patch: CounterPatch | None,
     revision: Revision,
     caller: Identity | None,
     findings: tuple[Finding, ...],
@@ -66,42 +59,46 @@ def accept_counter_patch(
     max_rounds: int,
     now: Milliseconds,
 ) -> Change:
-    """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other."""
-    require_proposer(review, caller)
-    target = _require_open_counter_patch(review, Command.ACCEPT_COUNTER_PATCH)
-    accepted = replace(review, counter_patch_status=CounterPatchStatus.ACCEPTED)
+    """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other.
+    `revision` is the one it stands instead of: intent and description stay."""
+    accepter = require_proposer(review, caller)
+    target = require(review, Command.ACCEPT_COUNTER_PATCH)
+    if patch is None:
+        raise invalid_transition(review, None, "no counter-patch is open")
+    newest = replace(
+        revision,
+        number=review.revision + 1,
+        diff=patch.diff,
+        affected_files=patch.affected_files,
+        skip_diff_validation=False,
+        author=accepter,
+        written_by=patch.offered_by,
+        created_at=now,
+    )
     change = renew(
-        accepted,
+        review,
         EventType.COUNTER_PATCH_ACCEPTED,
-        revision=revision,
+        revision=newest,
         target=target,
+        counter_patch_status=CounterPatchStatus.ACCEPTED,
         reviewer_alive=reviewer_alive,
         now=now,
     )
-    event = change.events[0]
-    event = replace(
-        event, metadata={**event.metadata, "counter_patch_status": "accepted", "offered_by": patch.offered_by}
-    )
-    change = replace(
-        change,
-        events=(event,),
-        findings=findings,
-        counter_patch_settled=(CounterPatchStatus.ACCEPTED, None),
-    )
+    change = replace(change, findings=findings, counter_patch_settled=(CounterPatchStatus.ACCEPTED, None))
     return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
 
 
-def reject_counter_patch(
-    review: Review, *, caller: Identity | None, reason: str | None, now: Milliseconds
-) -> Change:
+def reject_counter_patch(review: Review, *, caller: Identity | None, reason: str | None, now: Milliseconds) -> Change:
     actor = require_proposer(review, caller)
-    _require_open_counter_patch(review, Command.REJECT_COUNTER_PATCH)
+    require(review, Command.REJECT_COUNTER_PATCH)
+    if review.counter_patch_status is not CounterPatchStatus.PENDING:
+        raise invalid_transition(review, None, "no counter-patch is open")
     change = record(
         review,
         EventType.COUNTER_PATCH_REJECTED,
         actor=actor,
         now=now,
-        metadata={"reason": reason, "counter_patch_status": "rejected"},
+        metadata={"reason": reason},
         counter_patch_status=CounterPatchStatus.REJECTED,
     )
     return replace(change, counter_patch_settled=(CounterPatchStatus.REJECTED, reason))

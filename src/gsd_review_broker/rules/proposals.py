@@ -127,15 +127,11 @@ def revise(
         EventType.REVIEW_REVISED,
         revision=revision,
         target=target,
+        counter_patch_status=_superseded(review) or review.counter_patch_status,
         reviewer_alive=reviewer_alive,
         now=now,
     )
-    settled = (
-        (CounterPatchStatus.SUPERSEDED, None)
-        if review.counter_patch_status is CounterPatchStatus.PENDING
-        else None
-    )
-    change = replace(change, findings=findings, counter_patch_settled=settled)
+    change = replace(change, findings=findings, counter_patch_settled=_settled(review))
     return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
 
 
@@ -145,6 +141,7 @@ def renew(
     *,
     revision: Revision,
     target: Status,
+    counter_patch_status: CounterPatchStatus | None,
     reviewer_alive: bool,
     now: Milliseconds,
 ) -> Change:
@@ -152,7 +149,6 @@ def renew(
     (nobody had claimed it) the round goes on."""
     last_reviewer = review.claimed_by
     keep = last_reviewer is not None and reviewer_alive
-    superseded = review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
         event_type,
@@ -168,7 +164,7 @@ def renew(
         digest=None,
         verdict=None,
         verdict_reason=None,
-        counter_patch_status=CounterPatchStatus.SUPERSEDED if superseded else review.counter_patch_status,
+        counter_patch_status=counter_patch_status,
         reserved_for=last_reviewer if keep else None,
         reserved_until=Milliseconds(now + RESERVATION_MILLISECONDS) if keep else None,
         **cleared_claim(review),
@@ -192,7 +188,6 @@ def close(
         Status.CHANGES_REQUESTED: Outcome.CHANGES_REQUESTED,
     }.get(review.status, Outcome.WITHDRAWN)
     withdrawn = cleared_claim(review) if review.is_claim_live else {}
-    superseded = review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
         EventType.REVIEW_CLOSED,
@@ -204,8 +199,18 @@ def close(
         closed_at=now,
         reserved_for=None,
         reserved_until=None,
-        counter_patch_status=CounterPatchStatus.SUPERSEDED if superseded else review.counter_patch_status,
+        counter_patch_status=_superseded(review) or review.counter_patch_status,
         **withdrawn,
     )
-    settled = (CounterPatchStatus.SUPERSEDED, None) if superseded else None
-    return replace(change, counter_patch_settled=settled)
+    return replace(change, counter_patch_settled=_settled(review))
+
+
+def _superseded(review: Review) -> CounterPatchStatus | None:
+    """An open counter-patch does not outlive the content it was offered for."""
+    is_open = review.counter_patch_status is CounterPatchStatus.PENDING
+    return CounterPatchStatus.SUPERSEDED if is_open else None
+
+
+def _settled(review: Review) -> tuple[CounterPatchStatus, str | None] | None:
+    superseded = _superseded(review)
+    return (superseded, None) if superseded else None

@@ -86,9 +86,7 @@ def possible_now(status: Status) -> list[str]:
 def invalid_transition(review: Review, wanted: Status | None, because: str = "") -> BrokerError:
     where = f"cannot go from {review.status} to {wanted}" if wanted else f"not possible while {review.status}"
     possible = [name for name in possible_now(review.status) if not name.startswith("(")]
-    after = (
-        f"Possible now: {', '.join(possible)}." if possible else "A closed review is final: create another."
-    )
+    after = f"Possible now: {', '.join(possible)}." if possible else "A closed review is final: create another."
     return BrokerError(
         Code.INVALID_TRANSITION,
         f"review {review.id} is {review.status}: {where}" + (f" ({because})" if because else ""),

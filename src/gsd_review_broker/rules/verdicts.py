@@ -120,7 +120,7 @@ def _claimant(
     if reviewer_id is None and claim_generation is None and not bare_allowed:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            "claim_generation: a verdict names its claim, and this one carries neither claim_generation nor reviewer_id",
+            "claim_generation: a verdict names its claim, and this one has neither claim_generation nor reviewer_id",
             "Pass the claim_generation that claim_review gave you.",
         )
     return claimed_by

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from gsd_review_broker.service.claims import Claims
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.counter_patches import CounterPatches
+from gsd_review_broker.service.discussion import Discussions
 from gsd_review_broker.service.insight import Insight
 from gsd_review_broker.service.proposals import Proposals
+from gsd_review_broker.service.reading import ReadingProposals
 from gsd_review_broker.service.sweep import Sweep
 from gsd_review_broker.service.waiting import Waiting
 
@@ -13,7 +16,10 @@ from gsd_review_broker.service.waiting import Waiting
 @dataclass(frozen=True, slots=True)
 class Broker:
     proposals: Proposals
+    reading: ReadingProposals
     claims: Claims
+    counter_patches: CounterPatches
+    discussions: Discussions
     insight: Insight
     sweep: Sweep
 
@@ -22,7 +28,10 @@ def make_broker(core: Core, *, serves: str) -> Broker:
     waiting = Waiting(core.wakeups)
     return Broker(
         proposals=Proposals(core),
+        reading=ReadingProposals(core),
         claims=Claims(core, waiting),
+        counter_patches=CounterPatches(core),
+        discussions=Discussions(core, waiting),
         insight=Insight(core, waiting, serves=serves),
         sweep=Sweep(core),
     )

@@ -7,9 +7,7 @@ from gsd_review_broker.model import Identity, Limits
 def text(name: str, value: str, limit: int) -> str:
     """Not blank, storable everywhere, within the limit."""
     if not value.strip():
-        raise BrokerError(
-            Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text."
-        )
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text.")
     return optional_text(name, value, limit) or ""
 
 

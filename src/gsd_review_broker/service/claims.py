@@ -20,6 +20,9 @@ from gsd_review_broker.ports import (
 )
 from gsd_review_broker.service import checks, views
 from gsd_review_broker.service.core import Core, Repeat, once, recalled
+from gsd_review_broker.service.counter_patches import Offer, require_applicable
+from gsd_review_broker.service.diffs import read_diff
+from gsd_review_broker.service.findings import NewFinding, open_findings, placed
 from gsd_review_broker.service.results import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 from gsd_review_broker.service.waiting import Waiting
 
@@ -47,9 +50,7 @@ class Claims:
         # One check for all who ask for the same content at the same time.
         self._checks: dict[tuple[ReviewId, int], asyncio.Task[_Checked]] = {}
 
-    async def claim(
-        self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
-    ) -> Claim | AutoRejected:
+    async def claim(self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None) -> Claim | AutoRejected:
         reviewer = checks.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
         for _ in range(_ATTEMPTS):
@@ -60,7 +61,7 @@ class Claims:
             if kept is not None:
                 return kept
             if not rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now()):
-                return await self._core.store.glance(lambda reader: self._view(reader, review.id))
+                return await self._core.store.glance(lambda reader, id_=review.id: self._view(reader, id_))
             checked = await self._check(review)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
@@ -88,9 +89,7 @@ class Claims:
                 tx.save(change)
                 return views.auto_rejected(change.review)
             timeout = self._core.policy.claim_timeout
-            change = rules.claim(
-                review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now
-            )
+            change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
             tx.save(change)
             return self._view(tx, review.id)
 
@@ -101,7 +100,7 @@ class Claims:
         assert review is not None  # noqa: S101
         revision = reader.revision(review_id, review.revision, with_diff=False)
         assert revision is not None  # noqa: S101 - a review has the revision that it names
-        return views.claim(review, revision, [])
+        return views.claim(review, revision, open_findings(reader.findings(review_id)))
 
     async def _check(self, review: Review) -> _Checked:
         """git's word on the revision, outside any transaction."""
@@ -150,9 +149,7 @@ class Claims:
         found["claimed"] = True
         return found
 
-    async def _first_claimable(
-        self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None
-    ) -> Claim | None:
+    async def _first_claimable(self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None) -> Claim | None:
         # Asked by everybody who waits at each new review, so the quick question comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
             return None
@@ -226,25 +223,30 @@ class Claims:
         reviewer_id: str | None,
         claim_generation: int | None,
         repeat: Repeat | None,
+        counter_patch: str | None = None,
+        findings: list[NewFinding] | None = None,
     ) -> VerdictResult:
         limits = self._core.policy.limits
         reason = checks.optional_text("reason", reason, limits.text)
         reviewer = checks.optional_identity("reviewer_id", reviewer_id, limits)
         review = await self._core.find(review_id)
         await self._core.heard(reviewer)
+        offered = await self._offered(review, counter_patch)
+        remarks = await placed(self._core, review, findings or [])
 
         def command(tx: Transaction) -> VerdictResult | BrokerError:
             current = tx.lock_review(review.id)
             assert current is not None  # noqa: S101
+            raised = remarks.raised(current, tx.findings(current.id), by=current.claimed_by, now=tx.now)
             change = rules.give_verdict(
                 current,
                 verdict=verdict,
                 reason=reason,
                 reviewer_id=reviewer,
                 claim_generation=claim_generation,
-                counter_patch=None,
-                findings=(),
-                open_finding_count=current.open_finding_count,
+                counter_patch=offered and offered.on(current, tx.now),
+                findings=raised.changed,
+                open_finding_count=raised.open_count,
                 fence=self._core.policy.fence,
                 pool_managed=False,
                 timeout=self._core.policy.claim_timeout,
@@ -255,10 +257,16 @@ class Claims:
             return change.refusal or views.verdict(change.review, verdict.value)
 
         return refused_or(
-            await self._core.store.write(
-                lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-            )
+            await self._core.store.write(lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx)))
         )
+
+    async def _offered(self, review: Review, diff: str | None) -> Offer | None:
+        """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
+        content, files = await read_diff("counter_patch", diff, self._core.policy.limits)
+        if content is None:
+            return None
+        await require_applicable(self._core, review, content, files)
+        return Offer(diff=content, files=files)
 
 
 def refused_or(result: T | BrokerError) -> T:

@@ -1,13 +1,11 @@
 """Reading: status, proposal, lists, the audit. The one read API for every front end."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any, cast
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import CounterPatchStatus, Identity, Review, ReviewId, Revision, Status
-from gsd_review_broker.patch import page_of
+from gsd_review_broker.model import CounterPatchStatus, Identity, Review, Status
 from gsd_review_broker.ports import QUEUE, ListPosition, Reader, ReviewFilter, review_topic
 from gsd_review_broker.service import checks, cursors, views
 from gsd_review_broker.service.core import Core
@@ -17,8 +15,6 @@ from gsd_review_broker.service.results import (
     BrokerStatus,
     EventResult,
     NothingNew,
-    Proposal,
-    ProposalPage,
     ReviewList,
     ReviewStatus,
     Timeline,
@@ -31,7 +27,6 @@ _TIMELINE_EVENTS = 500
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
-_PAGE_INLINE_BYTES = 30_000
 _PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
 
 
@@ -81,56 +76,6 @@ class Insight:
         caller = checks.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.heard(caller, review)
 
-    async def proposal(
-        self,
-        review_id: str,
-        *,
-        revision: int | None,
-        path: str | None,
-        cursor: str | None,
-        caller_id: str | None,
-    ) -> Proposal | ProposalPage:
-        review = await self._core.find(review_id)
-        await self._heard(caller_id, review)
-        number, offset = review.revision if revision is None else revision, 0
-        if cursor is not None:
-            # The pages of what was begun, even if a newer revision has come since.
-            number, offset = _place(cursor, review.id, revision, path)
-        content = await self._core.store.read(
-            lambda reader: reader.revision(review.id, number, with_diff=True)
-        )
-        if content is None:
-            raise BrokerError(
-                Code.NOT_FOUND,
-                f"review {review.id} has no revision {number}",
-                f"Its revisions are 1 to {review.revision}.",
-            )
-        if path is not None:
-            _require_path(content, path)
-        text, following = await self._page(content, path, offset)
-        next_cursor = None
-        if following is not None:
-            next_cursor = cursors.make([review.id, revision, path], [number, following])
-        if cursor is not None:
-            return {
-                "review_id": review.id,
-                "status": review.status.value,
-                "version": review.version,
-                "revision": number,
-                "diff": text or "",
-                "next_cursor": next_cursor,
-            }
-        return _proposal(review, content, text, next_cursor)
-
-    async def _page(self, content: Revision, path: str | None, offset: int) -> tuple[str | None, int | None]:
-        if content.diff is None:
-            return None, None
-        if len(content.diff) <= _PAGE_INLINE_BYTES:
-            page = page_of(content.diff, offset, path=path)
-        else:
-            page = await asyncio.to_thread(page_of, content.diff, offset, path=path)
-        return page.text, page.next_offset
-
     async def reviews(
         self,
         wanted: ReviewFilter,
@@ -155,14 +100,10 @@ class Insight:
                    wanted.proposer_id, wanted.parent_id, wanted.needs_human, reviewer]  # fmt: skip
         after = cast("ListPosition", tuple(cursors.read(cursor, filters))) if cursor is not None else None
         if after is not None and not _is_list_position(after):
-            raise BrokerError(
-                Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it."
-            )
+            raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it.")
 
         async def look() -> ReviewList | None:
-            found = await self._core.store.read(
-                lambda reader: self._list(reader, wanted, reviewer, after, size + 1)
-            )
+            found = await self._core.store.read(lambda reader: self._list(reader, wanted, reviewer, after, size + 1))
             if wait and not found:
                 return None
             more = len(found) > size
@@ -256,57 +197,3 @@ def _is_list_position(position: tuple[Any, ...]) -> bool:
             return True
         case _:
             return False
-
-
-def _place(cursor: str, review_id: ReviewId, revision: int | None, path: str | None) -> tuple[int, int]:
-    match cursors.read(cursor, [review_id, revision, path]):
-        case [int(number), int(offset)]:
-            return number, offset
-        case _:
-            raise BrokerError(
-                Code.INVALID_ARGUMENT, "cursor: it is not one of get_proposal", "Begin anew without it."
-            )
-
-
-def _require_path(content: Revision, path: str) -> None:
-    known = {file.path for file in content.affected_files} | {
-        file.old_path for file in content.affected_files if file.old_path
-    }
-    if path not in known:
-        raise BrokerError(
-            Code.NOT_FOUND,
-            f"path: revision {content.number} does not touch {path!r}",
-            "affected_files lists what it touches.",
-        )
-
-
-def _proposal(review: Review, content: Revision, text: str | None, next_cursor: str | None) -> Proposal:
-    return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
-        "revision": content.number,
-        "round": review.round,
-        "intent": content.intent,
-        "description": content.description,
-        "agent_type": review.agent_type,
-        "agent_role": review.agent_role.value,
-        "phase": review.phase,
-        "plan": review.plan,
-        "task": review.task,
-        "category": review.category.value if review.category else None,
-        "priority": review.priority.value,
-        "project": review.project,
-        "workspace": review.workspace,
-        "proposer_id": review.proposer_id,
-        "parent_id": review.parent_id,
-        "affected_files": views.files(content.affected_files),
-        "has_diff": content.diff is not None,
-        "skip_diff_validation": content.skip_diff_validation,
-        "digest": review.digest if content.number == review.revision else None,
-        "diff": text,
-        "next_cursor": next_cursor,
-        "counter_patch": None,
-        "counter_patch_affected_files": None,
-        "counter_patch_status": review.counter_patch_status.value if review.counter_patch_status else None,
-    }

@@ -1,9 +1,8 @@
 """The proposer's commands: create, revise, close."""
 
-import asyncio
 from dataclasses import dataclass
 
-from gsd_review_broker import patch, rules
+from gsd_review_broker import rules
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import (
     AffectedFile,
@@ -17,11 +16,10 @@ from gsd_review_broker.model import (
 from gsd_review_broker.ports import Transaction
 from gsd_review_broker.service import checks, views
 from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.findings import Moved, moved_to
 from gsd_review_broker.service.results import Closed, CreatedReview
-
-# Larger diffs are read in a thread, so that nobody waits for it.
-_READ_INLINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,14 +111,21 @@ class Proposals:
         content = await self._content(proposal)
         review = await self._core.find(review_id)
         caller = checks.optional_identity("proposer_id", proposal.proposer_id, self._core.policy.limits)
+        findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
+        moved = await moved_to(findings, content.diff)
         return await self._core.store.write(
             lambda tx: once(
-                tx, self._core, repeat, review.project, lambda: self._revise(tx, review.id, content, caller)
+                tx, self._core, repeat, review.project, lambda: self._revise(tx, review.id, content, caller, moved)
             )
         )
 
     def _revise(
-        self, tx: Transaction, review_id: ReviewId, content: _Content, caller: Identity | None
+        self,
+        tx: Transaction,
+        review_id: ReviewId,
+        content: _Content,
+        caller: Identity | None,
+        moved: Moved,
     ) -> CreatedReview:
         review = tx.lock_review(review_id)
         assert review is not None  # noqa: S101 - found a moment ago
@@ -135,7 +140,7 @@ class Proposals:
             review,
             revision=content.revision(review.id, review.revision + 1, tx),
             caller=caller,
-            findings=(),
+            findings=moved.applied_to(tx.findings(review.id)),
             reviewer_alive=self._core.presence.is_alive(review.claimed_by),
             max_rounds=self._core.policy.max_rounds,
             now=tx.now,
@@ -177,7 +182,7 @@ class Proposals:
             checks.optional_text(name, getattr(proposal, name), limits.name)
         checks.optional_text("workspace", proposal.workspace, 4 * limits.name)
         author = proposal.proposer_id if proposal.proposer_id is not None else proposal.agent_type
-        diff, files = await self.read_diff("diff", proposal.diff)
+        diff, files = await read_diff("diff", proposal.diff, limits)
         return _Content(
             intent=checks.text("intent", proposal.intent, limits.intent),
             description=checks.optional_text("description", proposal.description, limits.text),
@@ -186,25 +191,6 @@ class Proposals:
             skip_diff_validation=proposal.skip_diff_validation,
             author=checks.identity("proposer_id", author, limits),
         )
-
-    async def read_diff(self, name: str, diff: str | None) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
-        """Its bytes and what it touches. Nothing in it is an empty diff: the same as none."""
-        if diff is None or not diff.strip():
-            return None, ()
-        checks.optional_text(name, diff, self._core.policy.limits.diff)
-        content = checks.encoded(name, diff)
-        if len(content) <= _READ_INLINE_BYTES:
-            files = _read_safely(name, content)
-        else:
-            files = await asyncio.to_thread(_read_safely, name, content)
-        most = self._core.policy.limits.diff_files
-        if len(files) > most:
-            raise BrokerError(
-                Code.TOO_LARGE,
-                f"{name}: it touches {len(files)} files, and the limit is {most} files",
-                "Split the change into several reviews (parent_id links them).",
-            )
-        return content, files
 
     async def _workspace(self, proposal: NewProposal, content: _Content) -> str | None:
         workspace = await self._core.repository.resolve_workspace(proposal.workspace)
@@ -215,19 +201,3 @@ class Proposals:
                 "Start the broker inside the repository, or give a workspace that its configuration allows.",
             )
         return workspace
-
-
-def _read_safely(name: str, diff: bytes) -> tuple[AffectedFile, ...]:
-    """What it touches; nothing if it cannot be read (claiming it will say why). Unsafe paths are refused."""
-    try:
-        parsed = patch.read(diff)
-    except patch.UnreadableDiffError:
-        parsed = None
-    unsafe = patch.unsafe_paths(diff, parsed)
-    if unsafe:
-        raise BrokerError(
-            Code.DIFF_INVALID,
-            f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
-            "A change touches files of the work tree only; make the diff anew with git diff.",
-        )
-    return patch.affected_files(parsed) if parsed else ()

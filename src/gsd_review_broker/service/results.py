@@ -14,6 +14,58 @@ class AffectedFileResult(TypedDict):
     new_mode: NotRequired[str]
 
 
+class FindingResult(TypedDict):
+    finding_id: str
+    path: str | None
+    line_start: int | None
+    line_end: int | None
+    side: str
+    severity: str
+    title: str
+    body: str
+    suggestion: str | None
+    confidence: float | None
+    anchor: str
+    disposition: str
+    note: str | None
+    raised_by: str
+    round: int
+    times_raised: int
+
+
+class MessageResult(TypedDict):
+    message_id: int
+    round: int
+    sender_role: str
+    sender_id: str
+    body: str
+    path: str | None
+    line: int | None
+    in_reply_to: int | None
+    metadata: dict[str, Any] | None
+    created_at: str
+
+
+class SentMessage(TypedDict):
+    review_id: str
+    status: str
+    version: int
+    message_id: int
+    round: int
+
+
+class Discussion(TypedDict):
+    review_id: str
+    status: str
+    version: int
+    round: int
+    messages: list[MessageResult]
+    findings: list[FindingResult]
+    findings_left_out: int
+    next_cursor: str | None
+    changed: bool
+
+
 class CreatedReview(TypedDict):
     review_id: str
     status: str
@@ -67,7 +119,7 @@ class Claim(TypedDict):
     affected_files: list[AffectedFileResult]
     has_diff: bool
     digest: str | None
-    open_findings: list[dict[str, Any]]
+    open_findings: list[FindingResult]
     claimed: NotRequired[bool]
 
 
@@ -108,9 +160,11 @@ class Proposal(TypedDict):
     has_diff: bool
     skip_diff_validation: bool
     digest: str | None
+    since_revision: NotRequired[int]
     diff: str | None
     next_cursor: str | None
     counter_patch: str | None
+    counter_patch_next_cursor: str | None
     counter_patch_affected_files: list[AffectedFileResult] | None
     counter_patch_status: str | None
 
@@ -122,6 +176,7 @@ class ProposalPage(TypedDict):
     status: str
     version: int
     revision: int
+    since_revision: NotRequired[int]
     diff: str
     next_cursor: str | None
 

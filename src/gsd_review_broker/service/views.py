@@ -1,7 +1,5 @@
 """From the model to what a caller sees."""
 
-from typing import Any
-
 from gsd_review_broker.model import AffectedFile, Event, Milliseconds, Review, Revision
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.results import (
@@ -11,6 +9,7 @@ from gsd_review_broker.service.results import (
     Closed,
     CreatedReview,
     EventResult,
+    FindingResult,
     NothingNew,
     Released,
     ReviewRow,
@@ -85,7 +84,7 @@ def nothing_new(review: Review) -> NothingNew:
     }
 
 
-def claim(review: Review, revision: Revision, open_findings: list[dict[str, Any]]) -> Claim:
+def claim(review: Review, revision: Revision, open_findings: list[FindingResult]) -> Claim:
     return {
         "review_id": review.id,
         "status": review.status.value,

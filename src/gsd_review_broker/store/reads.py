@@ -1,15 +1,43 @@
 """Every query a tool makes, over one connection. Sync on purpose: it runs unchanged on each database."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Event, Milliseconds, Priority, Review, ReviewId, Revision, Status
+from gsd_review_broker.model import (
+    CounterPatch,
+    CounterPatchStatus,
+    Event,
+    Finding,
+    Message,
+    Milliseconds,
+    Priority,
+    Review,
+    ReviewId,
+    Revision,
+    Status,
+)
 from gsd_review_broker.ports import IdempotencyKey, ListPosition, ReviewFilter
-from gsd_review_broker.store.rows import event_from, review_from, revision_from
-from gsd_review_broker.store.tables import events, idempotency_keys, reviews, revisions
+from gsd_review_broker.store.rows import (
+    counter_patch_from,
+    event_from,
+    finding_from,
+    message_from,
+    review_from,
+    revision_from,
+)
+from gsd_review_broker.store.tables import (
+    counter_patches,
+    events,
+    findings,
+    idempotency_keys,
+    messages,
+    reviews,
+    revisions,
+)
 
 _REVIEW = sa.select(reviews).where(reviews.c.id == sa.bindparam("review_id"))
 _THIS_REVISION = (
@@ -33,14 +61,11 @@ _EXPIRED = (
     .limit(sa.bindparam("limit"))
 )
 _EVENTS = (
-    sa.select(events)
-    .where(events.c.id > sa.bindparam("after"))
-    .order_by(events.c.id)
-    .limit(sa.bindparam("limit"))
+    sa.select(events).where(events.c.id > sa.bindparam("after")).order_by(events.c.id).limit(sa.bindparam("limit"))
 )
 _EVENTS_OF_REVIEW = _EVENTS.where(events.c.review_id == sa.bindparam("review_id"))
 _PENDING = (
-    sa.select(reviews.c.rank, sa.func.count())
+    sa.select(reviews.c.rank, sa.func.count().label("number"))
     .where(reviews.c.status == Status.PENDING.value)
     .group_by(reviews.c.rank)
 )
@@ -51,6 +76,25 @@ _OLDEST_PENDING = (
     .limit(1)
 )
 _LAST_EVENT = sa.select(events.c.timestamp).order_by(events.c.id.desc()).limit(1)
+_MESSAGES = (
+    sa.select(messages)
+    .where(messages.c.review_id == sa.bindparam("review_id"), messages.c.id > sa.bindparam("after"))
+    .order_by(messages.c.id)
+    .limit(sa.bindparam("limit"))
+)
+_FINDINGS = (
+    sa.select(findings)
+    .where(findings.c.review_id == sa.bindparam("review_id"))
+    .order_by(findings.c.created_at, findings.c.id)
+)
+_COUNTER_PATCHES = (
+    sa.select(counter_patches)
+    .where(counter_patches.c.review_id == sa.bindparam("review_id"))
+    .order_by(counter_patches.c.id.desc())
+    .limit(1)
+)
+_OPEN_COUNTER_PATCH = _COUNTER_PATCHES.where(counter_patches.c.status == CounterPatchStatus.PENDING.value)
+_COUNTER_PATCH_OF = _COUNTER_PATCHES.where(counter_patches.c.revision == sa.bindparam("revision"))
 _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).where(
     idempotency_keys.c.project == sa.bindparam("project"),
     idempotency_keys.c.tool == sa.bindparam("tool"),
@@ -65,11 +109,11 @@ class SqlReader:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def _all(self, statement: sa.Executable, **parameters: Any) -> list[sa.Row[Any]]:
-        return list(self._connection.execute(statement, parameters))
+    def _all(self, statement: sa.Executable, **parameters: Any) -> Sequence[sa.RowMapping]:
+        return self._connection.execute(statement, parameters).mappings().all()
 
-    def _one(self, statement: sa.Executable, **parameters: Any) -> sa.Row[Any] | None:
-        return self._connection.execute(statement, parameters).first()
+    def _one(self, statement: sa.Executable, **parameters: Any) -> sa.RowMapping | None:
+        return self._connection.execute(statement, parameters).mappings().first()
 
     def review(self, review_id: ReviewId) -> Review | None:
         row = self._one(_REVIEW, review_id=review_id)
@@ -78,7 +122,7 @@ class SqlReader:
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
         # Ids are ASCII: everything with the prefix stands before the prefix followed by the last one.
         rows = self._all(_PREFIX, low=prefix, high=prefix + "\x7f", limit=limit)
-        return [ReviewId(row.id) for row in rows]
+        return [ReviewId(row["id"]) for row in rows]
 
     def revision(self, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision | None:
         statement = _REVISION if with_diff else _REVISION_WITHOUT_DIFF
@@ -92,7 +136,7 @@ class SqlReader:
         statement = sa.select(reviews).where(*_conditions(wanted)).order_by(*order).limit(limit)
         if after is not None:
             statement = statement.where(sa.tuple_(*order) > sa.tuple_(*(sa.literal(part) for part in after)))
-        return [(review_from(row), (row.rank, row.created_at, row.id)) for row in self._all(statement)]
+        return [(review_from(row), (row["rank"], row["created_at"], row["id"])) for row in self._all(statement)]
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]:
         return [review_from(row) for row in self._all(_EXPIRED, now=now, limit=limit)]
@@ -105,29 +149,45 @@ class SqlReader:
         return [event_from(row) for row in rows]
 
     def pending_by_priority(self) -> dict[str, int]:
-        counts = {row[0]: row[1] for row in self._all(_PENDING)}
+        counts = {row["rank"]: row["number"] for row in self._all(_PENDING)}
         return {priority.value: counts.get(rank, 0) for rank, priority in enumerate(_RANKED)}
 
     def oldest_pending_at(self) -> Milliseconds | None:
         row = self._one(_OLDEST_PENDING)
-        return row.created_at if row else None
+        return row["created_at"] if row else None
 
     def last_event_at(self) -> Milliseconds | None:
         row = self._one(_LAST_EVENT)
-        return row.timestamp if row else None
+        return row["timestamp"] if row else None
+
+    def messages(self, review_id: ReviewId, *, round_: int | None, after: int, limit: int) -> list[Message]:
+        statement = _MESSAGES if round_ is None else _MESSAGES.where(messages.c.round == round_)
+        rows = self._all(statement, review_id=review_id, after=after, limit=limit)
+        return [message_from(row) for row in rows]
+
+    def findings(self, review_id: ReviewId) -> list[Finding]:
+        return [finding_from(row) for row in self._all(_FINDINGS, review_id=review_id)]
+
+    def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None:
+        row = self._one(_OPEN_COUNTER_PATCH, review_id=review_id)
+        return counter_patch_from(row) if row else None
+
+    def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
+        row = self._one(_COUNTER_PATCH_OF, review_id=review_id, revision=revision)
+        return counter_patch_from(row) if row else None
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None:
         since = now - KEY_LIFETIME_MILLISECONDS
         row = self._one(_KEY, project=key.project, tool=key.tool, key=key.key, since=since)
         if row is None:
             return None
-        if row.arguments_hash != key.arguments_hash:
+        if row["arguments_hash"] != key.arguments_hash:
             raise BrokerError(
                 Code.CONFLICT,
                 f"idempotency_key {key.key!r} was used for another {key.tool} call within 24 h",
                 "Repeat a call with exactly the same arguments, or take a new key.",
             )
-        return json.loads(row.result)
+        return json.loads(row["result"])
 
 
 def _conditions(wanted: ReviewFilter) -> list[sa.ColumnElement[bool]]:

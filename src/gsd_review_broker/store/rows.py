@@ -3,24 +3,29 @@
 import json
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import RowMapping
 
 from gsd_review_broker.audit import canonical, chained
 from gsd_review_broker.model import (
     AffectedFile,
+    Anchor,
     Category,
+    CounterPatch,
     CounterPatchStatus,
+    Disposition,
     Event,
     EventType,
-    Identity,
+    Finding,
+    Message,
     NewEvent,
     Operation,
     Outcome,
     Priority,
     Review,
-    ReviewId,
     Revision,
     Role,
+    Severity,
+    Side,
     Status,
     Verdict,
 )
@@ -34,9 +39,16 @@ _ENUMS: dict[str, type] = {
     "counter_patch_status": CounterPatchStatus,
 }
 
+_FINDING_ENUMS: dict[str, type] = {
+    "side": Side,
+    "severity": Severity,
+    "anchor": Anchor,
+    "disposition": Disposition,
+}
 
-def review_from(row: Row[Any]) -> Review:
-    values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+
+def review_from(row: RowMapping) -> Review:
+    values: dict[str, Any] = {**row}
     del values["rank"]
     values["status"] = _STATUS[values["status"]]
     values["agent_role"] = Role(values["agent_role"])
@@ -55,9 +67,7 @@ def review_row(review: Review) -> dict[str, Any]:
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:
     """Only what differs, so that no index is touched without need."""
-    return {
-        name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)
-    }
+    return {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
 
 
 def files_from(text: str) -> tuple[AffectedFile, ...]:
@@ -78,17 +88,14 @@ def files_from(text: str) -> tuple[AffectedFile, ...]:
 
 def files_text(files: tuple[AffectedFile, ...]) -> str:
     return json.dumps(
-        [
-            (f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode)
-            for f in files
-        ],
+        [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files],
         ensure_ascii=False,
         separators=(",", ":"),
     )
 
 
-def revision_from(row: Row[Any]) -> Revision:
-    values = dict(row._mapping)  # noqa: SLF001
+def revision_from(row: RowMapping) -> Revision:
+    values: dict[str, Any] = {**row}
     values["affected_files"] = files_from(values["affected_files"])
     return Revision(**values)
 
@@ -99,19 +106,50 @@ def revision_row(revision: Revision) -> dict[str, Any]:
     return values
 
 
-def event_from(row: Row[Any]) -> Event:
-    return Event(
-        id=row.id,
-        review_id=ReviewId(row.review_id) if row.review_id else None,
-        event_type=EventType(row.event_type),
-        actor=Identity(row.actor),
-        old_status=_STATUS.get(row.old_status),
-        new_status=_STATUS.get(row.new_status),
-        metadata=json.loads(row.metadata),
-        timestamp=row.timestamp,
-        previous_hash=row.previous_hash,
-        hash=row.hash,
-    )
+def event_from(row: RowMapping) -> Event:
+    values: dict[str, Any] = {**row}
+    values["event_type"] = EventType(values["event_type"])
+    for name in ("old_status", "new_status"):
+        values[name] = _STATUS.get(values[name])
+    values["metadata"] = json.loads(values["metadata"])
+    return Event(**values)
+
+
+def message_from(row: RowMapping) -> Message:
+    values: dict[str, Any] = {**row}
+    values["sender_role"] = Role(values["sender_role"])
+    values["metadata"] = json.loads(values["metadata"]) if values["metadata"] is not None else None
+    return Message(**values)
+
+
+def message_row(message: Message) -> dict[str, Any]:
+    values = {name: getattr(message, name) for name in Message.__slots__ if name != "id"}
+    values["metadata"] = canonical(message.metadata) if message.metadata is not None else None
+    return values
+
+
+def counter_patch_from(row: RowMapping) -> CounterPatch:
+    values: dict[str, Any] = {**row}
+    values["status"] = CounterPatchStatus(values["status"])
+    values["affected_files"] = files_from(values["affected_files"])
+    return CounterPatch(**values)
+
+
+def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
+    values = {name: getattr(patch, name) for name in CounterPatch.__slots__ if name != "id"}
+    values["affected_files"] = files_text(patch.affected_files)
+    return values
+
+
+def finding_from(row: RowMapping) -> Finding:
+    values: dict[str, Any] = {**row}
+    for name, kind in _FINDING_ENUMS.items():
+        values[name] = kind(values[name])
+    return Finding(**values)
+
+
+def finding_row(finding: Finding) -> dict[str, Any]:
+    return {name: getattr(finding, name) for name in Finding.__slots__}
 
 
 def event_row(event: NewEvent, *, number: int, previous_hash: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import structlog
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -65,7 +66,7 @@ class SqliteStore:
             self._writer = self._connect(read_only=False)
             self._migrate()
             self._glancer = self._connect(read_only=True)
-        except (OSError, sa.exc.DBAPIError, sqlite3.Error) as error:
+        except (OSError, DBAPIError, sqlite3.Error) as error:
             raise StartError(_cannot_open(self._path, error)) from error
         self._writer_thread.start()
 
@@ -182,7 +183,7 @@ class SqliteStore:
         raw.execute("SAVEPOINT command")
         try:
             job.result = job.command(transaction)
-        except BaseException as error:  # noqa: BLE001 - carried to the caller
+        except BaseException as error:
             if not raw.in_transaction:
                 raise
             raw.execute("ROLLBACK TO command")
@@ -213,14 +214,12 @@ class _translated:  # noqa: N801 - reads as a phrase: with _translated()
 
 def translate(error: BaseException) -> BaseException:
     """What SQLite said, in our codes; everything else stays what it is."""
-    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    cause = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(cause, sqlite3.OperationalError):
         return error
     said = str(cause)
     if "locked" in said or "busy" in said:
-        return BrokerError(
-            Code.BUSY, "another process holds the database's write lock", "Call again in a moment."
-        )
+        return BrokerError(Code.BUSY, "another process holds the database's write lock", "Call again in a moment.")
     return BrokerError(
         Code.UNAVAILABLE,
         f"the database cannot be used: {said}",

@@ -5,15 +5,51 @@ from typing import Any
 import sqlalchemy as sa
 
 from gsd_review_broker.audit import canonical
-from gsd_review_broker.model import Change, Milliseconds, NewEvent, Review, ReviewId, Status
+from gsd_review_broker.model import (
+    Change,
+    CounterPatchStatus,
+    Finding,
+    Message,
+    Milliseconds,
+    NewEvent,
+    Review,
+    ReviewId,
+    Status,
+)
 from gsd_review_broker.ports import QUEUE, IdempotencyKey, review_topic
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.rows import changed_columns, event_row, review_from, review_row, revision_row
-from gsd_review_broker.store.tables import audit_head, events, idempotency_keys, reviews, revisions
+from gsd_review_broker.store.rows import (
+    changed_columns,
+    counter_patch_row,
+    event_row,
+    finding_row,
+    message_row,
+    review_from,
+    review_row,
+    revision_row,
+)
+from gsd_review_broker.store.tables import (
+    audit_head,
+    counter_patches,
+    events,
+    findings,
+    idempotency_keys,
+    messages,
+    reviews,
+    revisions,
+)
 
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
 _LOCKED = sa.select(reviews).where(reviews.c.id == sa.bindparam("review_id")).with_for_update()
 _HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash).where(audit_head.c.id == 1).with_for_update()
+_SETTLE_COUNTER_PATCH = (
+    sa.update(counter_patches)
+    .where(
+        counter_patches.c.review_id == sa.bindparam("of_review"),
+        counter_patches.c.status == CounterPatchStatus.PENDING.value,
+    )
+    .values(status=sa.bindparam("settled_as"), reason=sa.bindparam("settled_because"))
+)
 _MOVE_HEAD = sa.update(audit_head).where(audit_head.c.id == 1)
 
 
@@ -36,15 +72,44 @@ class SqlTransaction(SqlReader):
         self._loaded[review_id] = review
         return review
 
-    def save(self, change: Change) -> None:
-        """The review as it is now and the events that say why, together. Without an event there is nothing
-        to save."""
+    def save(self, change: Change) -> int | None:
+        """Without an event there is nothing to save: nothing happened."""
         if not change.events:
-            return
+            return None
         self._save_review(change.review)
         if change.revision is not None:
             self._connection.execute(sa.insert(revisions), revision_row(change.revision))
+        if change.counter_patch_settled is not None:
+            status, reason = change.counter_patch_settled
+            self._connection.execute(
+                _SETTLE_COUNTER_PATCH,
+                {"of_review": change.review.id, "settled_as": status.value, "settled_because": reason},
+            )
+        if change.counter_patch is not None:
+            self._connection.execute(sa.insert(counter_patches), counter_patch_row(change.counter_patch))
+        self._save_findings(change.findings)
         self._append(change.events)
+        return self._save_message(change.message)
+
+    def _save_message(self, message: Message | None) -> int | None:
+        if message is None:
+            return None
+        inserted = self._connection.execute(sa.insert(messages).returning(messages.c.id), message_row(message))
+        return inserted.scalar_one()
+
+    def _save_findings(self, changed: tuple[Finding, ...]) -> None:
+        """A finding is never deleted; one that is there already takes its new place and disposition."""
+        if not changed:
+            return
+        ids = [finding.id for finding in changed]
+        known = set(self._connection.execute(sa.select(findings.c.id).where(findings.c.id.in_(ids))).scalars())
+        new = [finding_row(finding) for finding in changed if finding.id not in known]
+        if new:
+            self._connection.execute(sa.insert(findings), new)
+        for finding in changed:
+            if finding.id in known:
+                statement = sa.update(findings).where(findings.c.id == finding.id)
+                self._connection.execute(statement.values(**finding_row(finding)))
 
     def _save_review(self, review: Review) -> None:
         before = self._loaded.get(review.id)
@@ -59,8 +124,8 @@ class SqlTransaction(SqlReader):
             self.topics.append(QUEUE)
 
     def _append(self, new_events: tuple[NewEvent, ...]) -> None:
-        head = self._connection.execute(_HEAD).one()
-        number, previous = head.sequence, head.hash
+        head = self._connection.execute(_HEAD).mappings().one()
+        number, previous = head["sequence"], head["hash"]
         rows: list[dict[str, Any]] = []
         for event in new_events:
             number += 1

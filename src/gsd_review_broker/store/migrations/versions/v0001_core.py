@@ -101,18 +101,12 @@ def upgrade() -> None:
         postgresql_where=sa.text("needs_human IS NOT NULL"),
     )
     op.create_index("ix_reviews_order", "reviews", ["rank", "created_at", "id"], unique=False)
-    op.create_index(
-        "ix_reviews_parent_id", "reviews", ["parent_id", "rank", "created_at", "id"], unique=False
-    )
+    op.create_index("ix_reviews_parent_id", "reviews", ["parent_id", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_pending_since", "reviews", ["status", "created_at"], unique=False)
     op.create_index("ix_reviews_phase", "reviews", ["phase", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_plan", "reviews", ["plan", "rank", "created_at", "id"], unique=False)
-    op.create_index(
-        "ix_reviews_project", "reviews", ["project", "status", "rank", "created_at", "id"], unique=False
-    )
-    op.create_index(
-        "ix_reviews_proposer_id", "reviews", ["proposer_id", "rank", "created_at", "id"], unique=False
-    )
+    op.create_index("ix_reviews_project", "reviews", ["project", "status", "rank", "created_at", "id"], unique=False)
+    op.create_index("ix_reviews_proposer_id", "reviews", ["proposer_id", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_status", "reviews", ["status", "rank", "created_at", "id"], unique=False)
     op.create_table(
         "counter_patches",

@@ -1,0 +1,54 @@
+"""Measure, print the table, keep it as JSON. Ends with 1 if a bar was missed."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.figures.cycles import cycles
+from benchmarks.figures.reads import reads
+from benchmarks.figures.schema import schema
+from benchmarks.figures.starting import start
+from benchmarks.figures.waits import slices, waiters, wake
+from benchmarks.figures.writes import claim_with_diff, writes
+from benchmarks.report import Figure, heading, line, write_json
+from benchmarks.stage import Stage, set_up
+
+RESULTS = Path(__file__).parent.parent / "bench-results" / "latest.json"
+# In this order: the first ones need the database as it was set up, the last ones stop the broker.
+THEMES: dict[str, Callable[[Stage], list[Figure]]] = {
+    "reads": reads,
+    "writes": writes,
+    "claim_with_diff": claim_with_diff,
+    "wake": wake,
+    "slices": slices,
+    "schema": schema,
+    "cycles": cycles,
+    "waiters": waiters,
+    "start": start,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(THEMES), help="this theme; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: noisier, and done in a minute")
+    options = parser.parse_args()
+    began = time.monotonic()
+    figures: list[Figure] = []
+    print(heading())
+    with set_up(quick=options.quick) as stage:
+        for name in options.only or THEMES:
+            for figure in THEMES[name](stage):
+                figures.append(figure)
+                print(line(figure), flush=True)
+    seconds = time.monotonic() - began
+    write_json(RESULTS, figures, seconds=seconds)
+    missed = sum(figure.passes is False for figure in figures)
+    print(f"\n{missed} of {len(figures)} missed; {seconds:.0f} s; {RESULTS}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Start to ready, over what importing the MCP SDK's server takes alone."""
+
+import signal
+import subprocess
+import sys
+import time
+
+from tests.support.processes import BrokerProcess, free_environment
+
+from benchmarks.measuring import Samples
+from benchmarks.report import Figure, ratio
+from benchmarks.stage import Stage
+
+_BAR = 1.6
+_IMPORT = "import mcp.server.lowlevel.server, mcp.server.streamable_http_manager"
+_DEADLINE_SECONDS = 30
+
+
+def start(stage: Stage) -> list[Figure]:
+    stage.stop_broker()
+    broker = stage.broker
+    ready, imported = Samples(), Samples()
+    _start_once(broker)
+    for _ in range(3 if stage.quick else 9):
+        imported.time(lambda: _import(broker))
+        ready.seconds.append(_start_once(broker))
+    return [ratio("start: to ready ÷ importing the SDK", ready.p50, imported.p50, _BAR, "import")]
+
+
+def _import(broker: BrokerProcess) -> None:
+    command = [sys.executable, "-c", _IMPORT]
+    subprocess.run(command, cwd=broker.folder, env=free_environment(broker.home), check=True)
+
+
+def _start_once(broker: BrokerProcess) -> float:
+    """Ready is when the runtime file is there: it is written once connections are accepted."""
+    broker.runtime_file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "gsd_review_broker", "--port", "0"]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command,
+        cwd=broker.folder,
+        env=free_environment(broker.home),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not broker.runtime_file.exists():
+            if process.poll() is not None or time.perf_counter() - began > _DEADLINE_SECONDS:
+                raise TimeoutError("the broker did not come up")
+            time.sleep(0.001)
+        return time.perf_counter() - began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=10)

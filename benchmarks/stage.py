@@ -1,0 +1,157 @@
+"""What the figures are taken on: a repository, a real broker with 1,000 reviews, and the echo beside it."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import BrokerProcess, make_repository
+
+from benchmarks.client import Connection, structured, tool_request
+from benchmarks.crowd import Script, drive
+
+REVIEWS = 1_000
+PROPOSER = "proposer-1"
+# So many of them went the whole way, so that audit and timeline have something to tell.
+_WHOLE_CYCLES = 100
+_CLIENTS = 8
+_PROJECT_ROOT = Path(__file__).parent.parent
+SMALL_ECHO = {"text": "hello"}
+PAGES = ("list_reviews", "get_audit_log", "get_review_timeline")
+
+
+def proposal(number: int) -> dict[str, Any]:
+    return {
+        "intent": f"Change number {number}: make the parser read what it reads today, and faster",
+        "description": "The parser looks at each line twice. " * 5,
+        "agent_type": "claude",
+        "agent_role": "proposer",
+        "proposer_id": PROPOSER,
+        "phase": str(number % 20),
+        "plan": f"{number % 20}-01",
+        "task": str(number),
+        "category": "code_change",
+        "project": "benchmark",
+    }
+
+
+@dataclass(slots=True)
+class Stage:
+    folder: Path
+    quick: bool
+    broker: BrokerProcess
+    echo_port: int = 0
+    review_ids: list[str] = field(default_factory=list[str])
+    told_review: str = ""
+    _numbers: Iterator[int] = field(default_factory=lambda: iter(range(REVIEWS, 10_000_000)))
+    _started: bool = False
+
+    def connection(self) -> Connection:
+        return Connection(self.port)
+
+    def echo_connection(self) -> Connection:
+        return Connection(self.echo_port)
+
+    @property
+    def port(self) -> int:
+        """Of the running broker; starts it if it was stopped."""
+        if not self._started:
+            self.broker.start()
+            self._started = True
+        return self.broker.port
+
+    @property
+    def broker_pid(self) -> int:
+        assert self.broker.process is not None
+        return self.broker.process.pid
+
+    def stop_broker(self) -> None:
+        if self._started:
+            self.broker.stop()
+            self._started = False
+
+    def new_proposal(self, **more: Any) -> dict[str, Any]:
+        return proposal(next(self._numbers)) | more
+
+    def echo_request(self, payload: str | None = None) -> bytes:
+        return tool_request(self.echo_port, "echo", {"payload": payload} if payload else SMALL_ECHO)
+
+
+@contextlib.contextmanager
+def set_up(*, quick: bool) -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="tandem-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        home = folder / "home"
+        home.mkdir()
+        lines = "".join(f"line {number}\n" for number in range(40))
+        repository = make_repository(
+            folder / "repository", {f"src/module_{n}.py": lines for n in range(50)} | {"hello.txt": lines}
+        )
+        with BrokerProcess(repository, home=home) as broker:
+            stage = Stage(folder=folder, quick=quick, broker=broker, _started=True)
+            _seed(stage)
+            with _echo_server(stage):
+                yield stage
+
+
+def whole_cycle(port: int, what: dict[str, Any], reviewer: str, told: list[str] | None = None) -> Script:
+    """Create, claim, read, judge, close: five calls."""
+    created = structured((yield tool_request(port, "create_review", what)))
+    review_id = created["review_id"]
+    claim = tool_request(port, "claim_review", {"review_id": review_id, "reviewer_id": reviewer})
+    claimed = structured((yield claim))
+    yield tool_request(port, "get_proposal", {"review_id": review_id})
+    verdict = {
+        "review_id": review_id,
+        "verdict": "approved",
+        "reason": "Reads well, and the tests cover it.",
+        "reviewer_id": reviewer,
+        "claim_generation": claimed["claim_generation"],
+    }
+    structured((yield tool_request(port, "submit_verdict", verdict)))
+    structured((yield tool_request(port, "close_review", {"review_id": review_id, "proposer_id": PROPOSER})))
+    if told is not None:
+        told.append(review_id)
+
+
+def _seed(stage: Stage) -> None:
+    numbers = iter(range(REVIEWS))
+    closed: list[str] = []
+
+    def propose() -> Script:
+        for number in numbers:
+            if number < _WHOLE_CYCLES:
+                yield from whole_cycle(stage.port, proposal(number), "reviewer-1", closed)
+            else:
+                answer = yield tool_request(stage.port, "create_review", proposal(number))
+                stage.review_ids.append(structured(answer)["review_id"])
+
+    drive(stage.port, [propose() for _ in range(_CLIENTS)])
+    stage.told_review = closed[0]
+
+
+@contextlib.contextmanager
+def _echo_server(stage: Stage) -> Iterator[None]:
+    with stage.connection() as connection:
+        payloads = {
+            "list_reviews": connection.call("list_reviews"),
+            "get_audit_log": connection.call("get_audit_log"),
+            "get_review_timeline": connection.call("get_review_timeline", review_id=stage.told_review),
+        }
+    path = stage.folder / "payloads.json"
+    path.write_text(json.dumps(payloads), "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.echo_server", str(path)], cwd=_PROJECT_ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        stage.echo_port = int(process.stdout.readline())
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=10)

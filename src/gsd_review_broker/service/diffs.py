@@ -1,0 +1,46 @@
+"""Diffs as callers hand them over."""
+
+import asyncio
+
+from gsd_review_broker import patch
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import AffectedFile, Limits
+from gsd_review_broker.service import checks
+
+# Larger diffs are read in a thread, so that nobody waits for it.
+_READ_INLINE_BYTES = 64 * 1024
+
+
+async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
+    """Its bytes and what it touches. Nothing in it is an empty diff: the same as none."""
+    if diff is None or not diff.strip():
+        return None, ()
+    checks.optional_text(name, diff, limits.diff)
+    content = checks.encoded(name, diff)
+    if len(content) <= _READ_INLINE_BYTES:
+        files = _read_safely(name, content)
+    else:
+        files = await asyncio.to_thread(_read_safely, name, content)
+    if len(files) > limits.diff_files:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"{name}: it touches {len(files)} files, and the limit is {limits.diff_files} files",
+            "Split the change into several reviews (parent_id links them).",
+        )
+    return content, files
+
+
+def _read_safely(name: str, diff: bytes) -> tuple[AffectedFile, ...]:
+    """What it touches; nothing if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    try:
+        parsed = patch.read(diff)
+    except patch.UnreadableDiffError:
+        parsed = None
+    unsafe = patch.unsafe_paths(diff, parsed)
+    if unsafe:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
+            "A change touches files of the work tree only; make the diff anew with git diff.",
+        )
+    return patch.affected_files(parsed) if parsed else ()

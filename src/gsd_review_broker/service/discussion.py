@@ -1,0 +1,225 @@
+"""What the two sides say to each other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from gsd_review_broker import rules
+from gsd_review_broker.audit import canonical
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import Disposition, Identity, Message, Review, Role, Status
+from gsd_review_broker.ports import Reader, Transaction, review_topic
+from gsd_review_broker.service import checks, cursors, findings
+from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.insight import limit_of
+from gsd_review_broker.service.moments import iso
+from gsd_review_broker.service.results import (
+    Discussion,
+    FindingResult,
+    MessageResult,
+    NothingNew,
+    SentMessage,
+)
+from gsd_review_broker.service.views import nothing_new
+from gsd_review_broker.service.waiting import Waiting
+
+# A page of messages ends early when it holds this much.
+_PAGE_CHARACTERS = 128 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewMessage:
+    sender_role: Role
+    body: str
+    sender_id: str | None = None
+    path: str | None = None
+    line: int | None = None
+    in_reply_to: int | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Discussions:
+    def __init__(self, core: Core, waiting: Waiting) -> None:
+        self._core = core
+        self._waiting = waiting
+
+    async def send(self, review_id: str, message: NewMessage, *, repeat: Repeat | None) -> SentMessage:
+        limits = self._core.policy.limits
+        checks.text("body", message.body, limits.text)
+        checks.optional_text("path", message.path, limits.intent)
+        if message.metadata is not None:
+            checks.optional_text("metadata", canonical(message.metadata), limits.text)
+        sender_id = checks.optional_identity("sender_id", message.sender_id, limits)
+        review = await self._core.find(review_id)
+        await self._core.heard(sender_id)
+
+        def command(tx: Transaction) -> SentMessage:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101 - found a moment ago
+            if message.in_reply_to is not None:
+                _require_message(tx, current, message.in_reply_to)
+            said = _message(current, message, sender_id, tx)
+            change = rules.send_message(current, message=said, timeout=self._core.policy.claim_timeout, now=tx.now)
+            number = tx.save(change)
+            assert number is not None  # noqa: S101 - a message was saved
+            return {
+                "review_id": current.id,
+                "status": change.review.status.value,
+                "version": change.review.version,
+                "message_id": number,
+                "round": current.round,
+            }
+
+        return await self._core.store.write(
+            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
+        )
+
+    async def read(
+        self,
+        review_id: str,
+        *,
+        round_: int | None,
+        since: int | None,
+        wait: bool,
+        wait_seconds: float | None,
+        caller_id: str | None,
+        limit: int | None,
+        cursor: str | None,
+    ) -> Discussion | NothingNew:
+        size = limit_of(limit)
+        review = await self._core.find(review_id)
+        caller = checks.optional_identity("caller_id", caller_id, self._core.policy.limits)
+        await self._core.heard(caller, review)
+        filters = [review.id, round_, since]
+        after = since or 0
+        if cursor is not None:
+            after = _position(cursors.read(cursor, filters))
+
+        async def look() -> Discussion | None:
+            current, messages, known = await self._core.store.read(
+                lambda reader: (
+                    reader.review(review.id),
+                    reader.messages(review.id, round_=round_, after=after, limit=size + 1),
+                    reader.findings(review.id) if cursor is None else [],
+                )
+            )
+            assert current is not None  # noqa: S101
+            # A verdict or an end while one waits is news as well.
+            if wait and not messages and current.status is review.status is not Status.CLOSED:
+                return None
+            return _discussion(current, messages, known, size, filters)
+
+        topic = review_topic(review.id)
+        found = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
+        return found or nothing_new(await self._core.find(review.id))
+
+    async def resolve_finding(
+        self,
+        review_id: str,
+        finding_id: str,
+        disposition: Disposition,
+        *,
+        note: str | None,
+        repeat: Repeat | None,
+    ) -> FindingResult:
+        note = checks.optional_text("note", note, self._core.policy.limits.text)
+        review = await self._core.find(review_id)
+
+        def command(tx: Transaction) -> FindingResult:
+            current = tx.lock_review(review.id)
+            assert current is not None  # noqa: S101
+            known = tx.findings(review.id)
+            finding = next((one for one in known if one.id == finding_id), None)
+            if finding is None:
+                raise BrokerError(
+                    Code.NOT_FOUND,
+                    f"review {review.id} has no finding {finding_id!r}",
+                    "get_discussion lists its findings.",
+                )
+            others = [one for one in known if one.id != finding_id]
+            change = rules.resolve_finding(
+                current,
+                finding=finding,
+                disposition=disposition,
+                note=note,
+                open_finding_count=findings.count_open(others),
+                actor=current.proposer,
+                now=tx.now,
+            )
+            tx.save(change)
+            return findings.view(change.findings[0])
+
+        return await self._core.store.write(
+            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
+        )
+
+
+def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:
+    """Who did not say its name speaks for its side."""
+    side = review.proposer if message.sender_role is Role.PROPOSER else review.claimed_by
+    return Message(
+        review_id=review.id,
+        round=review.round,
+        sender_role=message.sender_role,
+        sender=sender_id or side or Identity("reviewer"),
+        body=message.body,
+        path=message.path,
+        line=message.line,
+        in_reply_to=message.in_reply_to,
+        metadata=message.metadata,
+        created_at=tx.now,
+    )
+
+
+def _require_message(reader: Reader, review: Review, number: int) -> None:
+    found = reader.messages(review.id, round_=None, after=number - 1, limit=1)
+    if not found or found[0].id != number:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"in_reply_to: review {review.id} has no message {number}",
+            "get_discussion lists its messages.",
+        )
+
+
+def _position(position: Any) -> int:
+    if not isinstance(position, int):
+        raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin anew without it.")
+    return position
+
+
+def _discussion(review: Review, messages: list[Message], known: list[Any], size: int, filters: list[Any]) -> Discussion:
+    taken: list[MessageResult] = []
+    room = _PAGE_CHARACTERS
+    for message in messages[:size]:
+        room -= len(message.body)
+        if taken and room < 0:
+            break
+        taken.append(_view(message))
+    more = len(taken) < len(messages)
+    shown, left_out = findings.shown(known)
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "round": review.round,
+        "messages": taken,
+        "findings": shown,
+        "findings_left_out": left_out,
+        "next_cursor": cursors.make(filters, taken[-1]["message_id"]) if more else None,
+        "changed": True,
+    }
+
+
+def _view(message: Message) -> MessageResult:
+    assert message.id is not None  # noqa: S101 - it was read from the store
+    return {
+        "message_id": message.id,
+        "round": message.round,
+        "sender_role": message.sender_role.value,
+        "sender_id": message.sender,
+        "body": message.body,
+        "path": message.path,
+        "line": message.line,
+        "in_reply_to": message.in_reply_to,
+        "metadata": message.metadata,
+        "created_at": iso(message.created_at),
+    }
