@@ -25,13 +25,9 @@ _SOMEHOW_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _MODE = re.compile(rb" *([0-7]{1,10})(?=[ \t\r]|\Z)")
 _SLASHES = re.compile(rb"/+")
 _SEPARATOR = re.compile(rb"[ \t]")
-_DATE = re.compile(
-    rb"[\t ](?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [+-]\d{4}| [+-]\d\d:\d\d)?\Z"
-)
+_DATE = re.compile(rb"[\t ](?:\d\d)?\d\d-\d\d-\d\d(?: \d\d:\d\d:\d\d(?:\.\d+)?)?(?: [+-]\d{4}| [+-]\d\d:\d\d)?\Z")
 _LONGEST_DATE = 64
-_EPOCH = re.compile(
-    rb"\t(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([+-])([0-2]\d):?([0-5]\d)\Z"
-)
+_EPOCH = re.compile(rb"\t(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([+-])([0-2]\d):?([0-5]\d)\Z")
 _NOTHING = re.compile(rb"/dev/null(?:[ \t\r]|\Z)")
 
 

@@ -1,5 +1,6 @@
 """From bytes to files and hunks, by the grammar that `git apply` reads."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -71,10 +72,8 @@ def read(diff: bytes) -> tuple[FilePatch, ...]:
 def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
     """The files up to where the diff breaks, if it does."""
     files: list[FilePatch] = []
-    try:
+    with contextlib.suppress(UnreadableDiffError):
         files.extend(_files(Scanner(diff)))
-    except UnreadableDiffError:
-        pass
     return tuple(_up_to_the_next(iter(files), len(diff)))
 
 

@@ -9,11 +9,11 @@ from gsd_review_broker.patch.scanner import UnreadableDiffError
 
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
 _IGNORED_BY_HFS = re.compile("[\u200c\u200d\u200e\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_SHOWN = 200  # characters of a path in an answer
 _DRIVE = re.compile(r"[A-Za-z]:")
 _SIDE = re.compile(rb"^(?:--- |\+\+\+ )(.*)$", re.MULTILINE)
 _MOVED = re.compile(rb"^(?:rename (?:from|to|old|new) |copy (?:from|to) )(.*)$", re.MULTILINE)
 _GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
-_BETWEEN_WORDS = re.compile(rb'[\s"]+')
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
@@ -23,12 +23,13 @@ def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
     behind a broken hunk. What a line says before git strips its first component counts as well: an absolute
     path is refused even though git would take the slash away.
     """
-    if files is None:
-        return sorted({path for path in _header_like(diff) if _is_unsafe_as_written(path)})
+    found = _in_headers(files) if files is not None else set(filter(_is_unsafe_as_written, _header_like(diff)))
+    return sorted(path if len(path) <= _SHOWN else path[:_SHOWN] + "…" for path in found)
+
+
+def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
     paths = {path for file in files for path in (file.old_path, file.new_path) if path and is_unsafe(path)}
-    return sorted(
-        paths | {name for file in files for name in file.mentioned if _is_unsafe_as_written(name)}
-    )
+    return paths or {name for file in files for name in file.mentioned if _is_unsafe_as_written(name)}
 
 
 def is_unsafe(path: str) -> bool:
@@ -59,11 +60,24 @@ def _header_like(diff: bytes) -> Iterator[str]:
         if not names.is_nothing(name):
             yield from _with_and_without_prefix(name)
     for match in _GIT.finditer(diff):
-        # Where one name ends and the other begins cannot always be told: each word counts.
-        for word in _BETWEEN_WORDS.split(match.group(1)):
-            yield from _with_and_without_prefix(word)
-        for name in _quoted_names(match.group(1)):
+        for name in _both_names(match.group(1)):
             yield from _with_and_without_prefix(name)
+
+
+def _both_names(raw: bytes) -> set[bytes]:
+    """Without quotes it cannot always be told where one name ends and the other begins: each word counts."""
+    first, quote, rest = raw.partition(b'"')
+    if not quote:
+        return set(raw.split())
+    try:
+        found = names.unquoted(quote + rest)
+        if found is None:
+            return set(raw.split())
+        second = found[1].strip(b" ")
+        other = names.unquoted(second) if second.startswith(b'"') else None
+    except UnreadableDiffError:
+        return set(raw.split())
+    return {first.rstrip(b" "), found[0], other[0] if other else second}
 
 
 def _with_and_without_prefix(name: bytes) -> Iterator[str]:
@@ -77,19 +91,3 @@ def _name(raw: bytes, *, to_tab: bool) -> bytes:
     except UnreadableDiffError:
         found = None
     return found or raw
-
-
-def _quoted_names(raw: bytes) -> Iterator[bytes]:
-    first, quote, rest = raw.partition(b'"')
-    if not quote:
-        return
-    yield first.rstrip(b" ")
-    try:
-        while found := names.unquoted(quote + rest):
-            yield found[0]
-            first, quote, rest = found[1].partition(b'"')
-            yield first.strip(b" ")
-            if not quote:
-                return
-    except UnreadableDiffError:
-        return

@@ -1,7 +1,7 @@
 """The reviewer's commands: claim, wait for a claim, give it back, judge."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 _ATTEMPTS = 5
 _CANDIDATES = 20
+_ANY_PROJECT = "*"
 # What may go wrong with one candidate without ending the search for another.
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
@@ -139,11 +140,16 @@ class Claims:
         reviewer = checks.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
         wanted = _Wanted(category, project)
+        within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
         async def look() -> Claim | None:
-            return await self._first_claimable(reviewer, wanted, repeat)
+            return await self._first_claimable(reviewer, wanted, within)
 
-        found = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        found: Claim | None = await self._core.store.glance(
+            lambda reader: recalled(reader, self._core, within, project)
+        )
+        if found is None:
+            found = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
         if found is None:
             return {"claimed": False}
         found["claimed"] = True

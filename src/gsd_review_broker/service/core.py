@@ -60,11 +60,13 @@ class Repeat:
     tool: str
     key: str
     arguments: dict[str, Any]
+    # Said by the call itself where the review, and with it the project, is not known beforehand.
+    project: str | None = None
 
     def within(self, project: str | None, limit: int) -> IdempotencyKey:
         said = canonical(self.arguments).encode("utf-8", "surrogatepass")
         return IdempotencyKey(
-            project=project or "",
+            project=self.project or project or "",
             tool=self.tool,
             key=text("idempotency_key", self.key, limit),
             arguments_hash=hashlib.sha256(said).hexdigest(),

@@ -1,0 +1,182 @@
+"""Reviews in any state, made by the rules themselves."""
+
+from typing import Any
+
+from gsd_review_broker import rules
+from gsd_review_broker.model import (
+    AffectedFile,
+    Anchor,
+    Change,
+    CounterPatch,
+    CounterPatchStatus,
+    Disposition,
+    Fence,
+    Finding,
+    Identity,
+    Message,
+    Milliseconds,
+    Operation,
+    Review,
+    ReviewId,
+    Revision,
+    Role,
+    Severity,
+    Side,
+    Status,
+    Verdict,
+)
+
+NOW = Milliseconds(1_800_000_000_000)
+LATER = Milliseconds(NOW + 5_000)
+TIMEOUT = 1_200_000
+PROPOSER = Identity("gsd-executor")
+REVIEWER = Identity("codex-r1")
+OTHER = Identity("claude-r2")
+PERSON = Identity("human:ada")
+DIGEST = "sha256:" + "a" * 64
+
+
+def revision(number: int = 1, *, author: Identity = PROPOSER, diff: bytes | None = None) -> Revision:
+    return Revision(
+        review_id=ReviewId("a1b2c3d4e5f60718"),
+        number=number,
+        intent=f"intent of revision {number}",
+        description=None,
+        diff=diff,
+        skip_diff_validation=False,
+        affected_files=(),
+        author=author,
+        written_by=author,
+        created_at=NOW,
+    )
+
+
+def created(**fields: Any) -> Change:
+    given = {
+        "revision": revision(),
+        "agent_type": str(PROPOSER),
+        "agent_role": Role.PROPOSER,
+        "phase": "1",
+        "plan": None,
+        "task": None,
+        "category": None,
+        "project": None,
+        "workspace": None,
+        "proposer_id": None,
+        "parent_id": None,
+        "now": NOW,
+    }
+    return rules.create(**{**given, **fields})
+
+
+def claimed(review: Review | None = None, *, by: Identity = REVIEWER, now: Milliseconds = NOW) -> Review:
+    review = review or created().review
+    return rules.claim(review, reviewer=by, digest=DIGEST, timeout=TIMEOUT, now=now).review
+
+
+def message(review: Review, *, sender: Identity = REVIEWER, role: Role = Role.REVIEWER) -> Message:
+    return Message(
+        review_id=review.id,
+        round=review.round,
+        sender_role=role,
+        sender=sender,
+        body="why so?",
+        path=None,
+        line=None,
+        in_reply_to=None,
+        metadata=None,
+        created_at=NOW,
+    )
+
+
+def judged(review: Review, verdict: Verdict, **fields: Any) -> Change:
+    given: dict[str, Any] = {
+        "verdict": verdict,
+        "reason": "because",
+        "reviewer_id": None,
+        "claim_generation": review.claim_generation,
+        "counter_patch": None,
+        "findings": (),
+        "open_finding_count": 0,
+        "fence": Fence.STRICT,
+        "pool_managed": False,
+        "timeout": TIMEOUT,
+        "max_rounds": 5,
+        "now": LATER,
+    }
+    return rules.give_verdict(review, **{**given, **fields})
+
+
+def revised(review: Review, **fields: Any) -> Change:
+    given: dict[str, Any] = {
+        "revision": revision(review.revision + 1),
+        "caller": None,
+        "findings": (),
+        "reviewer_alive": False,
+        "max_rounds": 5,
+        "now": LATER,
+    }
+    return rules.revise(review, **{**given, **fields})
+
+
+def closed(review: Review, **fields: Any) -> Change:
+    given: dict[str, Any] = {"closer_role": Role.PROPOSER, "caller": None, "reason": None, "now": LATER}
+    return rules.close(review, **{**given, **fields})
+
+
+def in_status(status: Status, *, with_counter_patch: bool = False) -> Review:
+    """A review that came to this state the ordinary way."""
+    review = created().review
+    if status is Status.PENDING:
+        return review
+    review = claimed(review)
+    if with_counter_patch:
+        review = judged(review, Verdict.COMMENT, counter_patch=counter_patch(review)).review
+    if status is Status.CLAIMED:
+        return review
+    if status is Status.IN_REVIEW:
+        return rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER).review
+    if status is Status.CLOSED:
+        return closed(review).review
+    verdict = Verdict.APPROVED if status is Status.APPROVED else Verdict.CHANGES_REQUESTED
+    return judged(review, verdict).review
+
+
+def counter_patch(review: Review) -> CounterPatch:
+    return CounterPatch(
+        review_id=review.id,
+        revision=review.revision,
+        round=review.round,
+        diff=b"a better one",
+        affected_files=(AffectedFile(path="x", operation=Operation.MODIFY, added=1, removed=1),),
+        offered_by=review.claimed_by or REVIEWER,
+        status=CounterPatchStatus.PENDING,
+        reason=None,
+        created_at=NOW,
+    )
+
+
+def finding(review: Review, **fields: Any) -> Finding:
+    given: dict[str, Any] = {
+        "id": "f0123456789ab",
+        "review_id": review.id,
+        "raised_by": REVIEWER,
+        "raised_in_round": review.round,
+        "raised_at_revision": review.revision,
+        "times_raised": 1,
+        "path": "x",
+        "line_start": 1,
+        "line_end": 1,
+        "side": Side.NEW,
+        "severity": Severity.HIGH,
+        "title": "off by one",
+        "body": "the last is left out",
+        "suggestion": None,
+        "confidence": None,
+        "anchor": Anchor.ANCHORED,
+        "anchor_text": "for x in y:",
+        "disposition": Disposition.OPEN,
+        "note": None,
+        "created_at": NOW,
+    }
+    return Finding(**{**given, **fields})

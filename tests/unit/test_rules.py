@@ -1,0 +1,370 @@
+"""What holds whatever the caller says."""
+
+from dataclasses import replace
+
+import pytest
+
+from gsd_review_broker import rules
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import (
+    Category,
+    CounterPatchStatus,
+    Disposition,
+    EventType,
+    Fence,
+    Identity,
+    Milliseconds,
+    Outcome,
+    Priority,
+    Review,
+    Status,
+    Verdict,
+)
+from tests.support.reviews import (
+    DIGEST,
+    LATER,
+    NOW,
+    OTHER,
+    PERSON,
+    PROPOSER,
+    REVIEWER,
+    TIMEOUT,
+    claimed,
+    closed,
+    counter_patch,
+    created,
+    finding,
+    in_status,
+    judged,
+    message,
+    revised,
+    revision,
+)
+
+
+def refused(code: Code, call: object) -> BrokerError:
+    with pytest.raises(BrokerError) as caught:
+        call()  # type: ignore[operator]
+    assert caught.value.code is code
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("agent_type", "phase", "expected"),
+    [
+        ("gsd-planner", "verify", Priority.CRITICAL),
+        ("GSD-Planner", "1", Priority.CRITICAL),
+        ("gsd-executor", "3-verify", Priority.LOW),
+        ("gsd-executor", "3", Priority.NORMAL),
+    ],
+)
+def test_priority_follows_from_agent_and_phase(agent_type: str, phase: str, expected: Priority) -> None:
+    assert rules.priority_of(agent_type, phase) is expected
+
+
+def test_a_new_review_is_pending_in_round_one_and_its_event_tells_all() -> None:
+    change = created(category=Category.CODE_CHANGE, project="shop")
+    assert (change.review.status, change.review.round, change.review.version) == (Status.PENDING, 1, 1)
+    (event,) = change.events
+    assert event.event_type is EventType.REVIEW_CREATED
+    assert event.actor == PROPOSER
+    assert event.metadata["intent"] == "intent of revision 1"
+    assert event.metadata["category"] == "code_change"
+    assert change.revision == revision()
+
+
+def test_the_generation_grows_when_a_claim_begins_and_when_it_ends_without_a_verdict() -> None:
+    review = claimed()
+    assert review.claim_generation == 1
+    released = rules.release(review, claim_generation=1, now=LATER)
+    assert released.review.claim_generation == 2
+    assert released.review.claimed_by is None
+    assert released.events[0].actor == REVIEWER
+    again = claimed(released.review, by=OTHER)
+    assert again.claim_generation == 3
+    over = rules.take_over(again, person=PERSON, timeout=TIMEOUT, now=LATER)
+    assert over.review.claim_generation == 5
+    assert over.review.claimed_by == PERSON
+    assert [event.event_type for event in over.events] == [EventType.REVIEW_RECLAIMED, EventType.REVIEW_CLAIMED]
+    assert closed(over.review).review.claim_generation == 6
+
+
+def test_a_verdict_keeps_the_claimant_and_the_generation_and_ends_the_deadline() -> None:
+    review = judged(claimed(), Verdict.APPROVED, reason=None).review
+    assert (review.claimed_by, review.claim_generation, review.claim_expires_at) == (REVIEWER, 1, None)
+    assert review.digest == DIGEST
+
+
+def test_closing_after_a_verdict_keeps_it_and_the_claim() -> None:
+    review = closed(judged(claimed(), Verdict.APPROVED).review).review
+    assert (review.outcome, review.verdict, review.claimed_by) == (Outcome.APPROVED, Verdict.APPROVED, REVIEWER)
+    assert review.claim_generation == 1
+    given_up = closed(judged(claimed(), Verdict.CHANGES_REQUESTED).review).review
+    assert given_up.outcome is Outcome.CHANGES_REQUESTED
+
+
+def test_withdrawing_what_nobody_claimed_leaves_the_generation() -> None:
+    review = closed(created().review).review
+    assert (review.outcome, review.claim_generation) == (Outcome.WITHDRAWN, 0)
+
+
+def test_a_stale_generation_is_refused_and_recorded_in_every_state() -> None:
+    for status in (Status.PENDING, Status.CLAIMED, Status.IN_REVIEW, Status.CLOSED):
+        review = replace(in_status(status), claim_generation=7)
+        change = judged(review, Verdict.APPROVED, claim_generation=3)
+        assert change.refusal is not None
+        assert change.refusal.code is Code.STALE_CLAIM
+        assert change.events[0].event_type is EventType.VERDICT_REFUSED
+        assert change.review.status is status
+        assert replace(change.review, version=review.version, updated_at=review.updated_at) == review
+
+
+def test_the_right_generation_with_another_name_is_not_the_claimant() -> None:
+    change = judged(claimed(), Verdict.APPROVED, reviewer_id=OTHER)
+    assert change.refusal is not None
+    assert change.refusal.code is Code.NOT_CLAIMANT
+    assert change.events[0].actor == OTHER
+
+
+def test_a_verdict_by_the_claimants_name_alone_is_enough() -> None:
+    change = judged(claimed(), Verdict.APPROVED, claim_generation=None, reviewer_id=Identity("Codex-R1"))
+    assert change.review.status is Status.APPROVED
+
+
+def test_a_bare_verdict_is_refused_with_a_hint_unless_the_fence_is_managed_and_nobody_manages_the_claim() -> None:
+    bare = {"claim_generation": None, "reviewer_id": None}
+    error = refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare))
+    assert "claim_generation" in error.hint
+    allowed = judged(claimed(), Verdict.APPROVED, fence=Fence.MANAGED, **bare)
+    assert allowed.review.status is Status.APPROVED
+    pool = {"fence": Fence.MANAGED, "pool_managed": True}
+    refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare, **pool))
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CHANGES_REQUESTED, Verdict.COMMENT])
+@pytest.mark.parametrize("reason", [None, "", " \n\t"])
+def test_only_an_approval_may_be_without_a_reason(verdict: Verdict, reason: str | None) -> None:
+    refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), verdict, reason=reason))
+
+
+def test_the_same_verdict_again_is_answered_without_an_event_and_with_its_first_reason() -> None:
+    review = judged(claimed(), Verdict.CHANGES_REQUESTED, reason="first").review
+    again = judged(review, Verdict.CHANGES_REQUESTED, reason="second")
+    assert again.events == ()
+    assert again.review.verdict_reason == "first"
+
+
+def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_puts_the_deadline_off() -> None:
+    change = judged(claimed(), Verdict.COMMENT, reason="hm")
+    assert (change.review.status, change.review.verdict, change.review.verdict_reason) == (Status.CLAIMED, None, "hm")
+    assert change.review.claim_expires_at == LATER + TIMEOUT
+    twice = judged(change.review, Verdict.COMMENT, reason="hm")
+    assert twice.events[0].event_type is EventType.VERDICT_COMMENT
+
+
+def test_nobody_judges_what_they_alone_stand_behind() -> None:
+    review = created().review
+    refused(Code.SELF_REVIEW, lambda: rules.may_claim(review, reviewer=Identity("GSD-executor"), now=NOW))
+    sneaked = claimed(review, by=PROPOSER)
+    change = judged(sneaked, Verdict.APPROVED)
+    assert change.refusal is not None
+    assert change.refusal.code is Code.SELF_REVIEW
+    refused(Code.SELF_REVIEW, lambda: rules.take_over(claimed(author_is_person()), person=PERSON, timeout=1, now=NOW))
+
+
+def author_is_person() -> Review:
+    return created(revision=revision(author=PERSON), proposer_id=PERSON).review
+
+
+def test_whoever_uploaded_the_newest_revision_may_not_judge_it_either() -> None:
+    review = judged(claimed(), Verdict.CHANGES_REQUESTED).review
+    revised_by_other = revised(review, revision=revision(2, author=OTHER)).review
+    refused(Code.SELF_REVIEW, lambda: rules.may_claim(revised_by_other, reviewer=OTHER, now=LATER))
+
+
+def test_only_a_person_takes_over() -> None:
+    refused(Code.FORBIDDEN, lambda: rules.take_over(claimed(), person=OTHER, timeout=TIMEOUT, now=LATER))
+
+
+def test_a_review_with_a_proposer_id_belongs_to_it_or_to_a_person() -> None:
+    owned = created(proposer_id=Identity("p1"), revision=revision(author=Identity("p1"))).review
+    review = judged(claimed(owned), Verdict.CHANGES_REQUESTED).review
+    for caller in (None, OTHER):
+        refused(Code.FORBIDDEN, lambda caller=caller: revised(review, caller=caller))
+        refused(Code.FORBIDDEN, lambda caller=caller: closed(review, caller=caller))
+    assert revised(review, caller=Identity("P1")).review.status is Status.PENDING
+    assert closed(review, caller=PERSON).events[0].actor == PERSON
+
+
+def test_a_revision_clears_claimant_and_verdict_and_begins_a_round() -> None:
+    review = judged(claimed(), Verdict.CHANGES_REQUESTED).review
+    after = revised(review).review
+    assert (after.revision, after.round, after.claim_generation) == (2, 2, 2)
+    assert (after.claimed_by, after.verdict, after.verdict_reason, after.digest) == (None, None, None, None)
+    assert after.reserved_for is None
+
+
+def test_a_revision_after_an_auto_reject_stays_in_its_round() -> None:
+    review = rules.auto_reject(created().review, git_says="error: patch failed", now=NOW).review
+    assert (review.verdict, review.verdict_reason) == (Verdict.CHANGES_REQUESTED, "error: patch failed")
+    assert (review.claimed_by, review.claim_generation, review.round) == (None, 0, 1)
+    after = revised(review).review
+    assert (after.round, after.claim_generation, after.revision) == (1, 0, 2)
+
+
+def test_a_revision_is_kept_for_the_reviewer_who_is_still_there() -> None:
+    review = revised(judged(claimed(), Verdict.CHANGES_REQUESTED).review, reviewer_alive=True).review
+    error = refused(Code.ALREADY_CLAIMED, lambda: rules.may_claim(review, reviewer=OTHER, now=LATER))
+    assert "60 s" in error.message
+    assert rules.may_claim(review, reviewer=REVIEWER, now=LATER)
+    assert rules.may_claim(review, reviewer=OTHER, now=Milliseconds(LATER + 60_000))
+    assert claimed(review).reserved_for is None
+
+
+def test_only_the_live_claimant_puts_its_deadline_off() -> None:
+    review = claimed()
+    later = rules.put_off(review, caller=REVIEWER, timeout=TIMEOUT, now=LATER)
+    assert later is not None
+    assert later.claim_expires_at == LATER + TIMEOUT
+    assert rules.put_off(review, caller=OTHER, timeout=TIMEOUT, now=LATER) is None
+    assert rules.put_off(in_status(Status.APPROVED), caller=REVIEWER, timeout=TIMEOUT, now=LATER) is None
+
+
+def test_releasing_with_an_old_generation_or_nothing_claimed_is_refused() -> None:
+    refused(Code.STALE_CLAIM, lambda: rules.release(claimed(), claim_generation=0, now=LATER))
+    refused(Code.INVALID_TRANSITION, lambda: rules.release(created().review, claim_generation=0, now=LATER))
+
+
+def test_a_verdict_when_nothing_is_claimed_is_no_transition() -> None:
+    for verdict in (Verdict.APPROVED, Verdict.COMMENT):
+        refused(
+            Code.INVALID_TRANSITION,
+            lambda verdict=verdict: judged(created().review, verdict, claim_generation=None, reviewer_id=OTHER),
+        )
+    refused(Code.INVALID_TRANSITION, lambda: judged(created().review, Verdict.APPROVED, claim_generation=0))
+
+
+def test_the_first_message_opens_the_discussion_and_the_claimants_puts_its_deadline_off() -> None:
+    review = claimed()
+    change = rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER)
+    assert change.review.status is Status.IN_REVIEW
+    assert change.review.claim_expires_at == LATER + TIMEOUT
+    assert change.events[0].metadata["body_preview"] == "why so?"
+    from_other = rules.send_message(review, message=message(review, sender=PROPOSER), timeout=TIMEOUT, now=LATER)
+    assert from_other.review.claim_expires_at == review.claim_expires_at
+
+
+def test_a_counter_patch_comes_with_a_request_or_a_comment_and_not_with_an_approval() -> None:
+    review = claimed()
+    refused(Code.INVALID_ARGUMENT, lambda: judged(review, Verdict.APPROVED, counter_patch=counter_patch(review)))
+    offered = judged(review, Verdict.CHANGES_REQUESTED, counter_patch=counter_patch(review))
+    assert offered.review.counter_patch_status is CounterPatchStatus.PENDING
+    assert [event.event_type for event in offered.events] == [
+        EventType.VERDICT_SUBMITTED,
+        EventType.COUNTER_PATCH_OFFERED,
+    ]
+    assert offered.counter_patch_settled is None
+
+
+def test_a_second_counter_patch_supersedes_the_first() -> None:
+    first = judged(claimed(), Verdict.COMMENT, counter_patch=counter_patch(claimed())).review
+    second = judged(first, Verdict.CHANGES_REQUESTED, counter_patch=counter_patch(first))
+    assert second.counter_patch_settled == (CounterPatchStatus.SUPERSEDED, None)
+
+
+def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_record() -> None:
+    review = in_status(Status.CHANGES_REQUESTED, with_counter_patch=True)
+    change = rules.accept_counter_patch(
+        review,
+        patch=counter_patch(review),
+        revision=revision(),
+        caller=None,
+        findings=(),
+        reviewer_alive=True,
+        max_rounds=5,
+        now=LATER,
+    )
+    assert change.revision is not None
+    assert (change.revision.number, change.revision.author, change.revision.written_by) == (2, PROPOSER, REVIEWER)
+    assert (change.review.round, change.review.claim_generation) == (2, 2)
+    assert change.review.counter_patch_status is CounterPatchStatus.ACCEPTED
+    assert change.review.reserved_for == REVIEWER
+    # Two identities stand behind it: who accepted it and who wrote it may approve it.
+    assert rules.may_claim(change.review, reviewer=REVIEWER, now=LATER)
+    refused(Code.SELF_REVIEW, lambda: rules.may_claim(change.review, reviewer=PROPOSER, now=LATER))
+
+
+def test_accepting_or_rejecting_without_an_open_counter_patch_is_no_transition() -> None:
+    review = in_status(Status.CLAIMED)
+    accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False, "max_rounds": 5}
+    refused(
+        Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept)
+    )
+    refused(
+        Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER)
+    )
+
+
+def test_a_revision_or_an_end_supersedes_an_open_counter_patch() -> None:
+    review = in_status(Status.CHANGES_REQUESTED, with_counter_patch=True)
+    for change in (revised(review), closed(review)):
+        assert change.review.counter_patch_status is CounterPatchStatus.SUPERSEDED
+        assert change.counter_patch_settled == (CounterPatchStatus.SUPERSEDED, None)
+
+
+def test_a_rejected_finding_needs_a_reason_and_none_is_reopened_by_hand() -> None:
+    review = claimed()
+    for disposition, note in ((Disposition.REJECTED, " "), (Disposition.REJECTED, None), (Disposition.OPEN, "x")):
+        refused(
+            Code.INVALID_ARGUMENT,
+            lambda disposition=disposition, note=note: rules.resolve_finding(
+                review,
+                finding=finding(review),
+                disposition=disposition,
+                note=note,
+                open_finding_count=0,
+                actor=PROPOSER,
+                now=LATER,
+            ),
+        )
+    change = rules.resolve_finding(
+        review,
+        finding=finding(review),
+        disposition=Disposition.REJECTED,
+        note="it is meant so",
+        open_finding_count=0,
+        actor=PROPOSER,
+        now=LATER,
+    )
+    assert change.findings[0].disposition is Disposition.REJECTED
+    assert change.events[0].metadata["reason"] == "it is meant so"
+
+
+def test_from_the_last_round_on_a_person_is_asked_once() -> None:
+    review = judged(claimed(replace(created().review, round=4)), Verdict.CHANGES_REQUESTED).review
+    assert review.needs_human is None
+    change = revised(review)
+    assert change.review.needs_human is not None
+    assert change.events[-1].event_type is EventType.HUMAN_REQUESTED
+    once_more = judged(claimed(change.review), Verdict.CHANGES_REQUESTED)
+    assert [event.event_type for event in once_more.events] == [EventType.VERDICT_SUBMITTED]
+
+
+def test_a_finding_that_comes_back_a_third_time_asks_for_a_person() -> None:
+    review = claimed()
+    back = finding(review, times_raised=3)
+    change = judged(review, Verdict.CHANGES_REQUESTED, findings=(back,), open_finding_count=1)
+    assert change.review.needs_human is not None
+    assert back.title in change.review.needs_human
+    assert change.review.open_finding_count == 1
+
+
+def test_a_persons_word_clears_the_request() -> None:
+    review = replace(claimed(by=PERSON), needs_human="round 5")
+    approved = judged(review, Verdict.APPROVED)
+    assert approved.review.needs_human is None
+    assert approved.events[-1].event_type is EventType.HUMAN_CLEARED
+    said = rules.send_message(review, message=message(review, sender=PERSON), timeout=TIMEOUT, now=LATER)
+    assert said.review.needs_human is None
+    machine = replace(claimed(), needs_human="round 5")
+    assert judged(machine, Verdict.APPROVED).review.needs_human == "round 5"
