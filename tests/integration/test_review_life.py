@@ -100,9 +100,7 @@ async def test_a_change_that_is_in_the_tree_already_has_a_digest_once_it_is_in_h
     assert claim["digest"] == forward["digest"] is not None
 
 
-async def test_a_worktree_is_a_workspace_and_a_foreign_folder_is_not(
-    broker: LocalBroker, repository, tmp_path
-) -> None:
+async def test_a_worktree_is_a_workspace_and_a_foreign_folder_is_not(broker: LocalBroker, repository, tmp_path) -> None:
     worktree = tmp_path / "worktree"
     git(repository, "worktree", "add", "-q", str(worktree))
     (worktree / "hello.txt").write_text("uno\ndue\ntre\n")
@@ -120,9 +118,7 @@ async def test_a_worktree_is_a_workspace_and_a_foreign_folder_is_not(
         assert refused.value.code == code
 
 
-async def test_a_workspace_that_is_gone_leaves_the_review_pending(
-    broker: LocalBroker, repository, tmp_path
-) -> None:
+async def test_a_workspace_that_is_gone_leaves_the_review_pending(broker: LocalBroker, repository, tmp_path) -> None:
     worktree = tmp_path / "worktree"
     git(repository, "worktree", "add", "-q", str(worktree))
     review_id = (await broker.create(diff=GOOD, workspace=str(worktree)))["review_id"]
@@ -377,9 +373,7 @@ async def test_a_page_of_long_events_ends_early(broker: LocalBroker) -> None:
     review_id = (await broker.create())["review_id"]
     await broker("claim_review", review_id=review_id, reviewer_id="codex")
     for _ in range(8):
-        await broker(
-            "submit_verdict", review_id=review_id, verdict="comment", reason="x" * 60_000, claim_generation=1
-        )
+        await broker("submit_verdict", review_id=review_id, verdict="comment", reason="x" * 60_000, claim_generation=1)
     seen, after = [], None
     while True:
         page = await broker("get_audit_log", review_id=review_id, after=after)

@@ -215,8 +215,11 @@ def make_corpus(folder: Path) -> Corpus:
     folder.mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
     labels = list(_CHANGES)
-    stream = [_commit("main", None, _BASE)]
-    stream += [_commit(f"change-{number}", "main", _CHANGES[label]) for number, label in enumerate(labels)]
+    stream = [_commit("refs/heads/main", None, _BASE)]
+    stream += [
+        _commit(f"refs/heads/change-{number}", "refs/heads/main", _CHANGES[label])
+        for number, label in enumerate(labels)
+    ]
     git(folder, "fast-import", "--quiet", stdin=b"".join(stream))
     git(folder, "reset", "-q", "--hard")
     tips = git(folder, "for-each-ref", "--format=%(refname:short) %(objectname)").decode().splitlines()
@@ -229,11 +232,11 @@ def make_corpus(folder: Path) -> Corpus:
     return Corpus(folder=folder, odd=(*odd, *_variants(folder, made), *_traditional(made), *_by_hand(made)))
 
 
-def _commit(branch: str, parent: str | None, tree: Tree) -> bytes:
-    head = b"commit refs/heads/%b\ncommitter T <t@example.org> 1000000000 +0000\ndata 7\nchange\n\n"
-    said = [head % branch.encode()]
+def _commit(ref: str, parent: str | None, tree: Tree) -> bytes:
+    head = b"commit %b\ncommitter T <t@example.org> 1000000000 +0000\ndata 7\nchange\n\n"
+    said = [head % ref.encode()]
     if parent is not None:
-        said.append(b"from refs/heads/%b\n" % parent.encode())
+        said.append(b"from %b\n" % parent.encode())
     for path, entry in tree.items():
         if entry is None:
             said.append(b"D %b\n" % quoted(path))
@@ -243,6 +246,16 @@ def _commit(branch: str, parent: str | None, tree: Tree) -> bytes:
             mode, content = entry
             said.append(b"M %b inline %b\ndata %d\n%b\n" % (mode.encode(), quoted(path), len(content), content))
     return b"".join(said) + b"\n"
+
+
+def diff_of_trees(folder: Path, before: Tree, after: Tree, *options: str) -> bytes:
+    """What git makes of two trees that have nothing to do with the rest of the repository."""
+    stream = [
+        b"reset %b\n\n" % ref.encode() + _commit(ref, None, tree)
+        for ref, tree in (("refs/fuzz/before", before), ("refs/fuzz/after", after))
+    ]
+    git(folder, "fast-import", "--quiet", "--force", stdin=b"".join(stream))
+    return git(folder, "diff", *options, "refs/fuzz/before", "refs/fuzz/after", "--")
 
 
 def quoted(path: bytes) -> bytes:

@@ -297,12 +297,8 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
 def test_accepting_or_rejecting_without_an_open_counter_patch_is_no_transition() -> None:
     review = in_status(Status.CLAIMED)
     accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False, "max_rounds": 5}
-    refused(
-        Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept)
-    )
-    refused(
-        Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER)
-    )
+    refused(Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept))
+    refused(Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER))
 
 
 def test_a_revision_or_an_end_supersedes_an_open_counter_patch() -> None:

@@ -79,13 +79,9 @@ DO: dict[Command, Callable[[Review], Review]] = {
     Command.APPROVE: lambda review: judged(review, Verdict.APPROVED).review,
     Command.REQUEST_CHANGES: lambda review: judged(review, Verdict.CHANGES_REQUESTED).review,
     Command.COMMENT: lambda review: judged(review, Verdict.COMMENT).review,
-    Command.RELEASE: lambda review: (
-        rules.release(review, claim_generation=review.claim_generation, now=LATER).review
-    ),
+    Command.RELEASE: lambda review: rules.release(review, claim_generation=review.claim_generation, now=LATER).review,
     Command.RECLAIM: lambda review: rules.reclaim(review, reason="late", now=LATER).review,
-    Command.TAKE_OVER: lambda review: (
-        rules.take_over(review, person=PERSON, timeout=TIMEOUT, now=LATER).review
-    ),
+    Command.TAKE_OVER: lambda review: rules.take_over(review, person=PERSON, timeout=TIMEOUT, now=LATER).review,
     Command.REVISE: lambda review: revised(review).review,
     Command.ACCEPT_COUNTER_PATCH: lambda review: (
         rules.accept_counter_patch(
@@ -153,9 +149,7 @@ def test_a_refusal_says_what_is_possible_now(status: Status) -> None:
 
 
 @pytest.mark.parametrize(("command", "source"), sorted(TABLE), ids=lambda value: value.name)
-def test_each_step_is_told_by_events_that_lead_from_the_old_state_to_the_new(
-    command: Command, source: Status
-) -> None:
+def test_each_step_is_told_by_events_that_lead_from_the_old_state_to_the_new(command: Command, source: Status) -> None:
     review = the_review(source)
     after = DO[command](review)
     assert after.version >= review.version

@@ -5,13 +5,14 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.checks import encoded
 from gsd_review_broker.service.core import Repeat
 
 
@@ -45,6 +46,8 @@ class Tool:
 
     async def __call__(self, broker: Broker, arguments: dict[str, Any]) -> Any:
         values = self._validated(arguments)
+        for name, value in arguments.items():
+            _refuse_unstorable(name, value)
         key = values.pop("idempotency_key", None)
         # Arguments as they came, so that leaving one out and giving its default are the same call only
         # if the caller says so.
@@ -81,6 +84,22 @@ def _said(kind: str, message: str) -> str:
             return "required"
         case _:
             return message[:1].lower() + message[1:]
+
+
+def _refuse_unstorable(name: str, value: Any) -> None:
+    """Text with a NUL or half a character in it, however deep, before anything else looks at it."""
+    match value:
+        case str():
+            encoded(name, value)
+        case list():
+            for index, item in enumerate(cast("list[Any]", value)):
+                _refuse_unstorable(f"{name}.{index}", item)
+        case dict():
+            for key, item in cast("dict[str, Any]", value).items():
+                encoded(name, key)
+                _refuse_unstorable(f"{name}.{key}", item)
+        case _:
+            pass
 
 
 class _Arguments(BaseModel):

@@ -93,12 +93,17 @@ async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> type
 
 
 def _failed(error: BrokerError) -> types.CallToolResult:
-    said = {"code": error.code.value, "message": error.message, "hint": error.hint}
+    # A caller's own words may be quoted in it, and need not be valid Unicode.
+    said = {"code": error.code.value, "message": _sendable(error.message), "hint": _sendable(error.hint)}
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=str(error))],
+        content=[types.TextContent(type="text", text=_sendable(str(error)))],
         structured_content={"error": said},
         is_error=True,
     )
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def make_endpoints(broker: Broker, *, body_limit: int) -> dict[str, StreamableHTTPSessionManager]:

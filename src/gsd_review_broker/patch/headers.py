@@ -39,8 +39,9 @@ class Header:
         return name
 
 
-def git_header(lines: Scanner, strip: int) -> Header:
-    header = Header(start=lines.at, strip=strip, is_git=True)
+def git_header(lines: Scanner, strip: int, carried: bytes | None) -> Header:
+    """`carried` is the name on a bare `diff --git` line above, which git keeps for this file."""
+    header = Header(start=lines.at, strip=strip, is_git=True, old_name=carried, new_name=carried)
     header.default_name = header.said(names.common_name(lines.after(GIT), strip))
     lines.next()
     while lines.is_ended and _take(header, lines):
@@ -65,26 +66,23 @@ def _take(header: Header, lines: Scanner) -> bool:
 
 
 def _old_side(header: Header, rest: bytes) -> None:
-    if header.old_name is None and names.is_nothing(rest):
-        # Git wants `new file mode` above this line, else it looks for a file called dev/null.
-        header.created = True
-    else:
-        header.old_name = _side(header, rest, header.old_name, absent=header.created)
+    header.old_name = _side(header, rest, header.old_name, absent=header.created)
 
 
 def _new_side(header: Header, rest: bytes) -> None:
-    if header.new_name is None and names.is_nothing(rest):
-        header.deleted = True
-    else:
-        header.new_name = _side(header, rest, header.new_name, absent=header.deleted)
+    header.new_name = _side(header, rest, header.new_name, absent=header.deleted)
 
 
 def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> bytes | None:
-    if absent:
-        raise header.wrong("a name where /dev/null has to stand")
-    header.said(names.on_side(rest, 0))
+    if absent and known is None:
+        if not names.is_nothing(rest):
+            raise header.wrong("a name where /dev/null has to stand")
+        return None
+    # Without `new file mode` above it, git takes /dev/null for a file like any other.
+    if not names.is_nothing(rest):
+        header.said(names.on_side(rest, 0))
     name = names.on_side(rest, header.strip)
-    if known is not None and name != known:
+    if absent or (known is not None and name != known):
         raise header.wrong("two names for one side")
     return name
 

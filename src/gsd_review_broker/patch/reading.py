@@ -89,25 +89,26 @@ def _up_to_the_next(files: Iterator[FilePatch], end: int) -> Iterator[FilePatch]
 
 
 def _files(lines: Scanner) -> Iterator[FilePatch]:
-    strip, bare = 1, False
+    strip, carried = 1, None
     while lines.more:
-        header = _header(lines, strip)
+        header = _header(lines, strip, carried)
         if header is None:
             lines.next()
-            continue
-        if bare:
-            # Git takes this file for the one that the bare line named.
-            raise header.wrong("another file's name")
-        bare, strip = header.is_bare, header.strip
-        if not bare:
+        elif header.is_bare:
+            carried = header.new_name
+        else:
+            strip, carried = header.strip, None
             yield _with_content(lines, header)
 
 
-def _header(lines: Scanner, strip: int) -> Header | None:
+def _header(lines: Scanner, strip: int, carried: bytes | None) -> Header | None:
     if lines.starts(GIT):
-        return git_header(lines, strip)
+        return git_header(lines, strip, carried)
     if lines.starts(b"--- ") and lines.followed_by(b"+++ "):
-        return plain_header(lines, strip)
+        header = plain_header(lines, strip)
+        if header and carried:
+            raise header.wrong("a second name")
+        return header
     if lines.starts(b"@@ -") and lines.is_ended and _HUNK.match(lines.line):
         raise UnreadableDiffError(f"a hunk without a file header at byte {lines.at}")
     return None

@@ -44,9 +44,13 @@ class Sweep:
     def _moment(self) -> Moment:
         return Moment(self._core.clock.now(), self._core.clock.steady())
 
+    def begin(self) -> None:
+        """The broker starts: who could not be heard of while there was none gets a moment."""
+        self._grace_until = Milliseconds(self._moment().steady + GRACE_AFTER_START_MILLISECONDS)
+
     async def run(self) -> None:
         """For ever; a failure is told and the next sweep tries again."""
-        self._grace_until = Milliseconds(self._moment().steady + GRACE_AFTER_START_MILLISECONDS)
+        self.begin()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
