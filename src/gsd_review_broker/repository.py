@@ -114,13 +114,16 @@ class GitRepository:
                 "Bring it back, or withdraw the review and create another.",
             )
         with tempfile.TemporaryDirectory(prefix="tandem-", ignore_cleanup_errors=True) as scratch:
+            # A file, not a pipe: git may end before it has read all, and a closed pipe is no answer.
+            patch = Path(scratch) / "diff"
+            patch.write_bytes(diff)
             index = await self._scratch_index(workspace, Path(scratch))
-            on_head = await self._on_head(workspace, index, diff, reverse=already_applied)
-        if already_applied:
-            return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
-        if isinstance(on_head, Applies):
-            return on_head
-        answer = await self._git(workspace, "apply", "--check", "--whitespace=nowarn", "-", stdin=diff)
+            on_head = await self._on_head(workspace, index, patch, reverse=already_applied)
+            if already_applied:
+                return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
+            if isinstance(on_head, Applies):
+                return on_head
+            answer = await self._git(workspace, "apply", "--check", "--whitespace=nowarn", "--", str(patch))
         return Applies(digest=None) if answer.code == 0 else on_head
 
     async def _scratch_index(self, workspace: str, scratch: Path) -> dict[str, str] | None:
@@ -155,7 +158,7 @@ class GitRepository:
         return environment
 
     async def _on_head(
-        self, workspace: str, index: dict[str, str] | None, diff: bytes, *, reverse: bool
+        self, workspace: str, index: dict[str, str] | None, patch: Path, *, reverse: bool
     ) -> Applies | DoesNotApply:
         """The digest of the change: sha256 over its raw records, if HEAD takes the diff."""
         if index is None:
@@ -163,16 +166,11 @@ class GitRepository:
         direction = ("--reverse",) if reverse else ()
         applied = await self._git(
             workspace,
-            "apply",
-            "--cached",
-            "--whitespace=nowarn",
-            *direction,
-            "-",
-            stdin=diff,
+            *("apply", "--cached", "--whitespace=nowarn", *direction, "--", str(patch)),
             environment=index,
         )
         if applied.code != 0:
-            return DoesNotApply(git_says=applied.complaint)
+            return DoesNotApply(git_says=applied.complaint.replace(str(patch), "the diff"))
         swapped = ("-R",) if reverse else ()
         raw = await self._must(
             workspace, index, "diff-index", "--cached", "-r", "-z", "--raw", "--no-renames", "--full-index",
@@ -190,16 +188,14 @@ class GitRepository:
             )
         return answer.output
 
-    async def _git(
-        self, folder: str, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
-    ) -> Answer:
+    async def _git(self, folder: str, *arguments: str, environment: dict[str, str] | None = None) -> Answer:
         async with self._slots:
             try:
                 process = await asyncio.create_subprocess_exec(
                     "git", *_OPTIONS, *arguments,
                     cwd=folder,
                     env=_environment() | (environment or {}),
-                    stdin=asyncio.subprocess.PIPE,
+                    stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     start_new_session=True,
@@ -209,7 +205,7 @@ class GitRepository:
                 raise _no_git(f"{missing} was not found") from error
             try:
                 async with asyncio.timeout(self._timeout):
-                    output, complaint = await process.communicate(stdin)
+                    output, complaint = await process.communicate()
             except TimeoutError as error:
                 raise _no_git(f"git {arguments[0]} took longer than {self._timeout:g} s") from error
             finally:

@@ -1,6 +1,7 @@
 """Diffs that nobody should send, and how the broker meets each."""
 
 import base64
+import hashlib
 import zlib
 from dataclasses import dataclass
 
@@ -58,6 +59,10 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
+def _blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
+
+
 UNSAFE_PATHS = {
     "parent": "../x",
     "parent inside": "folder/../../x",
@@ -82,6 +87,8 @@ UNSAFE_PATHS = {
     "drive": "C:/x",
 }
 
+# What the repository that is attacked holds in hello.txt.
+HELLO = b"one\ntwo\nthree\n"
 _HELLO = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n"
 _LINKED = _creates("door", LINK, content="..") + _creates("door/beside.txt")
 
@@ -170,7 +177,7 @@ def _unreadable() -> list[Hostile]:
 
 
 def _lying() -> list[Hostile]:
-    delta = _varint(14) + _varint(2**46) + b"\x80" * 100
+    delta = _varint(len(HELLO)) + _varint(2**46) + b"\x80" * 100
     return [
         Hostile(name="more lines than said", diff=_HELLO + "@@ -1,2 +1,2 @@\n-one\n+uno\n+dos\n two\n three\n"),
         Hostile(
@@ -195,11 +202,19 @@ def _lying() -> list[Hostile]:
         Hostile(
             name="delta bomb",
             diff=_git_binary("hello.txt", binary_block("delta", len(delta), delta)).replace(
-                "new file mode 100644\nindex 0000000..1234567", "index " + "1" * 40 + ".." + "2" * 40 + " 100644"
+                "new file mode 100644\nindex 0000000..1234567", f"index {_blob(HELLO)}..{'2' * 40} 100644"
             ),
         ),
         Hostile(
             name="binary without end", diff=_git_binary("x", binary_block("literal", 5, b"small").rstrip("\n") + "\n")
+        ),
+        Hostile(
+            name="broken binary behind a good file",
+            diff=_creates("good.txt") + _git_binary("x", "literal 5\nnonsense\n") + _creates("never.txt"),
+        ),
+        Hostile(
+            name="binary that does not unpack behind a good file",
+            diff=_creates("good.txt") + _git_binary("x", binary_block("literal", 9, b"small")) + _creates("never.txt"),
         ),
         Hostile(name="binary without data", diff=_git_binary("x")),
         Hostile(

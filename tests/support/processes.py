@@ -58,6 +58,7 @@ class BrokerProcess:
         self._arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
+        self._clients: list[Mcp] = []
 
     def start(self, *, port: int = 0, deadline: float = 30) -> Self:
         self.runtime_file.unlink(missing_ok=True)
@@ -80,7 +81,9 @@ class BrokerProcess:
         return (self.home / "broker.log").read_text(errors="replace")
 
     def client(self, path: str = "/mcp") -> Mcp:
-        return Mcp(self.port, path)
+        client = Mcp(self.port, path)
+        self._clients.append(client)
+        return client
 
     def stop(self, kind: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -94,6 +97,8 @@ class BrokerProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.close()
         if self.process is not None and self.process.poll() is None:
             self.stop(signal.SIGKILL)
         elif not self.log.closed:

@@ -79,7 +79,7 @@ def register(registry: Registry) -> None:
             review_id, reason=reason, proposer_id=proposer_id, repeat=call.repeat
         )
 
-    @tool(Audience.PROPOSER, destroys=True)
+    @tool(Audience.PROPOSER)
     async def close_review(
         call: Call,
         review_id: str,

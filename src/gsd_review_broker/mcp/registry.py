@@ -112,7 +112,7 @@ class Registry:
         self._tools: dict[str, Tool] = {}
 
     def tool(
-        self, *audiences: Audience, reads: bool = False, destroys: bool = False, repeatable: bool = True
+        self, *audiences: Audience, reads: bool = False, repeatable: bool = True
     ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
         """Register a function. Its docstring is what agents read; annotations are true, since clients
         such as Codex refuse tools by them."""
@@ -126,7 +126,8 @@ class Registry:
                 input_schema=compact_schema(arguments),
                 annotations=types.ToolAnnotations(
                     read_only_hint=reads,
-                    destructive_hint=destroys,
+                    # All is appended, nothing deleted.
+                    destructive_hint=False,
                     idempotent_hint=reads or repeatable,
                     open_world_hint=False,
                 ),

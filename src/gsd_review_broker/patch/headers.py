@@ -49,11 +49,17 @@ def git_header(lines: Scanner, strip: int, carried: bytes | None) -> Header:
         if header.created + header.deleted + header.renamed + header.copied > 1:
             raise header.wrong("contradicting lines")
         lines.next()
+    _settle(header)
+    return header
+
+
+def _settle(header: Header) -> None:
+    if (header.created and header.old_name) or (header.deleted and header.new_name):
+        raise header.wrong("a name for a side that is not there")
     if header.old_name is None and header.new_name is None:
         header.old_name = header.new_name = header.default_name
     if (header.new_name is None and not header.deleted) or (header.old_name is None and not header.created):
         raise header.wrong("no file name")
-    return header
 
 
 def _take(header: Header, lines: Scanner) -> bool:

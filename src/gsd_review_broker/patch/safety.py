@@ -1,7 +1,7 @@
 """Paths that a change must never name: outside the tree, or inside git's own folder."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gsd_review_broker.patch import names
 from gsd_review_broker.patch.reading import FilePatch
@@ -54,23 +54,29 @@ def _is_unsafe_component(part: str) -> bool:
 
 def _header_like(diff: bytes) -> Iterator[str]:
     for match in _MOVED.finditer(diff):
-        yield names.text(_name(match.group(1), to_tab=False))
+        yield names.text(_or_as_it_is(names.moved, match.group(1)))
     for match in _SIDE.finditer(diff):
-        name = _name(match.group(1), to_tab=True)
-        if not names.is_nothing(name):
-            yield from _with_and_without_prefix(name)
+        if not names.is_nothing(match.group(1)):
+            for strip in (0, 1):
+                yield names.text(_or_as_it_is(lambda raw, strip=strip: names.traditional(raw, strip), match.group(1)))
     for match in _GIT.finditer(diff):
         for name in _both_names(match.group(1)):
-            yield from _with_and_without_prefix(name)
+            yield names.text(name)
+            yield names.text(names.without_prefix(name, 1) or b"")
+
+
+def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
+    try:
+        return name_in(raw) or raw
+    except UnreadableDiffError:
+        return raw
 
 
 def _both_names(raw: bytes) -> set[bytes]:
     """Without quotes it cannot always be told where one name ends and the other begins: each word counts."""
     first, quote, rest = raw.partition(b'"')
-    if not quote:
-        return set(raw.split())
     try:
-        found = names.unquoted(quote + rest)
+        found = names.unquoted(quote + rest) if quote else None
         if found is None:
             return set(raw.split())
         second = found[1].strip(b" ")
@@ -78,16 +84,3 @@ def _both_names(raw: bytes) -> set[bytes]:
     except UnreadableDiffError:
         return set(raw.split())
     return {first.rstrip(b" "), found[0], other[0] if other else second}
-
-
-def _with_and_without_prefix(name: bytes) -> Iterator[str]:
-    yield names.text(name)
-    yield names.text(names.without_prefix(name, 1) or b"")
-
-
-def _name(raw: bytes, *, to_tab: bool) -> bytes:
-    try:
-        found = names.traditional(raw, 0) if to_tab else names.moved(raw)
-    except UnreadableDiffError:
-        found = None
-    return found or raw
