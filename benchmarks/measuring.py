@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Samples:
         return round(self.p50 * 1000, 4)
 
 
-def in_turns(actions: dict[str, Callable[[], object]], *, rounds: int, block: int) -> dict[str, Samples]:
+def in_turns(actions: Mapping[str, Callable[[], object]], *, rounds: int, block: int) -> dict[str, Samples]:
     """Each action `rounds` times `block` times, a block of each in turn, after one block of warming up."""
     for action in actions.values():
         for _ in range(block):

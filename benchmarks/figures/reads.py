@@ -1,6 +1,5 @@
 """A read tool's p50 over an echo's: what the broker adds to a round trip."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -22,18 +21,18 @@ def reads(stage: Stage) -> list[Figure]:
         "get_review_timeline": {"review_id": stage.told_review},
     }
     with stage.connection() as broker, stage.echo_connection() as echo:
-        actions: dict[str, Callable[[], object]] = {"echo": _repeat(echo, stage.echo_request())}
+        actions: dict[str, Callable[[], bytes]] = {"echo": _repeat(echo, stage.echo_request())}
         for tool, values in arguments.items():
             actions[tool] = _repeat(broker, tool_request(stage.port, tool, values))
             if tool in PAGES:
                 actions[f"echo of {tool}"] = _repeat(echo, stage.echo_request(tool))
-        sizes = {name: len(str(json.loads(action()))) for name, action in actions.items()}  # type: ignore[arg-type]
-        samples = in_turns(actions, rounds=6 if stage.quick else 25, block=20)
+        sizes = {name: len(action()) for name, action in actions.items()}
+        samples = in_turns(actions, rounds=10 if stage.quick else 50, block=10)
     figures: list[Figure] = []
     for tool in arguments:
         bare = None if tool in PAGES else _BAR
         measured = samples[tool].p50
-        figures.append(ratio(f"reads: {tool}", measured, samples["echo"].p50, bare, "echo", size=sizes[tool]))
+        figures.append(ratio(f"reads: {tool}", measured, samples["echo"].p50, bare, "echo", body_bytes=sizes[tool]))
         if tool in PAGES:
             same = samples[f"echo of {tool}"].p50
             figures.append(ratio(f"reads: {tool}, same payload", measured, same, _BAR, "echo of as much"))

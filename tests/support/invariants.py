@@ -1,18 +1,17 @@
-"""Invariants I2 to I7, checked on a database whose broker has stopped."""
+"""Invariants I2 to I7, checked on a database whose broker has stopped.
 
+Plain SQL on the tables, so that a mistake in the store's own reading hides nothing."""
+
+import contextlib
+import json
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.pool import NullPool
-
 from gsd_review_broker import audit
-from gsd_review_broker.model import Event
-from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.model import Event, EventType, Review, ReviewId, Status
 
-_PAGE = 1_000
 _LIVE = "status IN ('claimed', 'in_review')"
 
 # Each gives the reviews that break a rule: (what is wrong, the query).
@@ -69,16 +68,6 @@ _RULES = (
 )
 
 
-def _opened(database: Path) -> sa.Connection:
-    """For reading only: not even the WAL is folded in."""
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True),
-        poolclass=NullPool,
-    )
-    return engine.connect()
-
-
 def problems(database: Path) -> list[str]:
     """What is wrong, in words; nothing wrong is an empty list."""
     with _opened(database) as connection:
@@ -90,20 +79,37 @@ def problems(database: Path) -> list[str]:
         ]
 
 
-def _of_the_file(connection: sa.Connection) -> list[str]:
-    said = [str(row[0]) for row in connection.execute(sa.text("PRAGMA integrity_check"))]
-    strays = connection.execute(sa.text("PRAGMA foreign_key_check")).all()
+def events_of(database: Path) -> list[Event]:
+    """Every event of a stopped broker's database, for clients to compare with their own log."""
+    with _opened(database) as connection:
+        return list(_events(connection))
+
+
+@contextlib.contextmanager
+def _opened(database: Path) -> Iterator[sqlite3.Connection]:
+    """For reading only: not even the WAL is folded in."""
+    with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        yield connection
+
+
+def _of_the_file(connection: sqlite3.Connection) -> list[str]:
+    said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    strays = connection.execute("PRAGMA foreign_key_check").fetchall()
     return [line for line in said if line != "ok"] + [f"foreign key: {tuple(row)}" for row in strays]
 
 
-def _of_the_audit(connection: sa.Connection) -> list[str]:
-    head = connection.execute(sa.text("SELECT sequence, hash FROM audit_head")).one()
-    count = connection.execute(sa.text("SELECT count(*) FROM reviews")).scalar_one()
-    stored = SqlReader(connection).review
-    return audit.check(_events(connection), stored=stored, review_count=count, head=(head.sequence, head.hash))
+def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
+    def stored(review_id: ReviewId) -> Review | None:
+        row = connection.execute("SELECT * FROM reviews WHERE id = ?", (review_id,)).fetchone()
+        return Review(**{name: row[name] for name in row.keys() if name != "rank"}) if row else None  # noqa: SIM118
+
+    (count,) = connection.execute("SELECT count(*) FROM reviews").fetchone()
+    ((number, last_hash),) = connection.execute("SELECT sequence, hash FROM audit_head").fetchall()
+    return audit.check(_events(connection), stored=stored, review_count=count, head=(number, last_hash))
 
 
-def _of_generations(connection: sa.Connection) -> list[str]:
+def _of_generations(connection: sqlite3.Connection) -> list[str]:
     """Strictly: each claim has a number of its own, above all before it."""
     newest: dict[Any, int] = {}
     found: list[str] = []
@@ -111,24 +117,21 @@ def _of_generations(connection: sa.Connection) -> list[str]:
         generation = event.metadata.get("claim_generation")
         if generation is None:
             continue
-        if event.event_type.value == "review_claimed" and generation <= newest.get(event.review_id, 0):
+        if event.event_type is EventType.REVIEW_CLAIMED and generation <= newest.get(event.review_id, 0):
             found.append(f"event {event.id}: claim generation {generation} of {event.review_id} was used before")
         newest[event.review_id] = generation
     return found
 
 
-def _of_the_tables(connection: sa.Connection) -> list[str]:
-    return [f"{rule}: not so for {row[0]}" for rule, query in _RULES for row in connection.execute(sa.text(query))]
+def _of_the_tables(connection: sqlite3.Connection) -> list[str]:
+    return [f"not so that {rule}: {row[0]}" for rule, query in _RULES for row in connection.execute(query)]
 
 
-def _events(connection: sa.Connection) -> Iterator[Event]:
-    reader, after = SqlReader(connection), 0
-    while page := reader.events(review_id=None, after=after, limit=_PAGE):
-        yield from page
-        after = page[-1].id
-
-
-def events_of(database: Path) -> list[Event]:
-    """Every event of a stopped broker's database, for clients to compare with their own log."""
-    with _opened(database) as connection:
-        return list(_events(connection))
+def _events(connection: sqlite3.Connection) -> Iterator[Event]:
+    for row in connection.execute("SELECT * FROM events ORDER BY id"):
+        values: dict[str, Any] = dict(row)
+        values["event_type"] = EventType(values["event_type"])
+        values["metadata"] = json.loads(values["metadata"])
+        for name in ("old_status", "new_status"):
+            values[name] = Status(values[name]) if values[name] is not None else None
+        yield Event(**values)

@@ -10,6 +10,8 @@ from gsd_review_broker.patch.scanner import UnreadableDiffError
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
 _IGNORED_BY_HFS = re.compile("[\u200c\u200d\u200e\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 _SHOWN = 200  # characters of a path in an answer
+_LONGEST_PATH = 4096  # no file system takes more
+_REGULAR = {"100644", "100755"}
 _DRIVE = re.compile(r"[A-Za-z]:")
 _SIDE = re.compile(rb"^(?:--- |\+\+\+ )(.*)$", re.MULTILINE)
 _MOVED = re.compile(rb"^(?:rename (?:from|to|old|new) |copy (?:from|to) )(.*)$", re.MULTILINE)
@@ -17,7 +19,7 @@ _GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
-    """Which paths leave the tree or enter .git, whatever git would make of them.
+    """Which paths leave the tree, enter .git or go through a link, whatever git would make of them.
 
     For a diff that could not be read (None), every header-like line is looked at, so that nothing hides
     behind a broken hunk. What a line says before git strips its first component counts as well: an absolute
@@ -29,7 +31,32 @@ def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
 
 def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
     paths = {path for file in files for path in (file.old_path, file.new_path) if path and is_unsafe(path)}
+    paths |= _through_links(files)
     return paths or {name for file in files for name in file.mentioned if _is_unsafe_as_written(name)}
+
+
+def _through_links(files: tuple[FilePatch, ...]) -> set[str]:
+    """Paths below one that the same diff makes a link or a submodule, or moves without saying what it is."""
+    doors: set[str | None] = set()
+    found: set[str] = set()
+    for file in files:
+        if file.new_path is None or file.renamed:
+            doors.discard(file.old_path)
+        if file.new_path is None:
+            continue
+        if doors and not doors.isdisjoint(_folders(file.new_path)):
+            found.add(file.new_path)
+        if file.new_mode not in _REGULAR and (file.new_mode or file.renamed or file.copied):
+            doors.add(file.new_path)
+    return found
+
+
+def _folders(path: str) -> Iterator[str]:
+    path = path[:_LONGEST_PATH]
+    place = path.find("/")
+    while place >= 0:
+        yield path[:place]
+        place = path.find("/", place + 1)
 
 
 def is_unsafe(path: str) -> bool:

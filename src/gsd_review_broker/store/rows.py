@@ -1,9 +1,11 @@
-"""Between rows and the model's frozen objects."""
+"""Between rows and the model's frozen objects. A row has its table's columns in the order of the object's fields."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import RowMapping
+import sqlalchemy as sa
 
 from gsd_review_broker.audit import canonical, chained
 from gsd_review_broker.model import (
@@ -29,48 +31,23 @@ from gsd_review_broker.model import (
     Status,
     Verdict,
 )
+from gsd_review_broker.store import tables
+from gsd_review_broker.store.session import Values
 
-_STATUS = {member.value: member for member in Status}
-_RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
-_ENUMS: dict[str, type] = {
-    "category": Category,
-    "verdict": Verdict,
-    "outcome": Outcome,
-    "counter_patch_status": CounterPatchStatus,
-}
-
-_FINDING_ENUMS: dict[str, type] = {
-    "side": Side,
-    "severity": Severity,
-    "anchor": Anchor,
-    "disposition": Disposition,
-}
+T = TypeVar("T")
+_Convert = Callable[[Any], Any]
 
 
-def review_from(row: RowMapping) -> Review:
-    values: dict[str, Any] = {**row}
-    del values["rank"]
-    values["status"] = _STATUS[values["status"]]
-    values["agent_role"] = Role(values["agent_role"])
-    values["priority"] = Priority(values["priority"])
-    for name, kind in _ENUMS.items():
-        if values[name] is not None:
-            values[name] = kind(values[name])
-    return Review(**values)
+def _member_of(kind: type[StrEnum]) -> _Convert:
+    members: Mapping[str | None, StrEnum | None] = {None: None, **{member.value: member for member in kind}}
+    return members.__getitem__
 
 
-def review_row(review: Review) -> dict[str, Any]:
-    values = {name: getattr(review, name) for name in Review.__slots__}
-    values["rank"] = _RANKS[review.priority]
-    return values
+def _json_or_none(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
 
 
-def changed_columns(before: Review, after: Review) -> dict[str, Any]:
-    """Only what differs, so that no index is touched without need."""
-    return {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
-
-
-def files_from(text: str) -> tuple[AffectedFile, ...]:
+def _files_from(text: str) -> tuple[AffectedFile, ...]:
     return tuple(
         AffectedFile(
             path=path,
@@ -86,7 +63,7 @@ def files_from(text: str) -> tuple[AffectedFile, ...]:
     )
 
 
-def files_text(files: tuple[AffectedFile, ...]) -> str:
+def _files_text(files: tuple[AffectedFile, ...]) -> str:
     return json.dumps(
         [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files],
         ensure_ascii=False,
@@ -94,32 +71,87 @@ def files_text(files: tuple[AffectedFile, ...]) -> str:
     )
 
 
-def revision_from(row: RowMapping) -> Revision:
-    values: dict[str, Any] = {**row}
-    values["affected_files"] = files_from(values["affected_files"])
-    return Revision(**values)
+def _all_fields(kind: type) -> tuple[str, ...]:
+    """With those of the classes it inherits from, theirs first."""
+    return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
+
+
+class Rows(Generic[T]):
+    """How one kind of object is read from its table. Reading goes around __init__: a page has hundreds of rows,
+    and what is stored was an object before."""
+
+    def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
+        names = _all_fields(kind)
+        self._kind = kind
+        self.columns = [table.c[name] for name in names]
+        self._setters = [getattr(kind, name).__set__ for name in names]
+        self._converted = [(names.index(name), convert) for name, convert in converted.items()]
+
+    def read(self, row: Values) -> T:
+        values = list(row)
+        for index, convert in self._converted:
+            values[index] = convert(values[index])
+        read = object.__new__(self._kind)
+        # A row may end with columns that are not the object's own.
+        for setter, value in zip(self._setters, values, strict=False):
+            setter(read, value)
+        return read
+
+
+REVIEWS = Rows(
+    Review,
+    tables.reviews,
+    status=_member_of(Status),
+    agent_role=_member_of(Role),
+    category=_member_of(Category),
+    priority=_member_of(Priority),
+    has_diff=bool,
+    verdict=_member_of(Verdict),
+    outcome=_member_of(Outcome),
+    counter_patch_status=_member_of(CounterPatchStatus),
+)
+REVISIONS = Rows(Revision, tables.revisions, skip_diff_validation=bool, affected_files=_files_from)
+MESSAGES = Rows(Message, tables.messages, sender_role=_member_of(Role), metadata=_json_or_none)
+COUNTER_PATCHES = Rows(
+    CounterPatch,
+    tables.counter_patches,
+    affected_files=_files_from,
+    status=_member_of(CounterPatchStatus),
+)
+FINDINGS = Rows(
+    Finding,
+    tables.findings,
+    side=_member_of(Side),
+    severity=_member_of(Severity),
+    anchor=_member_of(Anchor),
+    disposition=_member_of(Disposition),
+)
+EVENTS = Rows(
+    Event,
+    tables.events,
+    event_type=_member_of(EventType),
+    old_status=_member_of(Status),
+    new_status=_member_of(Status),
+    metadata=json.loads,
+)
+RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+
+
+def changed_columns(before: Review, after: Review) -> dict[str, Any]:
+    """Only what differs, so that no index is touched without need."""
+    return {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
+
+
+def review_row(review: Review) -> dict[str, Any]:
+    values = {name: getattr(review, name) for name in Review.__slots__}
+    values["rank"] = RANKS[review.priority]
+    return values
 
 
 def revision_row(revision: Revision) -> dict[str, Any]:
     values = {name: getattr(revision, name) for name in Revision.__slots__}
-    values["affected_files"] = files_text(revision.affected_files)
+    values["affected_files"] = _files_text(revision.affected_files)
     return values
-
-
-def event_from(row: RowMapping) -> Event:
-    values: dict[str, Any] = {**row}
-    values["event_type"] = EventType(values["event_type"])
-    for name in ("old_status", "new_status"):
-        values[name] = _STATUS.get(values[name])
-    values["metadata"] = json.loads(values["metadata"])
-    return Event(**values)
-
-
-def message_from(row: RowMapping) -> Message:
-    values: dict[str, Any] = {**row}
-    values["sender_role"] = Role(values["sender_role"])
-    values["metadata"] = json.loads(values["metadata"]) if values["metadata"] is not None else None
-    return Message(**values)
 
 
 def message_row(message: Message) -> dict[str, Any]:
@@ -128,24 +160,10 @@ def message_row(message: Message) -> dict[str, Any]:
     return values
 
 
-def counter_patch_from(row: RowMapping) -> CounterPatch:
-    values: dict[str, Any] = {**row}
-    values["status"] = CounterPatchStatus(values["status"])
-    values["affected_files"] = files_from(values["affected_files"])
-    return CounterPatch(**values)
-
-
 def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
     values = {name: getattr(patch, name) for name in CounterPatch.__slots__ if name != "id"}
-    values["affected_files"] = files_text(patch.affected_files)
+    values["affected_files"] = _files_text(patch.affected_files)
     return values
-
-
-def finding_from(row: RowMapping) -> Finding:
-    values: dict[str, Any] = {**row}
-    for name, kind in _FINDING_ENUMS.items():
-        values[name] = kind(values[name])
-    return Finding(**values)
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
 
 from gsd_review_broker.errors import StartError
 
@@ -12,11 +13,11 @@ HEAD = "0001"
 _KNOWN = ("0001",)
 
 
-def stored_version(connection: sa.Connection) -> str | None:
+def stored_version(connection: sqlite3.Connection) -> str | None:
     """None for a database without any schema."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
+    return row[0] if row else None
 
 
 def refuse_newer(version: str | None, database: object) -> None:
@@ -27,15 +28,30 @@ def refuse_newer(version: str | None, database: object) -> None:
         )
 
 
-def upgrade(connection: sa.Connection) -> None:
+def upgrade(raw: sqlite3.Connection) -> None:
+    """In one transaction: the whole of it, or nothing."""
     # Alembic is imported only when there is something to migrate: it doubles the time to start.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
+    engine = sa.create_engine(
+        "sqlite://",
+        creator=lambda: raw,
+        poolclass=StaticPool,
+        isolation_level="AUTOCOMMIT",
+    )
     config = Config()
     config.set_main_option("script_location", "gsd_review_broker:store/migrations")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        raw.execute("BEGIN IMMEDIATE")
+        try:
+            command.upgrade(config, "head")
+        except BaseException:
+            raw.rollback()
+            raise
+        # Alembic has committed by now; this is for the day when it does not.
+        raw.commit()
 
 
 def back_up(source: sqlite3.Connection, database: Path, version: str) -> Path:

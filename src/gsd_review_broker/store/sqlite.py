@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.ports import Clock, Reader, Transaction, Wakeups
 from gsd_review_broker.store import schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.session import SqliteSession
 from gsd_review_broker.store.writes import SqlTransaction
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class SqliteStore:
         self._lock = DatabaseLock(path)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._local = threading.local()
-        self._readers: list[sa.Connection] = []
+        self._readers: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
         self._writer_thread = threading.Thread(target=self._write_for_ever, name="writer", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,21 +62,13 @@ class SqliteStore:
         try:
             _make_private(self._path)
             self._lock.acquire()
-            self._writer = self._connect(read_only=False)
+            self._writer = _connect(self._path, read_only=False)
             self._migrate()
-            self._glancer = self._connect(read_only=True)
+            self._glancer = _connect(self._path, read_only=True)
         except (OSError, DBAPIError, sqlite3.Error) as error:
             raise StartError(_cannot_open(self._path, error)) from error
+        self._glances = SqlReader(SqliteSession(self._glancer))
         self._writer_thread.start()
-
-    def _connect(self, *, read_only: bool) -> sa.Connection:
-        engine = sa.create_engine(
-            "sqlite://",
-            creator=lambda: _connect(self._path, read_only=read_only),
-            poolclass=NullPool,
-            isolation_level="AUTOCOMMIT",
-        )
-        return engine.connect()
 
     def _migrate(self) -> None:
         version = schema.stored_version(self._writer)
@@ -85,15 +76,9 @@ class SqliteStore:
         if version == schema.HEAD:
             return
         if version is not None:
-            copy = schema.back_up(_raw(self._writer), self._path, version)
+            copy = schema.back_up(self._writer, self._path, version)
             log.info("database_backed_up", to=str(copy), schema=version)
-        _raw(self._writer).execute("BEGIN IMMEDIATE")
-        try:
-            schema.upgrade(self._writer)
-        except BaseException:
-            _raw(self._writer).execute("ROLLBACK")
-            raise
-        _raw(self._writer).execute("COMMIT")
+        schema.upgrade(self._writer)
 
     async def close(self) -> None:
         """What was asked before is still done; then the WAL is folded into the file."""
@@ -105,31 +90,35 @@ class SqliteStore:
         self._pool.shutdown(wait=True)
         for connection in [self._glancer, *self._readers]:
             connection.close()
-        _raw(self._writer).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._writer.close()
         self._lock.release()
 
     # Reading.
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
-        with _translated():
-            return query(SqlReader(self._glancer))
+        try:
+            return query(self._glances)
+        except sqlite3.Error as error:
+            raise translate(error) from error
 
     async def read(self, query: Callable[[Reader], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
 
     def _read(self, query: Callable[[Reader], T]) -> T:
-        connection: sa.Connection | None = getattr(self._local, "connection", None)
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = self._connect(read_only=True)
+            connection = self._local.connection = _connect(self._path, read_only=True)
             self._readers.append(connection)
-        with _translated():
+        try:
             # One snapshot for all that the query looks at.
-            _raw(connection).execute("BEGIN")
+            connection.execute("BEGIN")
             try:
-                return query(SqlReader(connection))
+                return query(SqlReader(SqliteSession(connection)))
             finally:
-                _raw(connection).execute("COMMIT")
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error) from error
 
     # Writing.
 
@@ -161,36 +150,37 @@ class SqliteStore:
 
     def _commit(self, batch: list[_Job]) -> None:
         topics: list[str] = []
-        raw = _raw(self._writer)
+        writer = self._writer
         try:
-            raw.execute("BEGIN IMMEDIATE")
+            writer.execute("BEGIN IMMEDIATE")
             for job in batch:
-                topics += self._run(raw, job)
-            raw.execute("COMMIT")
+                topics += self._run(job)
+            writer.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every caller of the batch must hear of it
             log.warning("commit_failed", error=str(error), commands=len(batch))
-            if raw.in_transaction:
-                raw.execute("ROLLBACK")
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
             topics = []
             for job in batch:
                 job.error = translate(error)
         assert self._loop is not None  # noqa: S101 - set before the first job is queued
         self._loop.call_soon_threadsafe(self._acknowledge, batch, topics)
 
-    def _run(self, raw: sqlite3.Connection, job: _Job) -> list[str]:
+    def _run(self, job: _Job) -> list[str]:
         """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
-        transaction = SqlTransaction(self._writer, self._clock.now())
-        raw.execute("SAVEPOINT command")
+        writer = self._writer
+        transaction = SqlTransaction(SqliteSession(writer), self._clock.now())
+        writer.execute("SAVEPOINT command")
         try:
             job.result = job.command(transaction)
         except BaseException as error:
-            if not raw.in_transaction:
+            if not writer.in_transaction:
                 raise
-            raw.execute("ROLLBACK TO command")
-            raw.execute("RELEASE command")
+            writer.execute("ROLLBACK TO command")
+            writer.execute("RELEASE command")
             job.error = translate(error)
             return []
-        raw.execute("RELEASE command")
+        writer.execute("RELEASE command")
         return transaction.topics
 
     def _acknowledge(self, batch: list[_Job], topics: list[str]) -> None:
@@ -204,20 +194,11 @@ class SqliteStore:
                 job.future.set_result(job.result)
 
 
-class _translated:  # noqa: N801 - reads as a phrase: with _translated()
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and (known := translate(error)) is not error:
-            raise known from error
-
-
 def translate(error: BaseException) -> BaseException:
     """What SQLite said, in our codes; everything else stays what it is."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if not isinstance(cause, sqlite3.OperationalError):
+    if not isinstance(error, sqlite3.OperationalError):
         return error
-    said = str(cause)
+    said = str(error)
     if "locked" in said or "busy" in said:
         return BrokerError(Code.BUSY, "another process holds the database's write lock", "Call again in a moment.")
     return BrokerError(
@@ -229,11 +210,6 @@ def translate(error: BaseException) -> BaseException:
 
 def _shutting_down() -> BrokerError:
     return BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
-
-
-def _raw(connection: sa.Connection) -> sqlite3.Connection:
-    raw: Any = connection.connection.driver_connection
-    return raw
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

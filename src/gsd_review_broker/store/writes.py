@@ -1,5 +1,6 @@
 """One command's transaction: what it reads for update, and what it leaves behind."""
 
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,15 +20,16 @@ from gsd_review_broker.model import (
 from gsd_review_broker.ports import QUEUE, IdempotencyKey, review_topic
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.rows import (
+    REVIEWS,
     changed_columns,
     counter_patch_row,
     event_row,
     finding_row,
     message_row,
-    review_from,
     review_row,
     revision_row,
 )
+from gsd_review_broker.store.session import Session, parameter
 from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
@@ -40,22 +42,65 @@ from gsd_review_broker.store.tables import (
 )
 
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
-_LOCKED = sa.select(reviews).where(reviews.c.id == sa.bindparam("review_id")).with_for_update()
-_HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash).where(audit_head.c.id == 1).with_for_update()
+_LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
+_HEAD = (
+    sa.select(audit_head.c.sequence, audit_head.c.hash).where(audit_head.c.id == parameter("head")).with_for_update()
+)
+_MOVE_HEAD = (
+    sa.update(audit_head)
+    .where(audit_head.c.id == parameter("head"))
+    .values(sequence=parameter("to_sequence"), hash=parameter("to_hash"))
+)
+_THE_HEAD = {"head": 1}
 _SETTLE_COUNTER_PATCH = (
     sa.update(counter_patches)
     .where(
-        counter_patches.c.review_id == sa.bindparam("of_review"),
-        counter_patches.c.status == CounterPatchStatus.PENDING.value,
+        counter_patches.c.review_id == parameter("of_review"),
+        counter_patches.c.status == parameter("open"),
     )
-    .values(status=sa.bindparam("settled_as"), reason=sa.bindparam("settled_because"))
+    .values(status=parameter("settled_as"), reason=parameter("settled_because"))
 )
-_MOVE_HEAD = sa.update(audit_head).where(audit_head.c.id == 1)
+_INSERT_REVIEW = sa.insert(reviews)
+_INSERT_REVISION = sa.insert(revisions)
+_INSERT_COUNTER_PATCH = sa.insert(counter_patches).values(
+    {column: parameter(column.name) for column in counter_patches.c if column.name != "id"}
+)
+_INSERT_MESSAGE = (
+    sa.insert(messages)
+    .values({column: parameter(column.name) for column in messages.c if column.name != "id"})
+    .returning(messages.c.id)
+)
+_INSERT_FINDING = sa.insert(findings)
+_UPDATE_FINDING = (
+    sa.update(findings)
+    .where(findings.c.id == parameter("id"))
+    .values({column: parameter(column.name) for column in findings.c if column.name != "id"})
+)
+_FINDING_IDS = sa.select(findings.c.id).where(findings.c.review_id == parameter("review_id"))
+_INSERT_EVENT = sa.insert(events)
+_FORGET_KEY = sa.delete(idempotency_keys).where(
+    idempotency_keys.c.project == parameter("project"),
+    idempotency_keys.c.tool == parameter("tool"),
+    idempotency_keys.c.key == parameter("key"),
+)
+_INSERT_KEY = sa.insert(idempotency_keys)
+_FORGET_OLD_KEYS = sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= parameter("moment"))
+_SHIFTS = [
+    sa.update(reviews).where(column.is_not(None)).values({column: column + parameter("by")})
+    for column in (reviews.c.claim_expires_at, reviews.c.reserved_until)
+]
+
+
+@cache
+def _update_review(columns: tuple[str, ...]) -> sa.Update:
+    """One statement for each set of columns that a rule changes together."""
+    values = {reviews.c[name]: parameter(f"new_{name}") for name in columns}
+    return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
 
 class SqlTransaction(SqlReader):
-    def __init__(self, connection: sa.Connection, now: Milliseconds) -> None:
-        super().__init__(connection)
+    def __init__(self, session: Session, now: Milliseconds) -> None:
+        super().__init__(session)
         self._now = now
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
@@ -65,11 +110,10 @@ class SqlTransaction(SqlReader):
         return self._now
 
     def lock_review(self, review_id: ReviewId) -> Review | None:
-        row = self._one(_LOCKED, review_id=review_id)
+        row = self._session.row(_LOCKED, {"review_id": review_id})
         if row is None:
             return None
-        review = review_from(row)
-        self._loaded[review_id] = review
+        review = self._loaded[review_id] = REVIEWS.read(row)
         return review
 
     def save(self, change: Change) -> int | None:
@@ -78,91 +122,82 @@ class SqlTransaction(SqlReader):
             return None
         self._save_review(change.review)
         if change.revision is not None:
-            self._connection.execute(sa.insert(revisions), revision_row(change.revision))
-        if change.counter_patch_settled is not None:
-            status, reason = change.counter_patch_settled
-            self._connection.execute(
-                _SETTLE_COUNTER_PATCH,
-                {"of_review": change.review.id, "settled_as": status.value, "settled_because": reason},
-            )
-        if change.counter_patch is not None:
-            self._connection.execute(sa.insert(counter_patches), counter_patch_row(change.counter_patch))
-        self._save_findings(change.findings)
+            self._session.run(_INSERT_REVISION, revision_row(change.revision))
+        self._save_counter_patch(change)
+        self._save_findings(change.review.id, change.findings)
         self._append(change.events)
         return self._save_message(change.message)
-
-    def _save_message(self, message: Message | None) -> int | None:
-        if message is None:
-            return None
-        inserted = self._connection.execute(sa.insert(messages).returning(messages.c.id), message_row(message))
-        return inserted.scalar_one()
-
-    def _save_findings(self, changed: tuple[Finding, ...]) -> None:
-        """A finding is never deleted; one that is there already takes its new place and disposition."""
-        if not changed:
-            return
-        ids = [finding.id for finding in changed]
-        known = set(self._connection.execute(sa.select(findings.c.id).where(findings.c.id.in_(ids))).scalars())
-        new = [finding_row(finding) for finding in changed if finding.id not in known]
-        if new:
-            self._connection.execute(sa.insert(findings), new)
-        for finding in changed:
-            if finding.id in known:
-                statement = sa.update(findings).where(findings.c.id == finding.id)
-                self._connection.execute(statement.values(**finding_row(finding)))
 
     def _save_review(self, review: Review) -> None:
         before = self._loaded.get(review.id)
         if before is None:
-            self._connection.execute(sa.insert(reviews), review_row(review))
+            self._session.run(_INSERT_REVIEW, review_row(review))
         else:
-            statement = sa.update(reviews).where(reviews.c.id == review.id)
-            self._connection.execute(statement.values(**changed_columns(before, review)))
+            self._update(review.id, changed_columns(before, review))
         self._loaded[review.id] = review
         self.topics.append(review_topic(review.id))
         if review.status is Status.PENDING:
             self.topics.append(QUEUE)
 
+    def _update(self, review_id: ReviewId, changed: dict[str, Any]) -> None:
+        parameters = {f"new_{name}": value for name, value in changed.items()}
+        self._session.run(_update_review(tuple(changed)), {**parameters, "review_id": review_id})
+
+    def _save_counter_patch(self, change: Change) -> None:
+        if change.counter_patch_settled is not None:
+            status, reason = change.counter_patch_settled
+            self._session.run(
+                _SETTLE_COUNTER_PATCH,
+                {
+                    "of_review": change.review.id,
+                    "open": CounterPatchStatus.PENDING,
+                    "settled_as": status,
+                    "settled_because": reason,
+                },
+            )
+        if change.counter_patch is not None:
+            self._session.run(_INSERT_COUNTER_PATCH, counter_patch_row(change.counter_patch))
+
+    def _save_message(self, message: Message | None) -> int | None:
+        if message is None:
+            return None
+        row = self._session.row(_INSERT_MESSAGE, message_row(message))
+        assert row is not None  # noqa: S101 - RETURNING gives the row that was inserted
+        return row[0]
+
+    def _save_findings(self, review_id: ReviewId, changed: tuple[Finding, ...]) -> None:
+        """A finding is never deleted; one that is there already takes its new place and disposition."""
+        if not changed:
+            return
+        known = {row[0] for row in self._session.rows(_FINDING_IDS, {"review_id": review_id})}
+        for finding in changed:
+            self._session.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
+
     def _append(self, new_events: tuple[NewEvent, ...]) -> None:
-        head = self._connection.execute(_HEAD).mappings().one()
-        number, previous = head["sequence"], head["hash"]
-        rows: list[dict[str, Any]] = []
+        head = self._session.row(_HEAD, _THE_HEAD)
+        assert head is not None  # noqa: S101 - the first migration wrote it
+        number, previous = head
         for event in new_events:
             number += 1
             row = event_row(event, number=number, previous_hash=previous)
-            rows.append(row)
+            self._session.run(_INSERT_EVENT, row)
             previous = row["hash"]
-        self._connection.execute(sa.insert(events), rows)
-        self._connection.execute(_MOVE_HEAD, {"sequence": number, "hash": previous})
+        self._session.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
 
     def put_off(self, review: Review) -> None:
-        statement = sa.update(reviews).where(reviews.c.id == review.id)
-        self._connection.execute(statement.values(claim_expires_at=review.claim_expires_at))
+        self._update(review.id, {"claim_expires_at": review.claim_expires_at})
 
     def shift_deadlines(self, by: int) -> None:
         """The wall clock was moved: what ran against it runs on with what was left."""
-        for column in (reviews.c.claim_expires_at, reviews.c.reserved_until):
-            statement = sa.update(reviews).where(column.is_not(None))
-            self._connection.execute(statement.values({column: column + by}))
+        for statement in _SHIFTS:
+            self._session.run(statement, {"by": by})
 
     def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
-        same = sa.and_(
-            idempotency_keys.c.project == key.project,
-            idempotency_keys.c.tool == key.tool,
-            idempotency_keys.c.key == key.key,
-        )
-        self._connection.execute(sa.delete(idempotency_keys).where(same))
-        self._connection.execute(
-            sa.insert(idempotency_keys),
-            {
-                "project": key.project,
-                "tool": key.tool,
-                "key": key.key,
-                "arguments_hash": key.arguments_hash,
-                "result": canonical(result),
-                "created_at": self._now,
-            },
-        )
+        same = {"project": key.project, "tool": key.tool, "key": key.key}
+        # One that is older than a day may still be there.
+        self._session.run(_FORGET_KEY, same)
+        kept = {"arguments_hash": key.arguments_hash, "result": canonical(result), "created_at": self._now}
+        self._session.run(_INSERT_KEY, same | kept)
 
     def forget_keys_before(self, moment: Milliseconds) -> None:
-        self._connection.execute(sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= moment))
+        self._session.run(_FORGET_OLD_KEYS, {"moment": moment})
