@@ -21,12 +21,13 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from gsd_review_broker import logs
+from gsd_review_broker.checkout import exclude_from_git
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.ports import Clock
-from gsd_review_broker.repository import GitRepository, exclude_from_git
+from gsd_review_broker.repository import GitRepository
 from gsd_review_broker.runtime_file import RuntimeFile
 from gsd_review_broker.service.broker import make_broker
 from gsd_review_broker.service.core import Core
@@ -205,4 +206,4 @@ def _who_is_there(host: str, port: int) -> str:
 
 def _keep_out_of_git(root: Path, database: Path) -> None:
     if database.is_relative_to(root):
-        exclude_from_git(root, [f"/{database.relative_to(root).as_posix()}*"])
+        exclude_from_git(root, f"/{database.relative_to(root).as_posix()}*")

@@ -36,6 +36,7 @@ class LimitSettings(_Section):
     body_bytes: Bytes = 8 * 1024 * 1024
     diff_bytes: Bytes = 2 * 1024 * 1024
     diff_files: Annotated[int, Field(ge=1)] = 500
+    unpacked_bytes: Bytes = 64 * 1024 * 1024
     text_bytes: Bytes = 64 * 1024
     intent_bytes: Bytes = 4 * 1024
     findings: Annotated[int, Field(ge=1)] = 500
@@ -69,6 +70,7 @@ class Settings(_Section):
                 body=limits.body_bytes,
                 diff=limits.diff_bytes,
                 diff_files=limits.diff_files,
+                unpacked=limits.unpacked_bytes,
                 text=limits.text_bytes,
                 intent=limits.intent_bytes,
                 findings=limits.findings,

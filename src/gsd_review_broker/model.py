@@ -314,6 +314,7 @@ class Limits:
     body: int = 8 * 1024 * 1024
     diff: int = 2 * 1024 * 1024
     diff_files: int = 500
+    unpacked: int = 64 * 1024 * 1024
     text: int = 64 * 1024
     intent: int = 4 * 1024
     name: int = 256

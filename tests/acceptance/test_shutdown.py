@@ -4,17 +4,18 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.support.local import PROPOSAL
-from tests.support.mcp import PROTOCOL, AsyncMcp, Mcp, request_body, request_headers, tool_result
-from tests.support.processes import BrokerProcess
+from tests.support.mcp import PROTOCOL, AsyncMcp, request_body, request_headers, tool_result
+from tests.support.processes import BrokerProcess, free_environment
 
 WAITS = 50
 LONGEST_END_SECONDS = 4  # 2 s on a machine that has nothing else to do
@@ -75,3 +76,86 @@ async def test_waits_are_answered_before_the_broker_ends(
     assert "Traceback" not in process.output()
     wal = process.database.with_name(process.database.name + "-wal")
     assert not wal.exists() or wal.stat().st_size == 0
+
+
+def test_an_open_stream_and_half_a_request_do_not_keep_the_broker(process: BrokerProcess) -> None:
+    assert process.process is not None
+    with (
+        socket.create_connection(("127.0.0.1", process.port), timeout=10) as stream,
+        socket.create_connection(("127.0.0.1", process.port), timeout=10) as half,
+    ):
+        host = f"Host: 127.0.0.1:{process.port}\r\n"
+        stream.sendall(f"GET /mcp HTTP/1.1\r\n{host}Accept: text/event-stream\r\n\r\n".encode())
+        assert stream.recv(100).startswith(b"HTTP/1.1 200")
+        half.sendall(f"POST /mcp HTTP/1.1\r\n{host}Content-Length: 100\r\n\r\n{{".encode())
+        process.client()("broker_status")
+        began = time.monotonic()
+        assert process.stop() == 0
+        assert time.monotonic() - began < LONGEST_END_SECONDS
+
+
+async def test_a_call_during_the_end_is_answered_or_cut_off_and_never_hangs(process: BrokerProcess) -> None:
+    assert process.process is not None
+    answered = 0
+    ended = asyncio.Event()
+
+    async def call_until_it_is_gone(session: aiohttp.ClientSession) -> None:
+        nonlocal answered
+        client = AsyncMcp(session, process.port)
+        while True:
+            try:
+                result = await client("list_reviews", status="pending", wait=True, wait_seconds=0.05)
+            except (aiohttp.ClientError, ConnectionError):
+                return
+            assert result["reviews"] == []
+            answered += 1
+            if answered == 40:
+                ended.set()
+
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session, asyncio.timeout(15):
+        callers = [asyncio.create_task(call_until_it_is_gone(session)) for _ in range(8)]
+        await ended.wait()
+        process.process.send_signal(signal.SIGTERM)
+        await asyncio.gather(*callers)
+    assert process.stop() == 0
+    assert "Traceback" not in process.output()
+
+
+def test_what_was_acknowledged_is_there_after_the_end(process: BrokerProcess) -> None:
+    review_id = process.client()("create_review", **PROPOSAL)["review_id"]
+    assert process.stop() == 0
+    process.start()
+    assert process.client()("get_review_status", review_id=review_id)["status"] == "pending"
+
+
+def test_after_kill_9_the_next_start_is_hindered_by_nothing_left_behind(process: BrokerProcess) -> None:
+    review_id = process.client()("create_review", **PROPOSAL)["review_id"]
+    assert process.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert process.process is not None
+    lock = process.database.with_name(process.database.name + ".lock")
+    left_behind = [json.loads(file.read_text())["pid"] for file in (lock, process.runtime_file)]
+    assert left_behind == [process.process.pid] * 2
+    with subprocess.Popen(
+        [sys.executable, "-m", "gsd_review_broker", "--port", str(process.port)],
+        cwd=process.folder,
+        env=free_environment(process.home),
+        stderr=subprocess.DEVNULL,
+    ) as again:
+        until(lambda: json.loads(process.runtime_file.read_text())["pid"] == again.pid)
+        assert process.client()("get_review_status", review_id=review_id)["status"] == "pending"
+        again.terminate()
+        assert again.wait(10) == 0
+    assert not process.runtime_file.exists()
+
+
+def test_a_second_interrupt_ends_it_at_once(process: BrokerProcess) -> None:
+    assert process.process is not None
+    with socket.create_connection(("127.0.0.1", process.port), timeout=10) as stream:
+        stream.sendall(
+            f"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\nAccept: text/event-stream\r\n\r\n".encode()
+        )
+        assert stream.recv(100).startswith(b"HTTP/1.1 200")
+        process.process.send_signal(signal.SIGINT)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(LONGEST_END_SECONDS) == 130
+    assert not process.runtime_file.exists()

@@ -1,5 +1,7 @@
 """Claims end at their deadline, and only then, whatever the clock does."""
 
+import sqlite3
+
 import pytest
 
 from tests.support.local import LocalBroker, MovableClock, local_broker
@@ -145,10 +147,9 @@ async def test_old_idempotency_keys_are_forgotten(broker: LocalBroker) -> None:
     await broker.create(idempotency_key="k")
     broker.clock.pass_time(25 * 3600)
     await broker.sweep()
-    rows = await broker.store.read(
-        lambda reader: reader._connection.exec_driver_sql("SELECT count(*) FROM idempotency_keys").scalar()
-    )
-    assert rows == 0
+    with sqlite3.connect(f"file:{broker.database}?mode=ro", uri=True) as connection:
+        assert connection.execute("SELECT count(*) FROM idempotency_keys").fetchone() == (0,)
+    connection.close()
 
 
 async def test_a_person_takes_over_a_live_claim(broker: LocalBroker) -> None:

@@ -195,14 +195,23 @@ def _lying() -> list[Hostile]:
         Hostile(name="copied from outside by a link", diff=_moves("copy", "door/beside.txt", "stolen.txt")),
         Hostile(name="bare header lends its name", diff="diff --git a/hello.txt b/hello.txt\n\n" + _creates("x")),
         Hostile(name="no such mode", diff=_creates("x", "nonsense")),
-        Hostile(name="binary says too much", diff=_git_binary("x", binary_block("literal", 2_000_000_000, b"small"))),
+        Hostile(
+            name="binary says too much",
+            diff=_git_binary("x", binary_block("literal", 2_000_000_000, b"small")),
+            refused_with="too_large",
+        ),
         Hostile(name="binary says too little", diff=_git_binary("x", binary_block("literal", 10, b"\0" * 1_000_000))),
-        Hostile(name="binary says impossible", diff=_git_binary("x", binary_block("literal", 10**17, b"small"))),
+        Hostile(
+            name="binary says impossible",
+            diff=_git_binary("x", binary_block("literal", 10**17, b"small")),
+            refused_with="too_large",
+        ),
         Hostile(
             name="delta bomb",
             diff=_git_binary("hello.txt", binary_block("delta", len(delta), delta)).replace(
                 "new file mode 100644\nindex 0000000..1234567", f"index {_blob(HELLO)}..{'2' * 40} 100644"
             ),
+            refused_with="too_large",
         ),
         Hostile(
             name="binary without end", diff=_git_binary("x", binary_block("literal", 5, b"small").rstrip("\n") + "\n")

@@ -68,7 +68,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 def _configuration(options: argparse.Namespace) -> Any:
     # Imported here, so that `tandem --version` costs nothing.
     from gsd_review_broker import config  # noqa: PLC0415
-    from gsd_review_broker.repository import find_root  # noqa: PLC0415
+    from gsd_review_broker.checkout import find_root  # noqa: PLC0415
 
     flags = {name: getattr(options, name) for name in ("host", "port", "db", "config", "log_level", "log_format")}
     return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)

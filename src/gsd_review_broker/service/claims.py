@@ -123,9 +123,12 @@ class Claims:
         assert revision.diff is not None  # noqa: S101
         if review.workspace is None and revision.skip_diff_validation:
             return Applies(digest=None)
-        return await self._core.repository.check(
+        checked = await self._core.repository.check(
             review.workspace, revision.diff, already_applied=revision.skip_diff_validation
         )
+        if isinstance(checked, Applies) and not revision.affected_files and not revision.skip_diff_validation:
+            return DoesNotApply(git_says="git takes this diff, but what it touches cannot be told: make it anew")
+        return checked
 
     async def claim_next(
         self,

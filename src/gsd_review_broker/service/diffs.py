@@ -18,9 +18,9 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
     checks.optional_text(name, diff, limits.diff)
     content = checks.encoded(name, diff)
     if len(content) <= _READ_INLINE_BYTES:
-        files = _read_safely(name, content)
+        files = _read_safely(name, content, limits)
     else:
-        files = await asyncio.to_thread(_read_safely, name, content)
+        files = await asyncio.to_thread(_read_safely, name, content, limits)
     if len(files) > limits.diff_files:
         raise BrokerError(
             Code.TOO_LARGE,
@@ -30,7 +30,7 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
     return content, files
 
 
-def _read_safely(name: str, diff: bytes) -> tuple[AffectedFile, ...]:
+def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
     """What it touches; nothing if it cannot be read (claiming it will say why). Unsafe paths are refused."""
     try:
         parsed = patch.read(diff)
@@ -42,5 +42,12 @@ def _read_safely(name: str, diff: bytes) -> tuple[AffectedFile, ...]:
             Code.DIFF_INVALID,
             f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
             "A change touches files of the work tree only; make the diff anew with git diff.",
+        )
+    unpacked = sum(file.unpacked_bytes for file in parsed or ())
+    if unpacked > limits.unpacked:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"{name}: its binary files unpack to {unpacked} bytes, and the limit is {limits.unpacked} bytes",
+            "Leave large binary files out of the change, or raise the limit in the configuration.",
         )
     return patch.affected_files(parsed) if parsed else ()

@@ -1,0 +1,624 @@
+"""A disk that is full, a lock that is held, a file that is damaged: refused clearly, and nothing half done."""
+
+import asyncio
+import contextlib
+import itertools
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.model import ReviewId
+from gsd_review_broker.ports import review_topic
+from gsd_review_broker.store import schema, tables
+from tests.support.invariants import events_of, problems
+from tests.support.local import PROPOSAL, LocalBroker, local_broker
+from tests.support.mcp import Mcp, ToolError
+from tests.support.processes import BrokerProcess, run_broker
+
+LARGE = "x" * 60_000
+DEADLINE = 10
+
+
+def writer_of(broker: LocalBroker) -> sqlite3.Connection:
+    """The one connection that writes."""
+    writer: Any = broker.store._writer
+    return writer if isinstance(writer, sqlite3.Connection) else writer.connection.driver_connection
+
+
+async def refused(call: Any) -> str:
+    with pytest.raises(ToolError) as refusal:
+        await call
+    assert refusal.value.hint
+    return refusal.value.code
+
+
+async def last_event(broker: LocalBroker) -> int:
+    return (await broker.store.read(lambda reader: reader.events(review_id=None, after=0, limit=10_000)))[-1].id
+
+
+@pytest.fixture
+async def lone(tmp_path: Path) -> AsyncGenerator[LocalBroker]:
+    """Without a repository; whatever the test did to it, its database is whole when it has stopped."""
+    async with local_broker(tmp_path) as broker:
+        yield broker
+    assert problems(broker.database) == []
+
+
+@contextlib.asynccontextmanager
+async def busy_writer(broker: LocalBroker) -> AsyncGenerator[None]:
+    """The writer is inside a command; what is asked meanwhile becomes one batch."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def command(_tx: Any) -> None:
+        entered.set()
+        assert leave.wait(DEADLINE)
+
+    occupied = asyncio.create_task(broker.store.write(command))
+    await asyncio.to_thread(entered.wait, DEADLINE)
+    try:
+        yield
+    finally:
+        leave.set()
+        await occupied
+
+
+async def eventually(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not happened():
+            await asyncio.sleep(0.001)
+
+
+@contextlib.contextmanager
+def statements(broker: LocalBroker) -> Generator[list[str]]:
+    """What the writer hands to SQLite."""
+    seen: list[str] = []
+    writer_of(broker).set_trace_callback(seen.append)
+    try:
+        yield seen
+    finally:
+        writer_of(broker).set_trace_callback(None)
+
+
+# No room, no right to write.
+
+
+async def test_a_full_disk_is_unavailable_and_over_when_there_is_room(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    await lone("claim_review", review_id=review_id, reviewer_id="codex")
+    before = await last_event(lone)
+    (pages,) = writer_of(lone).execute("PRAGMA page_count").fetchone()
+    writer_of(lone).execute(f"PRAGMA max_page_count={pages}")
+    assert await refused(lone.create(description=LARGE)) == "unavailable"
+    message = {"review_id": review_id, "sender_role": "reviewer", "body": LARGE}
+    assert await refused(lone("add_message", **message)) == "unavailable"
+    status = await lone("get_review_status", review_id=review_id)
+    assert (status["status"], status["version"], await last_event(lone)) == ("claimed", 2, before)
+    writer_of(lone).execute(f"PRAGMA max_page_count={2**30}")
+    assert (await lone("add_message", **message))["status"] == "in_review"
+    assert await last_event(lone) == before + 1
+
+
+async def test_a_batch_that_a_full_disk_ends_is_refused_whole(lone: LocalBroker) -> None:
+    """SQLite undoes the whole transaction, so what had room is refused too rather than acknowledged."""
+    await lone.create()
+    (pages,) = writer_of(lone).execute("PRAGMA page_count").fetchone()
+    writer_of(lone).execute(f"PRAGMA max_page_count={pages}")
+    async with busy_writer(lone):
+        racing = asyncio.gather(*(refused(lone.create(description=LARGE)) for _ in range(3)))
+        await eventually(lambda: lone.store._jobs.qsize() == 3)
+    assert await racing == ["unavailable"] * 3
+    assert await last_event(lone) == 1
+    writer_of(lone).execute(f"PRAGMA max_page_count={2**30}")
+    await lone.create(description=LARGE)
+    assert await last_event(lone) == 2
+
+
+async def test_a_database_that_cannot_be_written_is_unavailable_and_still_read(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    writer_of(lone).execute("PRAGMA query_only=ON")
+    assert await refused(lone("claim_review", review_id=review_id, reviewer_id="codex")) == "unavailable"
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+    writer_of(lone).execute("PRAGMA query_only=OFF")
+    assert (await lone("claim_review", review_id=review_id, reviewer_id="codex"))["claim_generation"] == 1
+
+
+def test_a_broker_whose_files_cannot_grow_refuses_and_recovers(process: BrokerProcess) -> None:
+    """The operating system itself refuses each write, the log's too."""
+    client = Mcp(process.port, timeout=DEADLINE)
+    assert process.process is not None
+    pid = process.process.pid
+    review_id = client("create_review", **PROPOSAL)["review_id"]
+    client("claim_review", review_id=review_id, reviewer_id="codex")
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    try:
+        for _ in range(3):
+            with pytest.raises(ToolError) as refusal:
+                client("add_message", review_id=review_id, sender_role="reviewer", body=LARGE)
+            assert refusal.value.code == "unavailable"
+        assert client("get_review_status", review_id=review_id)["version"] == 2
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    assert client("add_message", review_id=review_id, sender_role="reviewer", body=LARGE)["version"] == 3
+    client.close()
+    assert process.stop() == 0
+    assert problems(process.database) == []
+    assert len(events_of(process.database)) == 3
+
+
+# Somebody else's lock.
+
+_HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("ROLLBACK")
+print("free", flush=True)
+"""
+
+
+@contextlib.contextmanager
+def held_by_another_process(database: Path) -> Generator[Callable[[], None]]:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+
+    def let_go() -> None:
+        print(file=holder.stdin, flush=True)
+        assert holder.stdout.readline() == "free\n"
+
+    try:
+        yield let_go
+    finally:
+        holder.communicate("\n", timeout=DEADLINE)
+
+
+async def test_a_lock_that_another_process_holds_is_waited_for(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    with held_by_another_process(lone.database) as let_go:
+        claiming = asyncio.create_task(lone("claim_review", review_id=review_id, reviewer_id="codex"))
+        done, _ = await asyncio.wait([claiming], timeout=0.3)
+        assert not done
+        assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+        await asyncio.to_thread(let_go)
+        assert (await asyncio.wait_for(claiming, DEADLINE))["status"] == "claimed"
+
+
+async def test_a_lock_that_is_held_too_long_is_busy_and_over_when_it_is_free(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    writer_of(lone).execute("PRAGMA busy_timeout=100")
+    with held_by_another_process(lone.database):
+        assert await refused(lone("claim_review", review_id=review_id, reviewer_id="codex")) == "busy"
+        assert await refused(lone.create()) == "busy"
+        assert (await lone("get_review_status", review_id=review_id))["version"] == 1
+    assert (await lone("claim_review", review_id=review_id, reviewer_id="codex"))["version"] == 2
+    assert await last_event(lone) == 2
+
+
+# Batches.
+
+
+class OwnError(Exception):
+    pass
+
+
+async def test_a_command_that_fails_is_undone_alone(lone: LocalBroker) -> None:
+    raw = writer_of(lone)
+
+    def half(_tx: Any) -> None:
+        raw.execute("UPDATE reviews SET status = 'approved'")
+        raw.execute("DELETE FROM events")
+        raise OwnError
+
+    review_id = (await lone.create())["review_id"]
+    with statements(lone) as seen:
+        async with busy_writer(lone):
+            seen.clear()
+            racing = asyncio.gather(
+                lone.create(),
+                lone.store.write(half),
+                lone("claim_review", review_id=review_id, reviewer_id="codex"),
+                lone.store.write(half),
+                lone.create(),
+                return_exceptions=True,
+            )
+            await asyncio.sleep(0)
+        answers = await racing
+    assert [type(said) for said in answers] == [dict, OwnError, dict, OwnError, dict]
+    # The one that kept the writer busy, and then all five together.
+    assert seen.count("COMMIT") == 2
+    assert await last_event(lone) == 4
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "claimed"
+
+
+async def test_a_command_that_fails_in_a_batch_of_one_leaves_nothing(lone: LocalBroker) -> None:
+    raw = writer_of(lone)
+
+    def half(_tx: Any) -> None:
+        raw.execute("UPDATE reviews SET status = 'approved'")
+        raise OwnError
+
+    review_id = (await lone.create())["review_id"]
+    with pytest.raises(OwnError):
+        await lone.store.write(half)
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+    assert (await lone.create())["version"] == 1
+    assert await last_event(lone) == 2
+
+
+async def test_a_commit_that_fails_acknowledges_nothing_and_wakes_nobody(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    raw = writer_of(lone)
+
+    def orphan(_tx: Any) -> None:
+        """A row that belongs to no review: SQLite refuses it, and only at the commit."""
+        raw.execute("PRAGMA defer_foreign_keys=ON")
+        raw.execute(
+            "INSERT INTO revisions (review_id, number, intent, skip_diff_validation, affected_files, author, "
+            "written_by, created_at) VALUES ('nobody', 1, '', 0, '[]', '', '', 0)"
+        )
+
+    with lone.application.wakeups.listening(review_topic(ReviewId(review_id))) as woken:
+        async with busy_writer(lone):
+            racing = asyncio.gather(
+                lone("claim_review", review_id=review_id, reviewer_id="codex"),
+                lone.store.write(orphan),
+                lone.create(),
+                return_exceptions=True,
+            )
+            await eventually(lambda: lone.store._jobs.qsize() == 3)
+        answers = await asyncio.wait_for(racing, DEADLINE)
+        assert all(isinstance(said, Exception) for said in answers), answers
+        assert not woken.is_set()
+        assert (await lone("get_review_status", review_id=review_id))["version"] == 1
+        assert await last_event(lone) == 1
+        assert (await lone("claim_review", review_id=review_id, reviewer_id="codex"))["version"] == 2
+        assert woken.is_set()
+    assert await last_event(lone) == 2
+
+
+async def test_writes_that_come_together_share_their_commits(lone: LocalBroker) -> None:
+    with statements(lone) as seen:
+        created = await asyncio.gather(*(lone.create(intent=f"intent {number}") for number in range(200)))
+    assert len({one["review_id"] for one in created}) == 200
+    assert await last_event(lone) == 200
+    assert 1 <= seen.count("COMMIT") <= 50
+
+
+async def test_reads_go_on_while_the_writer_is_stuck(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    async with busy_writer(lone):
+        claiming = asyncio.create_task(lone("claim_review", review_id=review_id, reviewer_id="codex"))
+        async with asyncio.timeout(DEADLINE):
+            assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+            assert [row["id"] for row in (await lone("list_reviews"))["reviews"]] == [review_id]
+            assert len((await lone("get_audit_log"))["events"]) == 1
+        assert not claiming.done()
+    assert (await claiming)["status"] == "claimed"
+
+
+# Callers that go away.
+
+
+async def test_a_caller_that_goes_away_while_its_write_is_queued_leaves_it_whole_or_absent(lone: LocalBroker) -> None:
+    async with busy_writer(lone):
+        creating = asyncio.create_task(lone.create())
+        await eventually(lambda: lone.store._jobs.qsize() == 1)
+        creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    await lone.create()
+    assert len((await lone("list_reviews"))["reviews"]) == await last_event(lone)
+
+
+@pytest.mark.parametrize("moment", ["BEGIN IMMEDIATE", "SAVEPOINT command", "RELEASE command", "COMMIT"])
+async def test_a_caller_that_goes_away_during_its_write_leaves_it_whole(lone: LocalBroker, moment: str) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(statement: str) -> None:
+        if statement == moment and not reached.is_set():
+            reached.set()
+            assert go_on.wait(DEADLINE)
+
+    writer_of(lone).set_trace_callback(hold)
+    creating = asyncio.create_task(lone.create())
+    assert await asyncio.to_thread(reached.wait, DEADLINE)
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    go_on.set()
+    await lone.create()
+    writer_of(lone).set_trace_callback(None)
+    assert len((await lone("list_reviews"))["reviews"]) == await last_event(lone) == 2
+
+
+async def test_a_caller_that_goes_away_after_the_commit_leaves_it_whole(lone: LocalBroker) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(statement: str) -> None:
+        if statement == "COMMIT":
+            reached.set()
+            assert go_on.wait(DEADLINE)
+
+    writer_of(lone).set_trace_callback(hold)
+    creating = asyncio.create_task(lone.create())
+    assert await asyncio.to_thread(reached.wait, DEADLINE)
+    end = time.monotonic() + DEADLINE
+    with contextlib.closing(sqlite3.connect(f"{lone.database.as_uri()}?mode=ro", uri=True)) as another:
+        # From here on the event loop stands still: nothing is acknowledged before the caller has gone.
+        go_on.set()
+        while _count(another) == 0:
+            assert time.monotonic() < end
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    assert [row["status"] for row in (await lone("list_reviews"))["reviews"]] == ["pending"]
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT count(*) FROM events").fetchone()[0]
+
+
+async def test_callers_that_go_away_at_any_moment_tear_nothing(lone: LocalBroker) -> None:
+    review_id = (await lone.create())["review_id"]
+    await lone("claim_review", review_id=review_id, reviewer_id="codex")
+    calls: list[Callable[[], Any]] = [
+        lone.create,
+        lambda: lone("add_message", review_id=review_id, sender_role="proposer", body="so?"),
+        lambda: lone("submit_verdict", review_id=review_id, verdict="comment", reason="hm", claim_generation=1),
+    ]
+    acknowledged = 0
+    for turns, call in itertools.product(range(25), calls):
+        task = asyncio.create_task(call())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+            acknowledged += 1
+    await lone.create()
+    assert await last_event(lone) >= acknowledged + 3
+
+
+# Schemas.
+
+
+async def test_an_empty_database_is_migrated_to_exactly_the_schema_in_the_code(lone: LocalBroker) -> None:
+    engine = sa.create_engine(f"sqlite:///{lone.database}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == []
+        stored = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
+    engine.dispose()
+    assert _without_spaces(stored) == _without_spaces(_schema_in_the_code()) | _without_spaces(_ALEMBICS_OWN)
+
+
+_ALEMBICS_OWN = {
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+}
+
+
+def _schema_in_the_code() -> set[str]:
+    """What the tables' definitions alone make; comparing the text also sees partial indexes."""
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        tables.metadata.create_all(connection)
+        made = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
+    engine.dispose()
+    return made
+
+
+def _without_spaces(said: set[str]) -> set[str]:
+    return {"".join(statement.split()) for statement in said}
+
+
+def test_the_newest_migration_is_the_one_that_the_store_expects() -> None:
+    config = Config()
+    config.set_main_option("script_location", "gsd_review_broker:store/migrations")
+    assert ScriptDirectory.from_config(config).get_current_head() == schema.HEAD
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        await broker.create()
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    before = broker.database.read_bytes()
+    with pytest.raises(StartError) as refusal:
+        async with local_broker(tmp_path):
+            pass
+    assert "9999" in str(refusal.value)
+    assert schema.HEAD in str(refusal.value)
+    assert broker.database.read_bytes() == before
+
+
+@pytest.fixture
+def next_schema(monkeypatch: pytest.MonkeyPatch) -> Generator[list[str]]:
+    """This code as a later version, whose one migration runs these statements."""
+    steps: list[str] = []
+
+    def upgrade(connection: sa.Connection) -> None:
+        for step in (*steps, "UPDATE alembic_version SET version_num = 'later'"):
+            connection.execute(sa.text(step))
+
+    monkeypatch.setattr(schema, "_KNOWN", (*schema._KNOWN, "later"))
+    monkeypatch.setattr(schema, "HEAD", "later")
+    monkeypatch.setattr(schema, "upgrade", upgrade)
+    return steps
+
+
+async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    version = schema.HEAD
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+    request.getfixturevalue("next_schema").append("CREATE TABLE added (id INTEGER PRIMARY KEY)")
+    async with local_broker(tmp_path) as broker:
+        assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+    assert _one(broker.database, "SELECT version_num FROM alembic_version") == "later"
+    assert _one(broker.database, "SELECT count(*) FROM added") == 0
+    (backup,) = tmp_path.glob("*.backup-*")
+    assert backup.stat().st_mode & 0o077 == 0
+    assert _one(backup, "SELECT version_num FROM alembic_version") == version
+    assert problems(backup) == []
+    assert [event.review_id for event in events_of(backup)] == [review_id]
+
+
+async def test_a_migration_that_fails_leaves_the_old_schema(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = schema.HEAD
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+    with monkeypatch.context():
+        request.getfixturevalue("next_schema").extend(["CREATE TABLE added (id INTEGER)", "SELECT * FROM nothing"])
+        with pytest.raises(StartError):
+            async with local_broker(tmp_path):
+                pass
+    assert _one(broker.database, "SELECT version_num FROM alembic_version") == version
+    assert _one(broker.database, "SELECT count(*) FROM sqlite_master WHERE name = 'added'") == 0
+    assert problems(broker.database) == []
+    assert [event.review_id for event in events_of(broker.database)] == [review_id]
+
+
+def _one(database: Path, query: str) -> Any:
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchone()[0]
+
+
+# Files.
+
+
+async def test_a_hot_backup_restores_whole(tmp_path: Path) -> None:
+    (tmp_path / "restored").mkdir()
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+        stop = asyncio.Event()
+
+        async def load() -> None:
+            while not stop.is_set():
+                await broker.create(description=LARGE[:5_000])
+
+        loading = [asyncio.create_task(load()) for _ in range(8)]
+        await eventually(lambda: _count_of(broker.database) > 50)
+        copy = await asyncio.to_thread(_backed_up, broker.database)
+        stop.set()
+        await asyncio.gather(*loading)
+    assert problems(copy) == []
+    copied = [event.hash for event in events_of(copy)]
+    assert len(copied) > 50
+    assert copied == [event.hash for event in events_of(broker.database)][: len(copied)]
+    copy.rename(tmp_path / "restored" / "broker.sqlite3")
+    async with local_broker(tmp_path / "restored") as restored:
+        assert (await restored("claim_review", review_id=review_id, reviewer_id="codex"))["version"] == 2
+    assert problems(restored.database) == []
+
+
+def _backed_up(database: Path) -> Path:
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as source:
+        return schema.back_up(source, database, "hot")
+
+
+def _count_of(database: Path) -> int:
+    return _one(database, "SELECT count(*) FROM events")
+
+
+def _garbled(content: bytes) -> bytes:
+    return b"this was a database once" + content[24:]
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize("damage", [_garbled, _cut], ids=["garbled", "cut"])
+def test_a_damaged_database_is_refused_and_kept(
+    repository: Path, own_home: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    with BrokerProcess(repository, home=own_home) as process:
+        client = process.client()
+        for _ in range(20):
+            client("create_review", **PROPOSAL, description=LARGE)
+        client.close()
+        process.stop()
+    damaged = damage(process.database.read_bytes())
+    process.database.write_bytes(damaged)
+    refusal = run_broker(repository, own_home, "--port", "0")
+    assert refusal.returncode == 3
+    assert "damaged" in refusal.stderr
+    assert "backup" in refusal.stderr
+    assert "Traceback" not in refusal.stderr
+    assert process.database.read_bytes() == damaged
+
+
+def test_a_second_broker_on_one_database_exits_at_once_and_names_the_first(
+    process: BrokerProcess, own_home: Path
+) -> None:
+    assert process.process is not None
+    refusal = run_broker(process.folder, own_home, "--port", "0")
+    assert refusal.returncode == 3
+    assert str(process.process.pid) in refusal.stderr
+
+
+# The checks themselves.
+
+_ORPHAN = """INSERT INTO messages (review_id, round, sender_role, sender, body, created_at)
+             VALUES ('nobody', 1, 'proposer', 'x', 'y', 0)"""
+TAMPERED = {
+    "UPDATE events SET actor = 'mallory' WHERE id = 2": "was altered",
+    "DELETE FROM events WHERE id = 2": "gap",
+    "DELETE FROM events WHERE id = (SELECT max(id) FROM events)": "gap",
+    "UPDATE reviews SET status = 'approved'": "status is stored as",
+    "UPDATE reviews SET claim_generation = 7": "claim_generation is stored as",
+    "UPDATE reviews SET claim_expires_at = NULL": "a live claim has",
+    "UPDATE reviews SET claimed_by = NULL": "claimed_by is stored as",
+    "DELETE FROM revisions": "revisions are numbered",
+    "UPDATE revisions SET intent = 'another'": "newest revision's",
+    "UPDATE findings SET disposition = 'fixed'": "open_finding_count",
+    "UPDATE reviews SET counter_patch_status = 'pending'": "counter_patch_status",
+    "DELETE FROM messages": "each message",
+    _ORPHAN: "foreign key",
+}
+
+
+@pytest.mark.parametrize("tampering", TAMPERED, ids=lambda said: said[:50])
+async def test_the_invariants_notice(tmp_path: Path, tampering: str) -> None:
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+        await broker("claim_review", review_id=review_id, reviewer_id="codex")
+        await broker("add_message", review_id=review_id, sender_role="reviewer", body="why?")
+        finding = {"title": "off by one", "body": "look", "severity": "low"}
+        comment = {"verdict": "comment", "reason": "hm", "claim_generation": 1, "findings": [finding]}
+        await broker("submit_verdict", review_id=review_id, **comment)
+    assert problems(broker.database) == []
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute(tampering)
+    assert any(TAMPERED[tampering] in found for found in problems(broker.database)), problems(broker.database)
+
+
+async def test_an_unexpected_error_in_a_command_reaches_its_caller_as_it_is(lone: LocalBroker) -> None:
+    def refuse(_tx: Any) -> None:
+        raise BrokerError(Code.CONFLICT, "no", "Call again.")
+
+    with pytest.raises(BrokerError) as refusal:
+        await lone.store.write(refuse)
+    assert refusal.value.code is Code.CONFLICT
+    assert (await lone.create())["version"] == 1
