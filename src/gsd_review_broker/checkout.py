@@ -17,11 +17,10 @@ def find_root(folder: Path) -> Path | None:
     listed = _line(folder, "worktree", "list", "--porcelain")
     if listed is None:
         return _real(own)
-    # The main work tree comes first; a bare repository has none.
+    # The main work tree comes first; a bare repository has none, and of a submodule git names the git folder.
     first = listed.split("\n\n", 1)[0].split("\n")
-    if "bare" in first[1:]:
-        return _real(own)
-    return _real(first[0].removeprefix("worktree "))
+    main = _real(first[0].removeprefix("worktree "))
+    return main if "bare" not in first[1:] and (main / ".git").exists() else _real(own)
 
 
 def _real(name: str) -> Path:

@@ -171,10 +171,10 @@ def _environment_layer(environment: Mapping[str, str]) -> _Layer:
         if key not in Settings.model_fields:
             continue
         value = environment[name]
-        if inner:
-            values.setdefault(key, {})[inner] = value
-        else:
+        if not inner:
             values[key] = value.split(os.pathsep) if key == "allowed_roots" else value
+        elif isinstance(section := values.setdefault(key, {}), dict):
+            section[inner] = value
     return _Layer("environment", values)
 
 

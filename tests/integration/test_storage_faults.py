@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -451,28 +452,43 @@ async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert broker.database.read_bytes() == before
 
 
-@pytest.fixture
-def next_schema(monkeypatch: pytest.MonkeyPatch) -> Generator[list[str]]:
-    """This code as a later version, whose one migration runs these statements."""
-    steps: list[str] = []
+_LATER = """
+from alembic import op
 
-    def upgrade(connection: sa.Connection) -> None:
-        for step in (*steps, "UPDATE alembic_version SET version_num = 'later'"):
-            connection.execute(sa.text(step))
-
-    monkeypatch.setattr(schema, "_KNOWN", (*schema._KNOWN, "later"))
-    monkeypatch.setattr(schema, "HEAD", "later")
-    monkeypatch.setattr(schema, "upgrade", upgrade)
-    return steps
+revision = "later"
+down_revision = {before!r}
+branch_labels = None
+depends_on = None
 
 
-async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def upgrade():
+    for statement in {statements!r}:
+        op.execute(statement)
+"""
+
+
+@contextlib.contextmanager
+def later_version(folder: Path, *statements: str) -> Generator[None]:
+    """This code as the version after the present one, with one more real migration."""
+    scripts = folder / f"migrations-{len(list(folder.iterdir()))}"
+    shutil.copytree(Path(schema.__file__).with_name("migrations"), scripts)
+    later = _LATER.format(before=schema.HEAD, statements=statements)
+    (scripts / "versions" / "later.py").write_text(later)
+    setting = Config.set_main_option
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Config, "set_main_option", lambda config, name, _: setting(config, name, str(scripts)))
+        patch.setattr(schema, "_KNOWN", (*schema._KNOWN, "later"))
+        patch.setattr(schema, "HEAD", "later")
+        yield
+
+
+async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path) -> None:
     version = schema.HEAD
     async with local_broker(tmp_path) as broker:
         review_id = (await broker.create())["review_id"]
-    request.getfixturevalue("next_schema").append("CREATE TABLE added (id INTEGER PRIMARY KEY)")
-    async with local_broker(tmp_path) as broker:
-        assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+    with later_version(tmp_path, "CREATE TABLE added (id INTEGER PRIMARY KEY)"):
+        async with local_broker(tmp_path) as broker:
+            assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
     assert _one(broker.database, "SELECT version_num FROM alembic_version") == "later"
     assert _one(broker.database, "SELECT count(*) FROM added") == 0
     (backup,) = tmp_path.glob("*.backup-*")
@@ -482,21 +498,28 @@ async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path, reques
     assert [event.review_id for event in events_of(backup)] == [review_id]
 
 
-async def test_a_migration_that_fails_leaves_the_old_schema(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
     version = schema.HEAD
     async with local_broker(tmp_path) as broker:
         review_id = (await broker.create())["review_id"]
-    with monkeypatch.context():
-        request.getfixturevalue("next_schema").extend(["CREATE TABLE added (id INTEGER)", "SELECT * FROM nothing"])
-        with pytest.raises(StartError):
-            async with local_broker(tmp_path):
-                pass
+    with (
+        later_version(tmp_path, "CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)"),
+        pytest.raises(StartError),
+    ):
+        async with local_broker(tmp_path):
+            pass
     assert _one(broker.database, "SELECT version_num FROM alembic_version") == version
     assert _one(broker.database, "SELECT count(*) FROM sqlite_master WHERE name = 'added'") == 0
     assert problems(broker.database) == []
     assert [event.review_id for event in events_of(broker.database)] == [review_id]
+
+
+async def test_several_migrations_are_done_all_or_none(tmp_path: Path) -> None:
+    failing = ("CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)")
+    with later_version(tmp_path, *failing), pytest.raises(StartError):
+        async with local_broker(tmp_path):
+            pass
+    assert _one(tmp_path / "broker.sqlite3", "SELECT count(*) FROM sqlite_master") == 0
 
 
 def _one(database: Path, query: str) -> Any:

@@ -62,7 +62,7 @@ class Claims:
             if kept is not None:
                 return kept
             if not rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now()):
-                return await self._core.store.glance(lambda reader, id_=review.id: self._view(reader, id_))
+                return await self._core.store.glance(lambda reader, review=review: self._view(reader, review))
             checked = await self._check(review)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
@@ -80,7 +80,7 @@ class Claims:
         review = tx.lock_review(seen.id)
         assert review is not None  # noqa: S101 - found a moment ago
         if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
-            return self._view(tx, review.id)
+            return self._view(tx, review)
         if review.revision != seen.revision:
             return None
 
@@ -92,16 +92,15 @@ class Claims:
             timeout = self._core.policy.claim_timeout
             change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
             tx.save(change)
-            return self._view(tx, review.id)
+            return self._view(tx, change.review)
 
         return once(tx, self._core, repeat, review.project, begin)
 
-    def _view(self, reader: Reader, review_id: ReviewId) -> Claim:
-        review = reader.review(review_id)
-        assert review is not None  # noqa: S101
-        revision = reader.revision(review_id, review.revision, with_diff=False)
+    def _view(self, reader: Reader, review: Review) -> Claim:
+        revision = reader.revision(review.id, review.revision, with_diff=False)
         assert revision is not None  # noqa: S101 - a review has the revision that it names
-        return views.claim(review, revision, open_findings(reader.findings(review_id)))
+        findings = reader.findings(review.id) if review.open_finding_count else []
+        return views.claim(review, revision, open_findings(findings))
 
     async def _check(self, review: Review) -> _Checked:
         """git's word on the revision, outside any transaction."""
@@ -218,8 +217,9 @@ class Claims:
             current = tx.lock_review(review.id)
             assert current is not None  # noqa: S101
             timeout = self._core.policy.claim_timeout
-            tx.save(rules.take_over(current, person=identity, timeout=timeout, now=tx.now))
-            return self._view(tx, review.id)
+            change = rules.take_over(current, person=identity, timeout=timeout, now=tx.now)
+            tx.save(change)
+            return self._view(tx, change.review)
 
         return await self._core.store.write(command)
 
@@ -246,7 +246,7 @@ class Claims:
         def command(tx: Transaction) -> VerdictResult | BrokerError:
             current = tx.lock_review(review.id)
             assert current is not None  # noqa: S101
-            raised = remarks.raised(current, tx.findings(current.id), by=current.claimed_by, now=tx.now)
+            raised = remarks.raised(current, tx, now=tx.now)
             change = rules.give_verdict(
                 current,
                 verdict=verdict,

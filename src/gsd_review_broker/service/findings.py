@@ -19,6 +19,7 @@ from gsd_review_broker.model import (
     Side,
 )
 from gsd_review_broker.patch import Place, ShownLines
+from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import checks
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.results import FindingResult
@@ -58,17 +59,21 @@ class Remarks:
     revision: int
     placed: tuple[tuple[NewFinding, Place], ...]
 
-    def raised(self, review: Review, known: list[Finding], *, by: Identity | None, now: Milliseconds) -> Raised:
+    def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
         """New ones get an id; one that says what an earlier one said is that one, raised again."""
+        if not self.placed:
+            return Raised((), review.open_finding_count)
+        known = reader.findings(review.id)
+        by = review.claimed_by or BROKER
         earlier = {_sameness(finding.path, finding.title): finding for finding in known}
         changed: dict[str, Finding] = {}
         for remark, place in self.placed:
             same = earlier.get(_sameness(remark.path, remark.title))
             if same is None:
-                finding = _new(review, remark, place, by=by or BROKER, now=now)
+                finding = _new(review, remark, place, by=by, now=now)
             elif same.id in changed:
                 # Said twice in one verdict: kept as two, so that nothing is lost.
-                finding = _new(review, remark, place, by=by or BROKER, now=now)
+                finding = _new(review, remark, place, by=by, now=now)
             else:
                 finding = _again(same, remark, place)
             changed[finding.id] = finding

@@ -24,6 +24,7 @@ from gsd_review_broker.service.waiting import Waiting
 DEFAULT_LIMIT = 50
 LARGEST_LIMIT = 500
 _TIMELINE_EVENTS = 500
+_FEW_EVENTS = 50
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
@@ -150,9 +151,9 @@ class Insight:
 
     async def timeline(self, review_id: str) -> Timeline:
         review = await self._core.find(review_id)
-        found = await self._core.store.read(
-            lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS)
-        )
+        # Its version says how many there are.
+        read = self._core.store.glance if review.version <= _FEW_EVENTS else self._core.store.read
+        found = await read(lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS))
         events = [views.event(event) for event in found]
         for event in events:
             event["metadata"] = {name: _brief(value) for name, value in event["metadata"].items()}

@@ -53,7 +53,9 @@ class ReadingProposals:
         caller = checks.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.heard(caller, review)
         wanted = _wanted(review, revision, path, since_revision, cursor)
-        content, patch, diff = await self._core.store.read(lambda reader: _load(reader, review, wanted))
+        # By primary key, unless two revisions are to be compared.
+        read = self._core.store.glance if since_revision is None else self._core.store.read
+        content, patch, diff = await read(lambda reader: _load(reader, review, wanted))
         if cursor is not None:
             source = patch.diff if wanted.text == _COUNTER_PATCH and patch else diff
             page = await _page(source, wanted.offset, path if wanted.text == _DIFF else None)
