@@ -123,6 +123,11 @@ class _Server(uvicorn.Server):
             self._announce.write()
             log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # While the database's lock is still ours: afterwards the file may be the next broker's.
+        self._announce.remove()
+        await super().shutdown(sockets)
+
 
 def serve(configuration: Configuration) -> int:
     """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
@@ -142,11 +147,8 @@ def serve(configuration: Configuration) -> int:
             started_at=iso(SystemClock().now()),
         )
         server = _Server(_uvicorn_config(application), application, announce)
-        try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(server.serve(sockets=[listening]))
-        finally:
-            announce.remove()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(server.serve(sockets=[listening]))
     return 130 if server.interrupted else 0
 
 

@@ -11,6 +11,7 @@ import structlog
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from opentelemetry import trace
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
@@ -47,12 +48,11 @@ def make_servers(broker: Broker) -> dict[Audience, Server[Any]]:
 
 def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Server[Any]:
     listing = types.ListToolsResult(tools=[tool.wire for tool in tools.values()])
-    schemas = {name: tool.wire.input_schema for name, tool in tools.items()}
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return listing
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
@@ -64,20 +64,31 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
     async def list_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=[])
 
-    return Server(
+    server: Server[Any] = Server(
         SERVER_NAME,
         version=__version__,
         title="GSD Tandem review broker",
         instructions=_INSTRUCTIONS[audience],
-        get_tool_input_schema=schemas.get,
+        # No tool takes an argument by header, so there is nothing to look up for each call.
+        get_tool_input_schema=lambda _name: None,
         on_list_tools=list_tools,
-        on_call_tool=call_tool,
         on_list_resources=list_resources,
         on_list_prompts=list_prompts,
     )
+    # Registered by itself, since it answers in wire form: models would be built only to be taken apart again.
+    server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
+    if not _is_traced():
+        # The SDK's one built-in middleware makes a span for each call, whether anybody collects them or not.
+        server.middleware.clear()
+    return server
 
 
-async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> types.CallToolResult:
+def _is_traced() -> bool:
+    """Has the user configured OpenTelemetry?"""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         result = await tool(broker, arguments)
     except BrokerError as error:
@@ -87,19 +98,23 @@ async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> type
         return _failed(
             BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Call again; if it stays, report it.")
         )
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=as_text(result))], structured_content=result
-    )
+    return {
+        "content": [{"type": "text", "text": as_text(result)}],
+        "structuredContent": result,
+        "isError": False,
+        "resultType": "complete",
+    }
 
 
-def _failed(error: BrokerError) -> types.CallToolResult:
+def _failed(error: BrokerError) -> dict[str, Any]:
     # A caller's own words may be quoted in it, and need not be valid Unicode.
     said = {"code": error.code.value, "message": _sendable(error.message), "hint": _sendable(error.hint)}
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=_sendable(str(error)))],
-        structured_content={"error": said},
-        is_error=True,
-    )
+    return {
+        "content": [{"type": "text", "text": _sendable(str(error))}],
+        "structuredContent": {"error": said},
+        "isError": True,
+        "resultType": "complete",
+    }
 
 
 def _sendable(text: str) -> str:

@@ -1,0 +1,231 @@
+"""Which value counts, where it comes from, and what is said of a wrong one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gsd_review_broker import config
+from gsd_review_broker.cli.main import main
+from gsd_review_broker.config import Configuration
+from gsd_review_broker.errors import StartError
+
+LAYERS = ("default", "user", "project", "environment", "flag")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    return root
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def in_user_file(content: Any) -> Path:
+    return write(config.user_file(), content)
+
+
+def in_project_file(root: Path, content: Any) -> Path:
+    return write(root / ".planning" / "review-broker.json", content)
+
+
+def load(root: Path | None, environment: dict[str, str] | None = None, **flags: Any) -> Configuration:
+    return config.load(root=root, flags=flags, environment=environment or {})
+
+
+def refusal(root: Path | None, environment: dict[str, str] | None = None, **flags: Any) -> str:
+    with pytest.raises(StartError) as refused:
+        load(root, environment, **flags)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("upmost", range(len(LAYERS)), ids=LAYERS)
+def test_the_upmost_layer_that_names_a_setting_decides_it(root: Path, upmost: int) -> None:
+    user, project = config.user_file(), root / ".planning" / "review-broker.json"
+    if upmost >= 1:
+        in_user_file({"port": 1001})
+    if upmost >= 2:
+        in_project_file(root, {"port": 1002})
+    environment = {"BROKER_PORT": "1003"} if upmost >= 3 else {}
+    flags = {"port": 1004} if upmost >= 4 else {"port": None}
+    found = load(root, environment, **flags)
+    origins = [None, str(user), str(project), "environment", "command line"]
+    assert found.settings.port == [8321, 1001, 1002, 1003, 1004][upmost]
+    assert found.origins.get("port") == origins[upmost]
+
+
+def test_sections_merge_key_by_key(root: Path) -> None:
+    user = in_user_file({"limits": {"diff_bytes": 1, "text_bytes": 2}})
+    project = in_project_file(root, {"limits": {"text_bytes": 3, "intent_bytes": 4}})
+    found = load(root, {"BROKER_LIMITS__INTENT_BYTES": "5", "BROKER_LIMITS__FINDINGS": "6"})
+    limits = found.settings.limits
+    assert (limits.diff_bytes, limits.text_bytes, limits.intent_bytes, limits.findings) == (1, 3, 5, 6)
+    assert limits.revisions == 200
+    assert {key: found.origins.get(key) for key in ("limits.diff_bytes", "limits.text_bytes")} == {
+        "limits.diff_bytes": str(user),
+        "limits.text_bytes": str(project),
+    }
+    assert found.origins["limits.intent_bytes"] == found.origins["limits.findings"] == "environment"
+    assert "limits.revisions" not in found.origins
+
+
+def test_a_chosen_file_replaces_the_projects(root: Path, tmp_path: Path) -> None:
+    in_project_file(root, {"port": 1002, "max_rounds": 9})
+    by_environment = write(tmp_path / "by-environment.json", {"port": 1005})
+    by_flag = write(tmp_path / "by-flag.json", {"port": 1006})
+    found = load(root, {"BROKER_CONFIG": str(by_environment)})
+    assert (found.settings.port, found.settings.max_rounds) == (1005, 5)
+    assert found.origins["port"] == str(by_environment)
+    assert load(root, {"BROKER_CONFIG": str(by_environment)}, config=str(by_flag)).settings.port == 1006
+
+
+def test_a_chosen_file_must_be_there(root: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.json"
+    assert str(missing) in refusal(root, {"BROKER_CONFIG": str(missing)})
+
+
+def test_foreign_names_in_the_environment_do_not_count(root: Path) -> None:
+    others = {"BROKER_URL": "x", "BROKER_TOKEN": "x", "BROKER_REVIEWER_ID": "x", "BROKER_SOMETHING": "x", "PORT": "1"}
+    assert load(root, others).settings == load(root).settings
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "one JSON object"),
+        ("[" * 100_000, "not valid JSON"),
+        ({"prot": 1}, "prot: unknown setting; allowed are host, port, db"),
+        ({"limits": {"diff": 1}}, "limits.diff: unknown setting; allowed are body_bytes, diff_bytes"),
+        ({"limits": 5}, "limits: input should be a valid dictionary"),
+        ({"port": 65536}, "port: input should be less than or equal to 65535 (it is 65536)"),
+        ({"port": "many"}, "port: input should be a valid integer"),
+        ({"host": 5}, "host: input should be a valid string"),
+        ({"fence": "loose"}, "fence: input should be 'strict' or 'managed' (it is 'loose')"),
+        ({"max_rounds": 0}, "max_rounds: input should be greater than or equal to 1"),
+        ({"git_timeout_seconds": float("nan")}, "git_timeout_seconds: input should be"),
+        (
+            {"reviewer_pool": {"claim_timeout_seconds": 59}},
+            "reviewer_pool.claim_timeout_seconds: input should be greater than or equal to 60",
+        ),
+        ({"host": "0.0.0.0"}, "allowed are 127.0.0.1, localhost and ::1"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_name_the_key_and_what_is_allowed(root: Path, content: Any, said: str) -> None:
+    for file in (config.user_file(), root / ".planning" / "review-broker.json"):
+        write(file, content)
+        message = refusal(root)
+        assert message.startswith(f"{file}: ")
+        assert said in message
+        file.unlink()
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(root: Path) -> None:
+    file = in_project_file(root, "")
+    file.write_bytes(b"\xff\xfe\x00")
+    assert str(file) in refusal(root)
+    file.unlink()
+    file.mkdir()
+    assert str(file) in refusal(root)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"BROKER_PORT": "http"}, "environment: port: input should be a valid integer"),
+        ({"BROKER_PORT": ""}, "environment: port: input should be a valid integer"),
+        ({"BROKER_HOST": "example.org"}, "environment: host: 'example.org'"),
+        ({"BROKER_LIMITS__DIFF": "1"}, "environment: limits.diff: unknown setting"),
+        ({"BROKER_LIMITS": "5", "BROKER_LIMITS__DIFF_BYTES": "1"}, "environment: limits: input should be"),
+    ],
+)
+def test_a_wrong_environment_is_refused_with_its_key(root: Path, environment: dict[str, str], said: str) -> None:
+    assert refusal(root, environment).startswith(said)
+
+
+def test_what_only_the_user_may_decide_counts_in_the_users_file_alone(root: Path, tmp_path: Path) -> None:
+    project = in_project_file(root, {"allowed_roots": ["/"]})
+    message = refusal(root)
+    assert message.startswith(f"{project}: allowed_roots: ")
+    assert str(config.user_file()) in message
+    project.unlink()
+    chosen = write(tmp_path / "chosen.json", {"allowed_roots": ["/"]})
+    assert refusal(root, {"BROKER_CONFIG": str(chosen)}).startswith(f"{chosen}: allowed_roots: ")
+    in_user_file({"allowed_roots": ["/srv"]})
+    assert load(root).settings.allowed_roots == ["/srv"]
+
+
+def test_the_database_lies_in_the_repository_or_in_the_users_data_folder(root: Path, own_home: Path) -> None:
+    name = "codex_review_broker.sqlite3"
+    assert load(root).database == root / ".planning" / name
+    assert load(None).database.name == name
+    assert load(None).database.is_relative_to(own_home)
+
+
+def test_a_repository_cannot_put_the_database_elsewhere(root: Path, tmp_path: Path) -> None:
+    project = in_project_file(root, {"db": "inside/x.sqlite3"})
+    assert load(root).database == root / "inside" / "x.sqlite3"
+    for outside in ("../x.sqlite3", str(tmp_path / "x.sqlite3")):
+        write(project, {"db": outside})
+        assert refusal(root).startswith(f"{project}: db: ")
+
+
+def test_a_database_named_on_the_command_line_is_meant_from_there(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load(root, db="x.sqlite3").database == tmp_path / "x.sqlite3"
+    assert load(root, {"BROKER_DB": "y.sqlite3"}).database == tmp_path / "y.sqlite3"
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In no repository, with nothing in the environment."""
+    for name in ("BROKER_HOST", "BROKER_PORT", "BROKER_DB", "BROKER_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_tandem_config_shows_every_value_and_where_it_comes_from(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = in_user_file({"max_rounds": 7})
+    monkeypatch.setenv("BROKER_LIMITS__DIFF_BYTES", "1000")
+    assert main(["config", "--user", "--port", "1004"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
+    assert shown["port"] == "1004 (command line)"
+    assert shown["max_rounds"] == f"7 ({user})"
+    assert shown["limits.diff_bytes"] == "1000 (environment)"
+    assert shown["limits.text_bytes"] == "65536 (default)"
+    assert shown["host"] == '"127.0.0.1" (default)'
+
+
+def test_tandem_config_as_json_has_value_and_origin_of_every_setting(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BROKER_PORT", "1003")
+    assert main(["config", "--user", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["port"] == {"value": 1003, "from": "environment"}
+    assert shown["fence"] == {"value": "strict", "from": "default"}
+    assert shown["(serves)"]["value"] == "user"
+    settings = config.Settings().model_dump()
+    expected = {name for name, value in settings.items() if not isinstance(value, dict)}
+    expected |= {f"{name}.{key}" for name, value in settings.items() if isinstance(value, dict) for key in value}
+    assert {name for name in shown if not name.startswith("(")} == expected
+
+
+def test_tandem_config_tells_what_is_wrong_and_exits_3(outside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = in_user_file({"port": -1})
+    assert main(["config", "--user"]) == 3
+    said = capsys.readouterr().err
+    assert f"{file}: port: " in said
+    assert said.count("\n") == 1
