@@ -126,12 +126,11 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
             f"{where}: host: {settings.host!r} is not this machine alone; allowed are 127.0.0.1, localhost and ::1 "
             "(other addresses need tokens, which this version does not have)."
         )
-    return Configuration(
-        settings=settings,
-        origins=origins,
-        root=root,
-        database=_database(settings, origins.get("db", "default"), root),
-    )
+    origin = origins.get("db", "default")
+    database = _database(settings, origin, root)
+    if database.is_dir():
+        raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
+    return Configuration(settings=settings, origins=origins, root=root, database=database)
 
 
 def _file_layer(path: Path, *, must_exist: bool) -> _Layer:

@@ -148,7 +148,6 @@ RIVALS: dict[str, Rival] = {
 async def test_an_approval_that_races_lands_on_what_was_claimed_or_not_at_all(call: AsyncMcp, name: str) -> None:
     tool, arguments = RIVALS[name]
     chance = random.Random(SEED)
-    landed: Counter[bool] = Counter()
     for _ in range(12):
         review_id, claim = await claimed(call, diff=GOOD)
         await call(
@@ -166,7 +165,6 @@ async def test_an_approval_that_races_lands_on_what_was_claimed_or_not_at_all(ca
         )
         status = await call("get_review_status", review_id=review_id)
         verdicts = [event for event in await events_of(call, review_id) if event["event_type"] == "verdict_submitted"]
-        landed["code" not in approve] += 1
         if "code" in approve:
             assert (approve["code"], verdicts, status["verdict"]) == ("stale_claim", [], None)
             assert status["status"] == {"close_review": "closed"}.get(tool, "pending")
@@ -178,7 +176,6 @@ async def test_an_approval_that_races_lands_on_what_was_claimed_or_not_at_all(ca
         assert (rival.get("code"), rival.get("outcome")) == (
             (None, "approved") if tool == "close_review" else ("invalid_transition", None)
         )
-    assert sum(landed.values()) == 12
 
 
 async def test_an_approval_that_races_a_revision_never_lands(call: AsyncMcp) -> None:
@@ -207,7 +204,6 @@ async def test_an_approval_that_races_a_revision_never_lands(call: AsyncMcp) -> 
 
 async def test_answers_to_a_counter_patch_that_race_leave_one_story(call: AsyncMcp) -> None:
     chance = random.Random(SEED)
-    seen: Counter[tuple[str, ...]] = Counter()
     for _ in range(15):
         review_id, claim = await claimed(call, diff=GOOD)
         offer = {"verdict": "changes_requested", "reason": "so", "claim_generation": 1, "counter_patch": BETTER}
@@ -228,8 +224,6 @@ async def test_answers_to_a_counter_patch_that_race_leave_one_story(call: AsyncM
         assert explained(history, start) is not None, history
         allowed = {None, "invalid_transition", "conflict", "stale_claim"}
         assert {one.code for one in history} <= allowed
-        seen[tuple(sorted(one.tool for one in history if one.code is None))] += 1
-    assert seen
 
 
 # Time, and repetition.
@@ -256,7 +250,7 @@ async def test_a_reviewer_that_slept_past_its_deadline_cannot_judge_what_another
     assert problems(broker.database) == []
 
 
-@pytest.mark.parametrize("look", range(1, 6))
+@pytest.mark.parametrize("look", range(1, 4))
 async def test_a_claim_that_is_given_again_is_one_that_lives(tmp_path: Path, look: int) -> None:
     """The claim ends between any two looks at the database that its repetition takes."""
     async with local_broker(tmp_path) as broker:

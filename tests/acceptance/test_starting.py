@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import socketserver
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker import __version__
+from gsd_review_broker.checkout import exclude_from_git, find_root
 from tests.support.local import PROPOSAL
-from tests.support.processes import DATABASE, BrokerProcess, free_environment, make_repository, run_broker
+from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository, run_broker
 
 PROGRAMS = Path(sys.executable).parent
 NAME = Path(DATABASE).name
@@ -30,13 +32,48 @@ def healthz(port: int) -> dict[str, object]:
     return answer
 
 
-def refusal(folder: Path, home: Path, *arguments: str) -> str:
-    """The one sentence of a start that must fail."""
-    ended = run_broker(folder, home, "--port", "0", *arguments)
-    assert ended.returncode == 3, ended.stderr
-    assert ended.stdout == ""
-    assert ended.stderr.count("\n") == 1, ended.stderr
-    return ended.stderr
+STARTER = """
+import contextlib, io, json, os, sys
+from gsd_review_broker.cli.main import serve_command
+for line in sys.stdin:
+    start = json.loads(line)
+    os.chdir(start["folder"])
+    os.environ.update(start["environment"])
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        code = serve_command(start["arguments"])
+    print(json.dumps([code, said.getvalue()]), flush=True)
+"""
+
+
+class Starter:
+    """One process for many starts that must fail: most of each would be spent on imports."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def refusal(self, folder: Path, home: Path, *arguments: str) -> str:
+        """The one sentence of it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        start = {
+            "folder": str(folder),
+            "environment": free_environment(home),
+            "arguments": ["--port", "0", *arguments],
+        }
+        print(json.dumps(start), file=self.process.stdin, flush=True)
+        code, said = json.loads(self.process.stdout.readline())
+        assert code == 3, said
+        assert said.count("\n") == 1, said
+        return said
+
+
+@pytest.fixture(scope="module")
+def starter() -> Generator[Starter]:
+    starter = Starter()
+    yield starter
+    starter.process.communicate()
 
 
 def mode(path: Path) -> int:
@@ -128,7 +165,9 @@ def test_a_port_that_another_broker_has_is_named_with_what_that_one_serves(
     assert process.process is not None
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # that it asks past a proxy
     other = make_repository(tmp_path / "other")
-    said = refusal(other, own_home, "--port", str(process.port))
+    ended = run_broker(other, own_home, "--port", str(process.port))
+    said = ended.stderr
+    assert (ended.returncode, ended.stdout, said.count("\n")) == (3, "", 1)
     assert f"port {process.port}" in said
     assert f"pid {process.process.pid}" in said
     assert f"serves {process.folder}" in said
@@ -170,23 +209,27 @@ def program_that_says(said: bytes) -> Generator[int]:
     ids=["nothing", "ssh", "another page", "other JSON"],
 )  # fmt: skip
 def test_a_port_that_another_program_has_is_told_whatever_it_speaks(
-    repository: Path, own_home: Path, said: bytes
+    starter: Starter, repository: Path, own_home: Path, said: bytes
 ) -> None:
     with program_that_says(said) as port:
-        told = refusal(repository, own_home, "--port", str(port))
+        told = starter.refusal(repository, own_home, "--port", str(port))
     assert f"port {port} of 127.0.0.1 cannot be used" in told
     assert "pid" not in told
 
 
-def test_a_port_that_never_answers_does_not_hold_up_the_refusal(repository: Path, own_home: Path) -> None:
+def test_a_port_that_never_answers_does_not_hold_up_the_refusal(
+    starter: Starter, repository: Path, own_home: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert f"port {port}" in refusal(repository, own_home, "--port", str(port))
+        assert f"port {port}" in starter.refusal(repository, own_home, "--port", str(port))
 
 
-def test_a_database_that_another_broker_has_is_refused_with_its_pid(process: BrokerProcess, own_home: Path) -> None:
+def test_a_database_that_another_broker_has_is_refused_with_its_pid(
+    starter: Starter, process: BrokerProcess, own_home: Path
+) -> None:
     assert process.process is not None
-    said = refusal(process.folder, own_home)
+    said = starter.refusal(process.folder, own_home)
     assert f"pid {process.process.pid}" in said
     assert str(process.database) in said
     assert healthz(process.port)["status"] == "ok"
@@ -195,11 +238,11 @@ def test_a_database_that_another_broker_has_is_refused_with_its_pid(process: Bro
 
 def test_two_repositories_and_the_user_have_brokers_beside_each_other(tmp_path: Path, own_home: Path) -> None:
     first, second = make_repository(tmp_path / "first"), make_repository(tmp_path / "second")
-    users = own_home / "data" / "gsd-review-broker"
+    users = f"data/gsd-review-broker/{NAME}"
     with (
         BrokerProcess(first, home=own_home) as one,
         BrokerProcess(second, home=own_home) as two,
-        BrokerProcess(users, home=own_home, arguments=("--user",), database=NAME) as three,
+        BrokerProcess(own_home, home=own_home, arguments=("--user",), database=users) as three,
     ):
         brokers = {str(first): one, str(second): two, "user": three}
         for serves, broker in brokers.items():
@@ -209,3 +252,172 @@ def test_two_repositories_and_the_user_have_brokers_beside_each_other(tmp_path: 
             broker.client()("create_review", **PROPOSAL | {"intent": serves})
         for serves, broker in brokers.items():
             assert [review["intent"] for review in broker.client()("list_reviews")["reviews"]] == [serves]
+
+
+# A database that cannot be used.
+
+
+def test_a_folder_in_the_databases_place_is_refused_and_left_as_it_is(
+    starter: Starter, repository: Path, own_home: Path
+) -> None:
+    folder = repository / "folder"
+    folder.mkdir(mode=0o755)
+    (folder / "mine").write_text("mine")
+    said = starter.refusal(repository, own_home, "--db", str(folder))
+    assert str(folder) in said
+    assert mode(folder) == 0o755
+    assert (folder / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"somebody's notes\n" * 100, b"SQLite format 3\0" + b"x" * 5000],
+    ids=["no database", "damaged header"],
+)
+def test_a_damaged_database_is_refused_kept_and_how_to_restore_it_is_told(
+    starter: Starter, repository: Path, own_home: Path, content: bytes
+) -> None:
+    database = repository / DATABASE
+    database.parent.mkdir()
+    database.write_bytes(content)
+    said = starter.refusal(repository, own_home)
+    assert str(database) in said
+    assert "backup" in said
+    assert ".recover" in said
+    assert database.read_bytes() == content
+
+
+def test_a_database_of_a_newer_broker_is_refused_and_kept(starter: Starter, repository: Path, own_home: Path) -> None:
+    database = repository / DATABASE
+    database.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(database)) as newer:
+        newer.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        newer.execute("INSERT INTO alembic_version VALUES ('9999')")
+        newer.commit()
+    said = starter.refusal(repository, own_home)
+    assert "schema 9999" in said
+    assert "newer" in said
+    with contextlib.closing(sqlite3.connect(database)) as kept:
+        tables = [name for (name,) in kept.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        assert tables == ["alembic_version"]
+        assert kept.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+
+
+def test_a_folder_that_cannot_be_made_is_told(starter: Starter, repository: Path, own_home: Path) -> None:
+    assert "hello.txt" in starter.refusal(repository, own_home, "--db", str(repository / "hello.txt" / "x.sqlite3"))
+
+
+# A wrong configuration: all of it in tests/unit/test_config.py.
+
+
+def test_a_wrong_configuration_is_refused_with_file_key_and_what_is_allowed(
+    starter: Starter, repository: Path, own_home: Path
+) -> None:
+    file = repository / ".planning" / "review-broker.json"
+    file.parent.mkdir()
+    for content, said in {
+        "{": "not valid JSON",
+        '{"prot": 1}': "prot: unknown setting; allowed are host, port",
+        '{"max_rounds": 0}': "max_rounds: input should be greater than or equal to 1",
+        '{"fence": 5}': "fence: input should be 'strict' or 'managed'",
+        '{"allowed_roots": ["/"]}': "allowed_roots: counts only in the user's file",
+        '{"host": "0.0.0.0"}': "allowed are 127.0.0.1, localhost and ::1",
+    }.items():
+        file.write_text(content)
+        told = starter.refusal(repository, own_home)
+        assert f"{file}: " in told
+        assert said in told
+    assert not (repository / DATABASE).exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_an_address_that_others_reach_is_refused(starter: Starter, repository: Path, own_home: Path, host: str) -> None:
+    assert "allowed are 127.0.0.1, localhost and ::1" in starter.refusal(repository, own_home, "--host", host)
+    assert not (repository / DATABASE).exists()
+
+
+# What it leaves on the disk.
+
+
+def test_its_files_are_their_owners_alone(process: BrokerProcess) -> None:
+    process.client()("create_review", **PROPOSAL)
+    files = {path.name.removeprefix(NAME): mode(path) for path in process.database.parent.iterdir()}
+    assert files == dict.fromkeys(("", "-wal", "-shm", ".lock", ".runtime.json"), 0o600)
+    assert mode(process.database.parent) == 0o700
+
+
+def test_a_folder_that_was_there_keeps_its_mode_and_a_database_that_all_could_read_does_not(
+    repository: Path, own_home: Path
+) -> None:
+    folder = (repository / DATABASE).parent
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / NAME).touch()
+    (folder / NAME).chmod(0o644)
+    with BrokerProcess(repository, home=own_home):
+        assert mode(folder) == 0o755
+        assert {mode(path) for path in folder.iterdir()} == {0o600}
+
+
+def test_git_sees_nothing_of_it_in_the_repository_and_its_worktrees(repository: Path, own_home: Path) -> None:
+    exclude = repository / ".git" / "info" / "exclude"
+    exclude.write_text("mine")
+    linked = repository.parent / "linked"
+    git(repository, "worktree", "add", "-q", str(linked))
+    with BrokerProcess(repository, home=own_home) as broker:
+        broker.client()("create_review", **PROPOSAL)
+        assert broker.database.exists()
+        for folder in (repository, linked):
+            assert git(folder, "status", "--porcelain") == b""
+    lines = exclude.read_text().splitlines()
+    assert lines == ["mine", f"/{DATABASE}*"]
+    exclude_from_git(repository, lines[1])
+    assert exclude.read_text().splitlines() == lines
+    assert not (repository / ".gitignore").exists()
+
+
+# What is served.
+
+
+def test_in_a_linked_worktree_it_serves_the_repository(repository: Path, own_home: Path) -> None:
+    linked = repository.parent / "linked"
+    git(repository, "worktree", "add", "-q", str(linked))
+    (linked / "deep").mkdir()
+    broker = BrokerProcess(linked / "deep", home=own_home, database=f"../../{repository.name}/{DATABASE}")
+    with broker:
+        assert healthz(broker.port)["serves"] == str(repository)
+        assert git(linked, "status", "--porcelain") == b""
+        assert not (linked / ".planning").exists()
+
+
+def test_the_root_is_the_main_work_tree_by_gits_own_word(repository: Path, tmp_path: Path) -> None:
+    (repository / "folder").mkdir()
+    linked, bare, of_bare = tmp_path / "linked", tmp_path / "bare.git", tmp_path / "of-bare"
+    apart, outer = tmp_path / "apart", make_repository(tmp_path / "outer")
+    git(repository, "worktree", "add", "-q", str(linked))
+    git(tmp_path, "clone", "-q", "--bare", str(repository), str(bare))
+    git(bare, "worktree", "add", "-q", str(of_bare))
+    git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"), str(apart))
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(repository), "inner")
+    assert {
+        folder: find_root(folder) for folder in (repository / "folder", linked, of_bare, apart, outer / "inner")
+    } == {
+        repository / "folder": repository,
+        linked: repository,
+        of_bare: of_bare,
+        apart: apart,
+        outer / "inner": outer / "inner",
+    }
+    assert find_root(tmp_path) is None
+    assert find_root(bare) is None
+
+
+def test_outside_any_repository_it_is_the_users_broker(tmp_path: Path, own_home: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    database = f"../home/data/gsd-review-broker/{NAME}"
+    with BrokerProcess(outside, home=own_home, database=database) as broker:
+        assert healthz(broker.port)["serves"] == "user"
+        assert broker.client()("broker_status")["serves"] == "user"
+        assert list(outside.iterdir()) == []
+        assert mode(broker.database.parent) == 0o700

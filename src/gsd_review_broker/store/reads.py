@@ -61,9 +61,10 @@ _EVENTS_OF_REVIEW = _EVENTS.where(events.c.review_id == parameter("review_id"))
 _PENDING = (
     sa.select(reviews.c.rank, sa.func.count()).where(reviews.c.status == parameter("status")).group_by(reviews.c.rank)
 )
+# The list's own index answers it, once for each rank.
 _OLDEST = (
     sa.select(reviews.c.created_at)
-    .where(reviews.c.status == parameter("status"))
+    .where(reviews.c.status == parameter("status"), reviews.c.rank == parameter("rank"))
     .order_by(reviews.c.created_at)
     .limit(parameter("most"))
 )
@@ -148,8 +149,9 @@ class SqlReader:
         return {priority.value: counts.get(rank, 0) for rank, priority in enumerate(_RANKED)}
 
     def oldest_pending_at(self) -> Milliseconds | None:
-        row = self._session.row(_OLDEST, {"status": Status.PENDING, "most": 1})
-        return row[0] if row else None
+        wanted = {"status": Status.PENDING, "most": 1}
+        rows = [self._session.row(_OLDEST, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
+        return min((row[0] for row in rows if row), default=None)
 
     def last_event_at(self) -> Milliseconds | None:
         row = self._session.row(_LAST_EVENT, {"most": 1})

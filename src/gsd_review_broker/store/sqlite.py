@@ -1,18 +1,16 @@
-"""SQLite: one thread owns the one connection that writes, and commands that arrive together share a commit.
+"""SQLite: one connection writes (see writer.py), others only read.
 
-Each command runs in its own savepoint and is acknowledged only after COMMIT. Readers are other connections
-that cannot write: SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once.
+SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once, and most Pythons carry
+such a version: readers here cannot write, and no other process opens the file for writing.
 """
 
 import asyncio
-import queue
 import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -23,22 +21,12 @@ from gsd_review_broker.store import schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.session import SqliteSession
-from gsd_review_broker.store.writes import SqlTransaction
+from gsd_review_broker.store.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
-LARGEST_BATCH = 64
 READER_THREADS = 2
-BUSY_TIMEOUT_MILLISECONDS = 5_000
-
-
-@dataclass(slots=True)
-class _Job:
-    command: Callable[[Transaction], Any]
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
 
 
 class SqliteStore:
@@ -47,54 +35,51 @@ class SqliteStore:
         self._clock = clock
         self._wakeups = wakeups
         self._lock = DatabaseLock(path)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
-        self._writer_thread = threading.Thread(target=self._write_for_ever, name="writer", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    # Start and end.
-
     def open(self) -> None:
-        """Takes the lock, brings the schema up to date, and starts the writer. Raises StartError."""
+        """Takes the lock and brings the schema up to date. Raises StartError."""
         try:
             _make_private(self._path)
             self._lock.acquire()
-            self._writer = _connect(self._path, read_only=False)
+            self._connection = _connect(self._path, read_only=False)
             self._migrate()
             self._glancer = _connect(self._path, read_only=True)
         except (OSError, DBAPIError, sqlite3.Error) as error:
             raise StartError(_cannot_open(self._path, error)) from error
         self._glances = SqlReader(SqliteSession(self._glancer))
-        self._writer_thread.start()
+        self.writer = Writer(self._connection, clock=self._clock, wakeups=self._wakeups)
 
     def _migrate(self) -> None:
-        version = schema.stored_version(self._writer)
+        version = schema.stored_version(self._connection)
         schema.refuse_newer(version, self._path)
         if version == schema.HEAD:
             return
         if version is not None:
-            copy = schema.back_up(self._writer, self._path, version)
+            copy = schema.back_up(self._connection, self._path, version)
             log.info("database_backed_up", to=str(copy), schema=version)
-        schema.upgrade(self._writer)
+        schema.upgrade(self._connection)
 
     async def close(self) -> None:
         """What was asked before is still done; then the WAL is folded into the file."""
         if self._closed:
             return
         self._closed = True
-        self._jobs.put(None)
-        await asyncio.to_thread(self._writer_thread.join)
+        await self.writer.close()
         self._pool.shutdown(wait=True)
         for connection in [self._glancer, *self._readers]:
             connection.close()
-        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._writer.close()
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
         self._lock.release()
 
-    # Reading.
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        if self._closed:
+            raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+        return await self.writer.write(command)
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
         try:
@@ -120,97 +105,6 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise translate(error) from error
 
-    # Writing.
-
-    async def write(self, command: Callable[[Transaction], T]) -> T:
-        if self._closed:
-            raise _shutting_down()
-        self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(command, future))
-        return await future
-
-    def _write_for_ever(self) -> None:
-        ended = False
-        while not ended:
-            job = self._jobs.get()
-            if job is None:
-                return
-            batch = [job]
-            while len(batch) < LARGEST_BATCH:
-                try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if job is None:
-                    ended = True
-                    break
-                batch.append(job)
-            self._commit(batch)
-
-    def _commit(self, batch: list[_Job]) -> None:
-        topics: list[str] = []
-        writer = self._writer
-        try:
-            writer.execute("BEGIN IMMEDIATE")
-            for job in batch:
-                topics += self._run(job)
-            writer.execute("COMMIT")
-        except BaseException as error:  # noqa: BLE001 - every caller of the batch must hear of it
-            log.warning("commit_failed", error=str(error), commands=len(batch))
-            if writer.in_transaction:
-                writer.execute("ROLLBACK")
-            topics = []
-            for job in batch:
-                job.error = translate(error)
-        assert self._loop is not None  # noqa: S101 - set before the first job is queued
-        self._loop.call_soon_threadsafe(self._acknowledge, batch, topics)
-
-    def _run(self, job: _Job) -> list[str]:
-        """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
-        writer = self._writer
-        transaction = SqlTransaction(SqliteSession(writer), self._clock.now())
-        writer.execute("SAVEPOINT command")
-        try:
-            job.result = job.command(transaction)
-        except BaseException as error:
-            if not writer.in_transaction:
-                raise
-            writer.execute("ROLLBACK TO command")
-            writer.execute("RELEASE command")
-            job.error = translate(error)
-            return []
-        writer.execute("RELEASE command")
-        return transaction.topics
-
-    def _acknowledge(self, batch: list[_Job], topics: list[str]) -> None:
-        self._wakeups.publish(topics)
-        for job in batch:
-            if job.future.done():
-                continue
-            if job.error is not None:
-                job.future.set_exception(job.error)
-            else:
-                job.future.set_result(job.result)
-
-
-def translate(error: BaseException) -> BaseException:
-    """What SQLite said, in our codes; everything else stays what it is."""
-    if not isinstance(error, sqlite3.OperationalError):
-        return error
-    said = str(error)
-    if "locked" in said or "busy" in said:
-        return BrokerError(Code.BUSY, "another process holds the database's write lock", "Call again in a moment.")
-    return BrokerError(
-        Code.UNAVAILABLE,
-        f"the database cannot be used: {said}",
-        "Nothing was stored. Look at the disk's free space and the file's permissions, then call again.",
-    )
-
-
-def _shutting_down() -> BrokerError:
-    return BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
-
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     # isolation_level None: transactions are ours to begin and end.
@@ -222,6 +116,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        # The writer folds the WAL when nobody waits for a commit.
+        connection.execute("PRAGMA wal_autocheckpoint=0")
     return connection
 
 

@@ -77,7 +77,6 @@ sa.Index(
     sqlite_where=reviews.c.claim_expires_at.is_not(None),
     postgresql_where=reviews.c.claim_expires_at.is_not(None),
 )
-sa.Index("ix_reviews_pending_since", reviews.c.status, reviews.c.created_at)
 
 revisions = sa.Table(
     "revisions",

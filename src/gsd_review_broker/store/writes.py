@@ -104,6 +104,8 @@ class SqlTransaction(SqlReader):
         self._now = now
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
+        # How much content went in, beside the rows themselves.
+        self.stored_bytes = 0
 
     @property
     def now(self) -> Milliseconds:
@@ -123,6 +125,7 @@ class SqlTransaction(SqlReader):
         self._save_review(change.review)
         if change.revision is not None:
             self._session.run(_INSERT_REVISION, revision_row(change.revision))
+            self.stored_bytes += len(change.revision.diff or b"")
         self._save_counter_patch(change)
         self._save_findings(change.review.id, change.findings)
         self._append(change.events)
@@ -157,6 +160,7 @@ class SqlTransaction(SqlReader):
             )
         if change.counter_patch is not None:
             self._session.run(_INSERT_COUNTER_PATCH, counter_patch_row(change.counter_patch))
+            self.stored_bytes += len(change.counter_patch.diff)
 
     def _save_message(self, message: Message | None) -> int | None:
         if message is None:

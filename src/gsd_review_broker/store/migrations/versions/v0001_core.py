@@ -102,7 +102,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_reviews_order", "reviews", ["rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_parent_id", "reviews", ["parent_id", "rank", "created_at", "id"], unique=False)
-    op.create_index("ix_reviews_pending_since", "reviews", ["status", "created_at"], unique=False)
     op.create_index("ix_reviews_phase", "reviews", ["phase", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_plan", "reviews", ["plan", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_project", "reviews", ["project", "status", "rank", "created_at", "id"], unique=False)

@@ -1,0 +1,210 @@
+"""The one connection that writes, and the commands that share its commits.
+
+Commands run on the event loop, each in its own savepoint; they are short, for everything slow was done before.
+What waits for the disk runs in a thread: the commit of a busy moment, checkpoints, and a lock that another
+process holds. While it runs, commands queue up, and the next batch takes them all. In a calm moment, with one
+command and a quick disk, the commit is done at once: handing it to a thread and back would take as long.
+"""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeVar
+
+import structlog
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Clock, Transaction, Wakeups
+from gsd_review_broker.store.session import SqliteSession
+from gsd_review_broker.store.writes import SqlTransaction
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+LARGEST_BATCH = 32
+BUSY_TIMEOUT_MILLISECONDS = 5_000
+# A disk that syncs quicker than this is not worth a thread for a single command.
+_QUICK_SECONDS = 0.001
+# Folded into the database when so many pages may have gathered; SQLite's own default, but not inside a commit.
+_CHECKPOINT_PAGES = 1_000
+_PAGES_A_COMMAND = 12
+_PAGE_BYTES = 4_096
+
+
+@dataclass(slots=True)
+class Job:
+    command: Callable[[Transaction], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    def __init__(self, connection: sqlite3.Connection, *, clock: Clock, wakeups: Wakeups) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._wakeups = wakeups
+        self._jobs: deque[Job] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._turn: asyncio.Handle | asyncio.Task[None] | None = None
+        self._idle: asyncio.Event | None = None
+        self._last_batch = 1
+        self._commit_seconds = 0.0
+        self._pages = 0
+        # Waiting for another process is the thread's part; on the event loop nothing waits.
+        self.patience_milliseconds = BUSY_TIMEOUT_MILLISECONDS
+        connection.execute("PRAGMA busy_timeout=0")
+
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        """Acknowledged when it is on disk. A caller that goes away does not undo what is under way."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append(Job(command, future))
+        self._schedule()
+        return await future
+
+    async def close(self) -> None:
+        """What was asked before is still done."""
+        if self._turn is not None:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+        self._thread.shutdown(wait=True)
+
+    # Turns: one batch after the other, each by itself.
+
+    def _schedule(self) -> None:
+        if self._turn is None and self._jobs:
+            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), LARGEST_BATCH))]
+        calm = len(batch) == self._last_batch == 1 and self._commit_seconds < _QUICK_SECONDS
+        self._last_batch = len(batch)
+        if not calm or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
+            self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
+            return
+        topics, error = self._run_all(batch)
+        self._tell(batch, topics, error or self._commit())
+        self._end_turn()
+
+    async def _take_slow_turn(self, batch: list[Job]) -> None:
+        in_thread = asyncio.get_running_loop().run_in_executor
+        topics: list[str] = []
+        error = self._begin()
+        if error is not None:
+            error = await in_thread(self._thread, self._begin_patiently)
+        if error is None:
+            topics, error = self._run_all(batch)
+        if error is None:
+            error = await in_thread(self._thread, self._commit)
+        self._tell(batch, topics, error)
+        if self._pages >= _CHECKPOINT_PAGES:
+            await in_thread(self._thread, self._checkpoint)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        self._schedule()
+        if self._turn is None and self._idle is not None:
+            self._idle.set()
+
+    def _tell(self, batch: list[Job], topics: list[str], error: BaseException | None) -> None:
+        """Tell everybody: those who wait for news, then those who asked."""
+        if error is None:
+            self._wakeups.publish(topics)
+        else:
+            log.warning("commit_failed", error=str(error), commands=len(batch))
+        for job in batch:
+            if job.future.done():
+                continue
+            failure = error or job.error
+            if failure is not None:
+                job.future.set_exception(failure)
+            else:
+                job.future.set_result(job.result)
+
+    # The steps of a turn. Each gives what went wrong, in our codes, or None.
+
+    def _begin(self) -> BaseException | None:
+        """Without waiting. Inside a turn that began already there is nothing to do."""
+        try:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            return translate(error)
+        return None
+
+    def _begin_patiently(self) -> BaseException | None:
+        self._connection.execute(f"PRAGMA busy_timeout={self.patience_milliseconds}")
+        try:
+            return self._begin()
+        finally:
+            self._connection.execute("PRAGMA busy_timeout=0")
+
+    def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
+        topics: list[str] = []
+        try:
+            for job in batch:
+                topics += self._run(job)
+        except sqlite3.Error as error:
+            return [], self._rolled_back(error)
+        return topics, None
+
+    def _run(self, job: Job) -> list[str]:
+        """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
+        transaction = SqlTransaction(SqliteSession(self._connection), self._clock.now())
+        self._connection.execute("SAVEPOINT command")
+        try:
+            job.result = job.command(transaction)
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise sqlite3.OperationalError(str(error)) from error
+            self._connection.execute("ROLLBACK TO command")
+            self._connection.execute("RELEASE command")
+            job.error = translate(error)
+            return []
+        self._connection.execute("RELEASE command")
+        self._pages += _PAGES_A_COMMAND + transaction.stored_bytes // _PAGE_BYTES
+        return transaction.topics
+
+    def _commit(self) -> BaseException | None:
+        started = perf_counter()
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._rolled_back(error)
+        # A moving average: one slow sync does not make a slow disk.
+        self._commit_seconds += (perf_counter() - started - self._commit_seconds) / 4
+        return None
+
+    def _rolled_back(self, error: sqlite3.Error) -> BaseException:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        return translate(error)
+
+    def _checkpoint(self) -> None:
+        """Fold what has gathered into the database. What a reader still needs is left for the next time."""
+        self._pages = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            log.warning("checkpoint_failed", error=str(error))
+
+
+def translate(error: BaseException) -> BaseException:
+    """What SQLite said, in our codes; everything else stays what it is."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return error
+    said = str(error)
+    if "locked" in said or "busy" in said:
+        return BrokerError(
+            Code.BUSY, "another process holds the database's write lock", "Nothing was stored; call again in a moment."
+        )
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"the database cannot be used: {said}",
+        "Nothing was stored. Look at the disk's free space and the file's permissions, then call again.",
+    )
