@@ -1,7 +1,7 @@
 """What the services need from the outside world. Technologies implement these; services see nothing else."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -58,6 +58,15 @@ class IdempotencyKey:
 ListPosition = tuple[int, int, str]
 
 
+# What lists and the audit show of each row.
+SUMMARY = (
+    *("id", "status", "version", "revision", "round", "intent", "agent_type", "agent_role", "phase", "plan", "task"),
+    *("category", "priority", "project", "proposer_id", "parent_id", "has_diff", "claimed_by", "verdict"),
+    *("open_finding_count", "counter_patch_status", "needs_human", "created_at", "updated_at"),
+)
+EVENT_SUMMARY = ("id", "review_id", "event_type", "actor", "old_status", "new_status", "metadata", "timestamp")
+
+
 class Reader(Protocol):
     """Reads of one moment."""
 
@@ -71,11 +80,21 @@ class Reader(Protocol):
         self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
     ) -> list[tuple[Review, ListPosition]]: ...
 
+    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
+        """The same reviews as rows: the columns of SUMMARY, then the rank. A page has many, and shows few columns."""
+        ...
+
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
 
-    def pending_by_priority(self) -> dict[str, int]: ...
+    def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[tuple[Any, ...]]:
+        """The same events as rows: the columns of EVENT_SUMMARY; their metadata is JSON text."""
+        ...
+
+    def pending_by_priority(self, *, at_most: int) -> dict[str, int]:
+        """Counted up to a limit for each priority, so that a long queue does not make a long count."""
+        ...
 
     def oldest_pending_at(self) -> Milliseconds | None: ...
 

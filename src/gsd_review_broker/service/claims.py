@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import structlog
 
@@ -26,7 +25,6 @@ from gsd_review_broker.service.findings import NewFinding, open_findings, placed
 from gsd_review_broker.service.results import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 from gsd_review_broker.service.waiting import Waiting
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 _ATTEMPTS = 5
@@ -195,33 +193,24 @@ class Claims:
         return None if "auto_rejected" in result else result
 
     async def release(self, review_id: str, claim_generation: int, *, repeat: Repeat | None) -> Released:
-        review = await self._core.find(review_id)
-
-        def command(tx: Transaction) -> Released:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
-            change = rules.release(current, claim_generation=claim_generation, now=tx.now)
+        def command(tx: Transaction, review: Review) -> Released:
+            change = rules.release(review, claim_generation=claim_generation, now=tx.now)
             tx.save(change)
             return views.released(change.review)
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)
 
     async def take_over(self, review_id: str, person: str) -> Claim:
         """A person goes first; for the dashboard and the command line."""
         identity = checks.identity("person", person, self._core.policy.limits)
-        review = await self._core.find(review_id)
 
-        def command(tx: Transaction) -> Claim:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
+        def command(tx: Transaction, review: Review) -> Claim:
             timeout = self._core.policy.claim_timeout
-            change = rules.take_over(current, person=identity, timeout=timeout, now=tx.now)
+            change = rules.take_over(review, person=identity, timeout=timeout, now=tx.now)
             tx.save(change)
             return self._view(tx, change.review)
 
-        return await self._core.store.write(command)
+        return await self._core.change(review_id, None, command)
 
     async def give_verdict(
         self,
@@ -235,51 +224,39 @@ class Claims:
         counter_patch: str | None = None,
         findings: list[NewFinding] | None = None,
     ) -> VerdictResult:
-        limits = self._core.policy.limits
+        limits, policy = self._core.policy.limits, self._core.policy
         reason = checks.optional_text("reason", reason, limits.text)
         reviewer = checks.optional_identity("reviewer_id", reviewer_id, limits)
-        review = await self._core.find(review_id)
         await self._core.heard(reviewer)
-        offered = await self._offered(review, counter_patch)
-        remarks = await placed(self._core, review, findings or [])
+        offered = await self._offered(review_id, counter_patch)
+        remarks = await placed(self._core, review_id, findings or [])
 
-        def command(tx: Transaction) -> VerdictResult | BrokerError:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
-            raised = remarks.raised(current, tx, now=tx.now)
+        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
+            raised = remarks.raised(review, tx, now=tx.now)
             change = rules.give_verdict(
-                current,
+                review,
                 verdict=verdict,
                 reason=reason,
                 reviewer_id=reviewer,
                 claim_generation=claim_generation,
-                counter_patch=offered and offered.on(current, tx.now),
+                counter_patch=offered and offered.on(review, tx.now),
                 findings=raised.changed,
                 open_finding_count=raised.open_count,
-                fence=self._core.policy.fence,
+                fence=policy.fence,
                 pool_managed=False,
-                timeout=self._core.policy.claim_timeout,
-                max_rounds=self._core.policy.max_rounds,
+                timeout=policy.claim_timeout,
+                max_rounds=policy.max_rounds,
                 now=tx.now,
             )
             tx.save(change)
             return change.refusal or views.verdict(change.review, verdict.value)
 
-        return refused_or(
-            await self._core.store.write(lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx)))
-        )
+        return await self._core.change(review_id, repeat, command)
 
-    async def _offered(self, review: Review, diff: str | None) -> Offer | None:
+    async def _offered(self, review_id: str, diff: str | None) -> Offer | None:
         """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
         content, files = await read_diff("counter_patch", diff, self._core.policy.limits)
         if content is None:
             return None
-        await require_applicable(self._core, review, content, files)
+        await require_applicable(self._core, await self._core.find(review_id), content, files)
         return Offer(diff=content, files=files)
-
-
-def refused_or(result: T | BrokerError) -> T:
-    """A refusal that was recorded is raised only now, after its commit."""
-    if isinstance(result, BrokerError):
-        raise result
-    return result

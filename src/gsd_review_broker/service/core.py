@@ -11,7 +11,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.model import Identity, Policy, Review
 from gsd_review_broker.ports import Clock, IdempotencyKey, Reader, Repository, Store, Transaction, Wakeups
 from gsd_review_broker.service.checks import text
-from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.finding_reviews import find_review, lock_review
 from gsd_review_broker.service.presence import Presence
 
 R = TypeVar("R")
@@ -31,6 +31,20 @@ class Core:
 
     async def find(self, review_id: str) -> Review:
         return await self.store.glance(lambda reader: find_review(reader, review_id))
+
+    async def change(
+        self, review_id: str, repeat: "Repeat | None", command: Callable[[Transaction, Review], R | BrokerError]
+    ) -> R:
+        """One command on one review. A refusal that was recorded is raised only after its commit."""
+
+        def run(tx: Transaction) -> R | BrokerError:
+            review = lock_review(tx, review_id)
+            return once(tx, self, repeat, review.project, lambda: command(tx, review))
+
+        result = await self.store.write(run)
+        if isinstance(result, BrokerError):
+            raise result
+        return result
 
     async def heard(self, caller: Identity | None, review: Review | None = None) -> None:
         """Somebody acts under this name; if it holds the claim, its deadline is put off."""

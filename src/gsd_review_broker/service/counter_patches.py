@@ -14,7 +14,7 @@ from gsd_review_broker.model import (
 )
 from gsd_review_broker.ports import DoesNotApply, Transaction
 from gsd_review_broker.service import checks, views
-from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.findings import moved_to
 from gsd_review_broker.service.results import ReviewStatus
 
@@ -68,9 +68,7 @@ class CounterPatches:
             await require_applicable(self._core, review, patch.diff, patch.affected_files)
         moved = await moved_to(findings, patch.diff if patch else None)
 
-        def command(tx: Transaction) -> ReviewStatus:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101 - found a moment ago
+        def command(tx: Transaction, current: Review) -> ReviewStatus:
             open_patch = tx.open_counter_patch(review.id)
             if open_patch is not None and (patch is None or open_patch.id != patch.id):
                 raise BrokerError(
@@ -93,9 +91,7 @@ class CounterPatches:
             tx.save(change)
             return views.status(change.review, changed=True)
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)
 
     async def reject(
         self, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
@@ -103,15 +99,10 @@ class CounterPatches:
         limits = self._core.policy.limits
         reason = checks.optional_text("reason", reason, limits.text)
         caller = checks.optional_identity("proposer_id", proposer_id, limits)
-        review = await self._core.find(review_id)
 
-        def command(tx: Transaction) -> ReviewStatus:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
-            change = rules.reject_counter_patch(current, caller=caller, reason=reason, now=tx.now)
+        def command(tx: Transaction, review: Review) -> ReviewStatus:
+            change = rules.reject_counter_patch(review, caller=caller, reason=reason, now=tx.now)
             tx.save(change)
             return views.status(change.review, changed=True)
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)

@@ -9,7 +9,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import Disposition, Identity, Message, Review, Role, Status
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import checks, cursors, findings
-from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.insight import limit_of
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.results import (
@@ -49,12 +49,9 @@ class Discussions:
         if message.metadata is not None:
             checks.optional_text("metadata", canonical(message.metadata), limits.text)
         sender_id = checks.optional_identity("sender_id", message.sender_id, limits)
-        review = await self._core.find(review_id)
         await self._core.heard(sender_id)
 
-        def command(tx: Transaction) -> SentMessage:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101 - found a moment ago
+        def command(tx: Transaction, current: Review) -> SentMessage:
             if message.in_reply_to is not None:
                 _require_message(tx, current, message.in_reply_to)
             said = _message(current, message, sender_id, tx)
@@ -69,9 +66,7 @@ class Discussions:
                 "round": current.round,
             }
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)
 
     async def read(
         self,
@@ -122,11 +117,8 @@ class Discussions:
         repeat: Repeat | None,
     ) -> FindingResult:
         note = checks.optional_text("note", note, self._core.policy.limits.text)
-        review = await self._core.find(review_id)
 
-        def command(tx: Transaction) -> FindingResult:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
+        def command(tx: Transaction, review: Review) -> FindingResult:
             known = tx.findings(review.id)
             finding = next((one for one in known if one.id == finding_id), None)
             if finding is None:
@@ -137,20 +129,18 @@ class Discussions:
                 )
             others = [one for one in known if one.id != finding_id]
             change = rules.resolve_finding(
-                current,
+                review,
                 finding=finding,
                 disposition=disposition,
                 note=note,
                 open_finding_count=findings.count_open(others),
-                actor=current.proposer,
+                actor=review.proposer,
                 now=tx.now,
             )
             tx.save(change)
             return findings.view(change.findings[0])
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)
 
 
 def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:

@@ -2,7 +2,7 @@
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import Review, ReviewId
-from gsd_review_broker.ports import Reader
+from gsd_review_broker.ports import Reader, Transaction
 
 SHORTEST_PREFIX = 6
 _MATCHES_SHOWN = 5
@@ -27,6 +27,17 @@ def find_review(reader: Reader, given: str) -> Review:
         raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
     found = reader.review(matches[0])
     assert found is not None  # noqa: S101 - its id was read a moment ago, and reviews are not deleted
+    return found
+
+
+def lock_review(tx: Transaction, given: str) -> Review:
+    """The same, held for a change."""
+    prefix = given.strip().lower()
+    exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
+    if exact is not None:
+        return exact
+    found = tx.lock_review(find_review(tx, given).id)
+    assert found is not None  # noqa: S101 - reviews are not deleted
     return found
 
 

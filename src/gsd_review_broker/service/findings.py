@@ -54,9 +54,8 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """Remarks with their places, found before the transaction, on one revision."""
+    """Remarks with their places, found before the transaction. A claim's revision cannot change under it."""
 
-    revision: int
     placed: tuple[tuple[NewFinding, Place], ...]
 
     def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
@@ -132,10 +131,10 @@ def _again(finding: Finding, remark: NewFinding, place: Place) -> Finding:
     )
 
 
-async def placed(core: Core, review: Review, remarks: list[NewFinding]) -> Remarks:
+async def placed(core: Core, review_id: str, remarks: list[NewFinding]) -> Remarks:
     """Check each remark's text and look its place up in the diff of the revision it is about."""
     if not remarks:
-        return Remarks(review.revision, ())
+        return Remarks(())
     limits = core.policy.limits
     if len(remarks) > limits.findings:
         raise BrokerError(
@@ -145,10 +144,11 @@ async def placed(core: Core, review: Review, remarks: list[NewFinding]) -> Remar
         )
     for index, remark in enumerate(remarks):
         _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
+    review = await core.find(review_id)
     revision = await core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
     diff = revision.diff if revision else None
     places = await asyncio.to_thread(_places, diff, remarks)
-    return Remarks(review.revision, tuple(zip(remarks, places, strict=True)))
+    return Remarks(tuple(zip(remarks, places, strict=True)))
 
 
 def _refuse_unreadable(name: str, remark: NewFinding, text_limit: int, title_limit: int) -> None:

@@ -1,12 +1,13 @@
 """Reading: status, proposal, lists, the audit. The one read API for every front end."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import CounterPatchStatus, Identity, Review, Status
-from gsd_review_broker.ports import QUEUE, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, ListPosition, Reader, ReviewFilter, review_topic
 from gsd_review_broker.service import checks, cursors, views
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.finding_reviews import find_review
@@ -28,6 +29,10 @@ _FEW_EVENTS = 50
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
+_METADATA = EVENT_SUMMARY.index("metadata")
+# Counted on the event loop up to here; a longer queue is counted in a thread.
+_SHORT_QUEUE = 1_000
+_LONGEST_QUEUE = 1 << 40
 _PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
 
 
@@ -107,11 +112,11 @@ class Insight:
             found = await self._core.store.read(lambda reader: self._list(reader, wanted, reviewer, after, size + 1))
             if wait and not found:
                 return None
+            rows = [views.row(values) for values in found[:size]]
             more = len(found) > size
-            position = list(found[size - 1][1]) if more else None
             return {
-                "reviews": [views.row(review) for review, _ in found[:size]],
-                "next_cursor": cursors.make(filters, position) if more else None,
+                "reviews": rows,
+                "next_cursor": cursors.make(filters, views.position(found[size - 1])) if more else None,
                 "changed": True,
             }
 
@@ -125,27 +130,26 @@ class Insight:
         reviewer: Identity | None,
         after: ListPosition | None,
         size: int,
-    ) -> list[tuple[Review, ListPosition]]:
+    ) -> Sequence[tuple[Any, ...]]:
         filtered = replace(wanted, claimable_by=reviewer, claimable_at=self._core.clock.now())
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
-        return reader.reviews(filtered, after=after, limit=size)
+        return reader.summaries(filtered, after=after, limit=size)
 
     async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
         size = limit_of(limit)
         review = await self._core.find(review_id) if review_id is not None else None
         wanted = review.id if review else None
-        found = await self._core.store.read(
-            lambda reader: reader.events(review_id=wanted, after=after or 0, limit=size + 1)
-        )
+        # A short page by its key is quicker read here than handed to a thread.
+        read = self._core.store.glance if size <= DEFAULT_LIMIT else self._core.store.read
+        found = await read(lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1))
         shown: list[EventResult] = []
         room = _EVENTS_CHARACTERS
-        for event in found[:size]:
-            result = views.event(event)
-            room -= len(str(result["metadata"]))
+        for row in found[:size]:
+            room -= len(row[_METADATA])
             if shown and room < 0:
                 break
-            shown.append(result)
+            shown.append(views.event_row(row))
         more = len(shown) < len(found)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else None}
 
@@ -169,9 +173,15 @@ class Insight:
         }
 
     async def broker_status(self) -> BrokerStatus:
-        queue, oldest, last = await self._core.store.read(
-            lambda reader: (reader.pending_by_priority(), reader.oldest_pending_at(), reader.last_event_at())
+        queue, oldest, last = await self._core.store.glance(
+            lambda reader: (
+                reader.pending_by_priority(at_most=_SHORT_QUEUE),
+                reader.oldest_pending_at(),
+                reader.last_event_at(),
+            )
         )
+        if max(queue.values()) >= _SHORT_QUEUE:
+            queue = await self._core.store.read(lambda reader: reader.pending_by_priority(at_most=_LONGEST_QUEUE))
         return {
             "version": __version__,
             "serves": self._serves,

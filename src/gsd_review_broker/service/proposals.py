@@ -8,6 +8,7 @@ from gsd_review_broker.model import (
     AffectedFile,
     Category,
     Identity,
+    Review,
     ReviewId,
     Revision,
     Role,
@@ -113,22 +114,13 @@ class Proposals:
         caller = checks.optional_identity("proposer_id", proposal.proposer_id, self._core.policy.limits)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
         moved = await moved_to(findings, content.diff)
-        return await self._core.store.write(
-            lambda tx: once(
-                tx, self._core, repeat, review.project, lambda: self._revise(tx, review.id, content, caller, moved)
-            )
+        return await self._core.change(
+            review_id, repeat, lambda tx, review: self._revise(tx, review, content, caller, moved)
         )
 
     def _revise(
-        self,
-        tx: Transaction,
-        review_id: ReviewId,
-        content: _Content,
-        caller: Identity | None,
-        moved: Moved,
+        self, tx: Transaction, review: Review, content: _Content, caller: Identity | None, moved: Moved
     ) -> CreatedReview:
-        review = tx.lock_review(review_id)
-        assert review is not None  # noqa: S101 - found a moment ago
         most = self._core.policy.limits.revisions
         if review.revision >= most:
             raise BrokerError(
@@ -146,7 +138,7 @@ class Proposals:
             now=tx.now,
         )
         tx.save(change)
-        assert change.revision is not None  # noqa: S101
+        assert change.revision is not None  # noqa: S101 - a revision always has one
         return views.created(change.review, change.revision)
 
     async def close(
@@ -161,18 +153,13 @@ class Proposals:
         limits = self._core.policy.limits
         reason = checks.optional_text("reason", reason, limits.text)
         caller = checks.optional_identity("proposer_id", proposer_id, limits)
-        review = await self._core.find(review_id)
 
-        def command(tx: Transaction) -> Closed:
-            current = tx.lock_review(review.id)
-            assert current is not None  # noqa: S101
-            change = rules.close(current, closer_role=closer_role, caller=caller, reason=reason, now=tx.now)
+        def command(tx: Transaction, review: Review) -> Closed:
+            change = rules.close(review, closer_role=closer_role, caller=caller, reason=reason, now=tx.now)
             tx.save(change)
             return views.closed(change.review)
 
-        return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, review.project, lambda: command(tx))
-        )
+        return await self._core.change(review_id, repeat, command)
 
     async def _content(self, proposal: NewProposal) -> _Content:
         limits = self._core.policy.limits

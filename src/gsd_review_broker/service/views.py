@@ -1,6 +1,10 @@
 """From the model to what a caller sees."""
 
+import json
+from typing import Any, cast
+
 from gsd_review_broker.model import AffectedFile, Event, Milliseconds, Review, Revision
+from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.results import (
     AffectedFileResult,
@@ -153,33 +157,32 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
-def row(review: Review) -> ReviewRow:
-    return {
-        "id": review.id,
-        "status": review.status.value,
-        "version": review.version,
-        "revision": review.revision,
-        "round": review.round,
-        "intent": shortened(review.intent, LIST_INTENT_CHARACTERS),
-        "agent_type": review.agent_type,
-        "agent_role": review.agent_role.value,
-        "phase": review.phase,
-        "plan": review.plan,
-        "task": review.task,
-        "category": review.category.value if review.category else None,
-        "priority": review.priority.value,
-        "project": review.project,
-        "proposer_id": review.proposer_id,
-        "parent_id": review.parent_id,
-        "has_diff": review.has_diff,
-        "claimed_by": review.claimed_by,
-        "verdict": review.verdict.value if review.verdict else None,
-        "open_finding_count": review.open_finding_count,
-        "counter_patch_status": review.counter_patch_status.value if review.counter_patch_status else None,
-        "needs_human": review.needs_human,
-        "created_at": iso(review.created_at),
-        "updated_at": iso(review.updated_at),
-    }
+_INTENT, _HAS_DIFF = SUMMARY.index("intent"), SUMMARY.index("has_diff")
+_CREATED_AT, _UPDATED_AT = SUMMARY.index("created_at"), SUMMARY.index("updated_at")
+_ID, _RANK = SUMMARY.index("id"), len(SUMMARY)
+
+
+def row(values: tuple[Any, ...]) -> ReviewRow:
+    """From a row of SUMMARY columns: a page has many, so nothing is built in between."""
+    result: dict[str, Any] = dict(zip(SUMMARY, values, strict=False))
+    if len(values[_INTENT]) > LIST_INTENT_CHARACTERS:
+        result["intent"] = shortened(values[_INTENT], LIST_INTENT_CHARACTERS)
+    result["has_diff"] = bool(values[_HAS_DIFF])
+    result["created_at"] = iso(values[_CREATED_AT])
+    result["updated_at"] = iso(values[_UPDATED_AT])
+    return cast("ReviewRow", result)
+
+
+def position(values: tuple[Any, ...]) -> list[Any]:
+    return [values[_RANK], values[_CREATED_AT], values[_ID]]
+
+
+def event_row(values: tuple[Any, ...]) -> EventResult:
+    """From a row of EVENT_SUMMARY columns."""
+    result: dict[str, Any] = dict(zip(EVENT_SUMMARY, values, strict=True))
+    result["metadata"] = json.loads(result["metadata"])
+    result["timestamp"] = iso(result["timestamp"])
+    return cast("EventResult", result)
 
 
 def event(event: Event) -> EventResult:

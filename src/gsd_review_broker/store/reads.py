@@ -1,6 +1,7 @@
 """Every query a tool makes, over one connection. Sync on purpose: it runs unchanged on each database."""
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,9 +21,9 @@ from gsd_review_broker.model import (
     Revision,
     Status,
 )
-from gsd_review_broker.ports import IdempotencyKey, ListPosition, ReviewFilter
+from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, IdempotencyKey, ListPosition, ReviewFilter
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
-from gsd_review_broker.store.session import Session, parameter
+from gsd_review_broker.store.session import Session, Values, parameter
 from gsd_review_broker.store.tables import (
     counter_patches,
     events,
@@ -58,8 +59,18 @@ _EVENTS = (
     sa.select(*EVENTS.columns).where(events.c.id > parameter("after")).order_by(events.c.id).limit(parameter("most"))
 )
 _EVENTS_OF_REVIEW = _EVENTS.where(events.c.review_id == parameter("review_id"))
-_PENDING = (
-    sa.select(reviews.c.rank, sa.func.count()).where(reviews.c.status == parameter("status")).group_by(reviews.c.rank)
+_EVENT_ROWS = (
+    sa.select(*(events.c[name] for name in EVENT_SUMMARY))
+    .where(events.c.id > parameter("after"))
+    .order_by(events.c.id)
+    .limit(parameter("most"))
+)
+_EVENT_ROWS_OF_REVIEW = _EVENT_ROWS.where(events.c.review_id == parameter("review_id"))
+_PENDING = sa.select(sa.func.count()).select_from(
+    sa.select(reviews.c.id)
+    .where(reviews.c.status == parameter("status"), reviews.c.rank == parameter("rank"))
+    .limit(parameter("most"))
+    .subquery()
 )
 # The list's own index answers it, once for each rank.
 _OLDEST = (
@@ -121,32 +132,43 @@ class SqlReader:
     def reviews(
         self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
     ) -> list[tuple[Review, ListPosition]]:
+        rows = self._listed(tuple(Review.__slots__), wanted, after, limit)
+        found = [(REVIEWS.read(row), row[-1]) for row in rows]
+        return [(review, (rank, review.created_at, review.id)) for review, rank in found]
+
+    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[Values]:
+        return self._listed(SUMMARY, wanted, after, limit)
+
+    def _listed(
+        self, columns: tuple[str, ...], wanted: ReviewFilter, after: ListPosition | None, limit: int
+    ) -> Sequence[Values]:
         equal = {name: value for name in _EQUAL if (value := getattr(wanted, name)) is not None}
         statement = _list_statement(
-            tuple(equal), wanted.needs_human, wanted.claimable_by is not None, after is not None
+            columns, tuple(equal), wanted.needs_human, wanted.claimable_by is not None, after is not None
         )
         parameters: dict[str, Any] = {**equal, "most": limit}
         if wanted.claimable_by is not None:
             parameters |= {"reviewer": wanted.claimable_by.lower(), "now": wanted.claimable_at or 0}
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
-        rows = self._session.rows(statement, parameters)
-        found = [(REVIEWS.read(row), row[-1]) for row in rows]
-        return [(review, (rank, review.created_at, review.id)) for review, rank in found]
+        return self._session.rows(statement, parameters)
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]:
         return [REVIEWS.read(row) for row in self._session.rows(_EXPIRED, {"now": now, "most": limit})]
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]:
-        statement = _EVENTS if review_id is None else _EVENTS_OF_REVIEW
-        parameters: dict[str, Any] = {"after": after, "most": limit}
-        if review_id is not None:
-            parameters["review_id"] = review_id
-        return [EVENTS.read(row) for row in self._session.rows(statement, parameters)]
+        parameters = {"review_id": review_id, "after": after, "most": limit}
+        rows = self._session.rows(_EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
+        return [EVENTS.read(row) for row in rows]
 
-    def pending_by_priority(self) -> dict[str, int]:
-        counts = {row[0]: row[1] for row in self._session.rows(_PENDING, {"status": Status.PENDING})}
-        return {priority.value: counts.get(rank, 0) for rank, priority in enumerate(_RANKED)}
+    def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[Values]:
+        parameters = {"review_id": review_id, "after": after, "most": limit}
+        return self._session.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
+
+    def pending_by_priority(self, *, at_most: int) -> dict[str, int]:
+        wanted = {"status": Status.PENDING, "most": at_most}
+        counts = [self._session.row(_PENDING, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
+        return {priority.value: row[0] if row else 0 for priority, row in zip(_RANKED, counts, strict=True)}
 
     def oldest_pending_at(self) -> Milliseconds | None:
         wanted = {"status": Status.PENDING, "most": 1}
@@ -197,7 +219,9 @@ _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "pare
 
 
 @cache
-def _list_statement(equal: tuple[str, ...], needs_human: bool | None, claimable: bool, after: bool) -> sa.Select[Any]:
+def _list_statement(
+    columns: tuple[str, ...], equal: tuple[str, ...], needs_human: bool | None, claimable: bool, after: bool
+) -> sa.Select[Any]:
     """One statement for each shape of question; there are few, and each is compiled once."""
     conditions = [reviews.c[name] == parameter(name) for name in equal]
     if needs_human is not None:
@@ -208,7 +232,12 @@ def _list_statement(equal: tuple[str, ...], needs_human: bool | None, claimable:
     if after:
         places = (parameter(name) for name in ("after_rank", "after_created", "after_id"))
         conditions.append(sa.tuple_(*_ORDER) > sa.tuple_(*places))
-    return sa.select(*REVIEWS.columns, reviews.c.rank).where(*conditions).order_by(*_ORDER).limit(parameter("most"))
+    return (
+        sa.select(*(reviews.c[name] for name in columns), reviews.c.rank)
+        .where(*conditions)
+        .order_by(*_ORDER)
+        .limit(parameter("most"))
+    )
 
 
 def _claimable() -> list[sa.ColumnElement[bool]]:
