@@ -72,7 +72,7 @@ class Application:
                 Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
                 *(Route(path, endpoint=StreamableHTTPASGIApp(manager)) for path, manager in self._endpoints.items()),
             ],
-            middleware=[Middleware(HostAndOriginGuard, port=port)],
+            middleware=[Middleware(HostAndOriginGuard, port=port, body_limit=policy.limits.body)],
             lifespan=self._lifespan,
         )
 

@@ -215,7 +215,10 @@ def _database(settings: Settings, origin: str, root: Path | None) -> Path:
     if origin in {"environment", "command line"}:
         return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written
     base = root or Path.home()
-    inside = (base / path).resolve()
+    try:
+        inside = (base / path).resolve()
+    except ValueError as error:
+        raise StartError(f"{origin}: db: {settings.db!r} is no path: {error}.") from error
     if root is not None and origin != str(user_file()) and not inside.is_relative_to(root):
         raise StartError(f"{origin}: db: {settings.db!r} lies outside the repository {root}.")
     return inside

@@ -329,24 +329,8 @@ UNKEEPABLE = {
 }
 
 
-# Let through by mcp/registry.py and mcp/arguments.py as they are; to be removed with what lets them through.
-LET_THROUGH = {
-    *((name, protocol) for name in UNKEEPABLE if name.startswith(("huge ", "line ")) for protocol in PROTOCOLS),
-    *((name, protocol) for name in ("NaN kept", "infinity kept") for protocol in PROTOCOLS),
-    ("too deep to be sent back", PROTOCOL),
-} - {("huge time", protocol) for protocol in PROTOCOLS}
-
-
-@pytest.mark.parametrize(
-    ("name", "protocol"),
-    [
-        pytest.param(
-            name, protocol, marks=[pytest.mark.xfail(reason="let through")] if (name, protocol) in LET_THROUGH else []
-        )
-        for name in UNKEEPABLE
-        for protocol in PROTOCOLS
-    ],
-)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("name", sorted(UNKEEPABLE))
 def test_a_value_that_cannot_be_kept_is_the_callers_error(
     broker: BrokerProcess, review_id: str, name: str, protocol: str
 ) -> None:

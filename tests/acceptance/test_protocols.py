@@ -220,7 +220,6 @@ def test_what_reads_writes_nothing(broker: BrokerProcess) -> None:
     assert client("get_audit_log", limit=500)["events"] == before
 
 
-@pytest.mark.xfail(reason="create_review, add_message and submit_verdict say that they may be repeated")
 def test_what_may_be_repeated_does_nothing_the_second_time(broker: BrokerProcess) -> None:
     """And what says that it may not, does."""
     client = broker.client()

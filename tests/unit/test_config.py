@@ -107,6 +107,8 @@ def test_foreign_names_in_the_environment_do_not_count(root: Path) -> None:
         ({"port": 65536}, "port: input should be less than or equal to 65535 (it is 65536)"),
         ({"port": "many"}, "port: input should be a valid integer"),
         ({"host": 5}, "host: input should be a valid string"),
+        ({"db": "a\0b"}, "is no path"),
+        ({"db": "."}, "is a folder"),
         ({"fence": "loose"}, "fence: input should be 'strict' or 'managed' (it is 'loose')"),
         ({"max_rounds": 0}, "max_rounds: input should be greater than or equal to 1"),
         ({"git_timeout_seconds": float("nan")}, "git_timeout_seconds: input should be"),

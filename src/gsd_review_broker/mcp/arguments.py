@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 def _integral(value: Any) -> Any:
     """JSON Schema calls 5.0 an integer, and some clients send it so; true is none."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
 
 
 Integer = Annotated[int, BeforeValidator(_integral)]

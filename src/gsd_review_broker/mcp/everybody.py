@@ -120,7 +120,7 @@ def register(registry: Registry) -> None:
             cursor=cursor,
         )
 
-    @tool(Audience.PROPOSER, Audience.REVIEWER)
+    @tool(Audience.PROPOSER, Audience.REVIEWER, repeatable=False)
     async def add_message(
         call: Call,
         review_id: str,

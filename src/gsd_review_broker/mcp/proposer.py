@@ -14,7 +14,7 @@ from gsd_review_broker.service.results import Closed, CreatedReview, ReviewStatu
 def register(registry: Registry) -> None:
     tool = registry.tool
 
-    @tool(Audience.PROPOSER)
+    @tool(Audience.PROPOSER, repeatable=False)
     async def create_review(
         call: Call,
         intent: str,

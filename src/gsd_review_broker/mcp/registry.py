@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,8 @@ class Audience(StrEnum):
     OBSERVER = "observer"
 
 
+# Pydantic serializes to about 200 levels, and a result wraps some around.
+_DEEPEST = 64
 EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
 
 
@@ -45,6 +48,8 @@ class Tool:
     wire: types.Tool
 
     async def __call__(self, broker: Broker, arguments: dict[str, Any]) -> Any:
+        for name in arguments:
+            encoded(ascii(name), name)
         values = self._validated(arguments)
         for name, value in arguments.items():
             _refuse_unstorable(name, value)
@@ -86,20 +91,30 @@ def _said(kind: str, message: str) -> str:
             return message[:1].lower() + message[1:]
 
 
-def _refuse_unstorable(name: str, value: Any) -> None:
-    """Text with a NUL or half a character in it, however deep, before anything else looks at it."""
+def _refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
+    """What no database keeps or no JSON says, however deep, before anything else looks at it."""
     match value:
         case str():
             encoded(name, value)
+        case int() if not -(2**63) <= value < 2**63:
+            raise _unstorable(name, "holds an integer of more than 64 bits")
+        case float() if not math.isfinite(value):
+            raise _unstorable(name, f"holds {value}, which is no JSON")
+        case list() | dict() if depth == _DEEPEST:
+            raise _unstorable(name[:200], f"is nested deeper than {_DEEPEST}")
         case list():
             for index, item in enumerate(cast("list[Any]", value)):
-                _refuse_unstorable(f"{name}.{index}", item)
+                _refuse_unstorable(f"{name}.{index}", item, depth + 1)
         case dict():
             for key, item in cast("dict[str, Any]", value).items():
                 encoded(name, key)
-                _refuse_unstorable(f"{name}.{key}", item)
+                _refuse_unstorable(f"{name}.{key}", item, depth + 1)
         case _:
             pass
+
+
+def _unstorable(name: str, why: str) -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, f"{name}: {why}", "Send a smaller or simpler value.")
 
 
 class _Arguments(BaseModel):

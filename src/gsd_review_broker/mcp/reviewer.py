@@ -69,7 +69,7 @@ def register(registry: Registry) -> None:
         caller_id=reviewer_id."""
         return await call.broker.claims.claim(review_id, reviewer_id, repeat=call.repeat)
 
-    @tool(Audience.REVIEWER)
+    @tool(Audience.REVIEWER, repeatable=False)
     async def submit_verdict(
         call: Call,
         review_id: str,

@@ -20,6 +20,12 @@ def stored_version(connection: sqlite3.Connection) -> str | None:
     return row[0] if row else None
 
 
+def refuse_foreign(connection: sqlite3.Connection, version: str | None, database: object) -> None:
+    """A file that another program made is not ours to add tables to."""
+    if version is None and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StartError(f"the database {database} belongs to another program; give another file with --db.")
+
+
 def refuse_newer(version: str | None, database: object) -> None:
     if version is not None and version not in _KNOWN:
         raise StartError(

@@ -55,6 +55,7 @@ class SqliteStore:
 
     def _migrate(self) -> None:
         version = schema.stored_version(self._connection)
+        schema.refuse_foreign(self._connection, version, self._path)
         schema.refuse_newer(version, self._path)
         if version == schema.HEAD:
             return

@@ -8,8 +8,9 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class HostAndOriginGuard:
-    def __init__(self, app: ASGIApp, *, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, port: int, body_limit: int) -> None:
         self._app = app
+        self._body_limit = body_limit
         hosts = [f"{name}:{port}" for name in _LOOPBACK_NAMES]
         if port == 80:  # noqa: PLR2004 - HTTP's own port is left out by clients
             hosts += _LOOPBACK_NAMES
@@ -26,6 +27,9 @@ class HostAndOriginGuard:
             if len(origins) > 1 or not self._origins.issuperset(origins):
                 await _refuse(403, "Origin")(scope, receive, send)
                 return
+            if _declared_size(scope) > self._body_limit:
+                await _too_large(self._body_limit)(scope, receive, send)
+                return
         elif scope["type"] != "lifespan":
             return
         await self._app(scope, receive, send)
@@ -35,4 +39,17 @@ def _refuse(status: int, name: str) -> PlainTextResponse:
     return PlainTextResponse(
         f"forbidden: this {name} may not use the broker; call it as 127.0.0.1, localhost or [::1] on its port.\n",
         status_code=status,
+    )
+
+
+def _declared_size(scope: Scope) -> int:
+    """What comes without saying its size is counted as it comes, by the SDK."""
+    sizes = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
+    return max(map(int, sizes), default=0)
+
+
+def _too_large(limit: int) -> PlainTextResponse:
+    return PlainTextResponse(
+        f"too_large: the body is over the limit of {limit} bytes; send less, or raise limits.body_bytes.\n",
+        status_code=413,
     )
