@@ -1,10 +1,24 @@
 """Structured logs on standard error: an event's name with keys. No diff's text ever goes into one."""
 
+import contextlib
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
+
+
+class _Unfailing:
+    """Standard error, without its failures: a full disk must stop no work that only wanted to be told of."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return sys.stderr.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def configure(*, level: str, form: str) -> None:
@@ -27,7 +41,7 @@ def configure(*, level: str, form: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Unfailing())),
         cache_logger_on_first_use=True,
     )
     # The libraries' own lines are for those who ask for debug.

@@ -86,6 +86,10 @@ class Reader(Protocol):
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
 
+    def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
+        """Is there a review that was kept for somebody until a moment in between?"""
+        ...
+
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
 
     def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[tuple[Any, ...]]:

@@ -19,6 +19,13 @@ PAGE = ROOT / "docs" / "tools.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 
 
+_ABOUT = (
+    "Made from the code by `make docs`; a test keeps it current. `?` marks what may be left out. Every tool that "
+    "writes also takes `idempotency_key?`. All results are structured; the text content repeats them as compact "
+    "JSON."
+)
+
+
 def tools() -> list[Tool]:
     return list(all_tools().shown_to(Audience.ALL).values())
 
@@ -58,8 +65,7 @@ def page() -> str:
     parts = [
         "# Tools",
         "",
-        "Made from the code by `make docs`; a test keeps it current. `?` marks what may be left out. Every tool that "
-        "writes also takes `idempotency_key?`. All results are structured; the text content repeats them as compact JSON.",
+        _ABOUT,
         "",
         "| endpoint | for | tools |",
         "|---|---|---|",

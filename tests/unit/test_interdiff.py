@@ -103,7 +103,7 @@ def test_on_one_base_the_interdiff_turns_the_first_result_into_the_second(
         "\n".join(difflib.unified_diff(base, after, "a/f", "b/f", lineterm="", n=99)).encode() + b"\n"
         for after in (first, second)
     )
-    if first == base or second == base:
+    if base in (first, second):
         return
     text = interdiff(one, two)
     bag = list(first)

@@ -3,8 +3,6 @@
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gsd_review_broker.patch import FilePatch, UnreadableDiffError, read, unsafe_paths
 from gsd_review_broker.patch.safety import is_unsafe
@@ -94,103 +92,20 @@ def test_no_odd_diff_that_git_made_is_refused(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["--- ../x", "+++ ../../x", "--- /etc/passwd", "+++ b/.git/config", "diff --git a/../x b/../x", "rename to .git/x"],
-)
-@pytest.mark.parametrize("sign", ["+", "-", " "])
-def test_content_that_looks_like_a_hostile_header_is_only_content(sign: str, line: str) -> None:
-    old, new = {"+": (1, 2), "-": (2, 1), " ": (2, 2)}[sign]
-    changed = "-a\n+b\n"
-    diff = f"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,{old} +1,{new} @@\n{changed}{sign}{line}\n"
-    assert _files(diff.encode())
-    assert _unsafe(diff) == []
-
-
-def test_a_line_removed_from_sql_is_no_header() -> None:
-    """`-- ../x` is a comment there; removed it reads `--- ../x`, and what follows may well begin with `++`."""
-    diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- ../x\n+++ ../y\n x\n"
-    assert _files(diff.encode())
-    assert _unsafe(diff) == []
-
-
-@pytest.mark.parametrize("path", UNSAFE_PATHS.values(), ids=UNSAFE_PATHS)
-@pytest.mark.parametrize(
-    "wreck",
-    [
-        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n x\n",
-        "diff --git a/x b/x\nindex 1..2 100644\nGIT binary patch\nliteral 5\nnonsense\n",
-        "@@ -1 +1 @@\n-a\n+b\n",
-        'diff --git a/x b/x\n--- "a/x\n',
-    ],
-    ids=["too few lines", "broken binary", "no header", "open quote"],
-)
-def test_nothing_hides_behind_something_broken(wreck: str, path: str) -> None:
-    for hidden in (
-        f"\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b\n",
-        f"\ndiff --git a/x b/x\nrename from x\nrename to {path}\n",
-        f"\ndiff --git a/x b/x\ncopy from {path}\ncopy to x\n",
-    ):
-        assert _files((wreck + hidden).encode()) is None
-        assert _unsafe(wreck + hidden)
-
-
-def test_paths_of_a_broken_diff_are_found_without_their_quotes() -> None:
-    assert _unsafe('@@ -1 +1 @@\n-a\n+b\ndiff --git "a/\\056git/x" "b/\\056git/x"\n') == [
-        ".git/x",
-        "a/.git/x",
-        "b/.git/x",
-    ]
-
-
-def _link(path: str, verb: str = "new") -> str:
-    sides = f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+..\n"
-    if verb == "deleted":
-        sides = f"--- a/{path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-..\n"
-    return f"diff --git a/{path} b/{path}\n{verb} file mode 120000\n{sides}"
-
-
-def test_a_file_below_a_link_of_the_same_diff_is_unsafe() -> None:
-    through = "--- /dev/null\n+++ b/door/deep/x\n@@ -0,0 +1 @@\n+x\n"
-    assert _unsafe(_link("door") + through) == ["door/deep/x"]
-    assert _unsafe(_link("door/deep") + through) == ["door/deep/x"]
-
-
-def test_a_file_beside_a_link_or_where_one_was_is_safe() -> None:
-    beside = "--- /dev/null\n+++ b/door.txt\n@@ -0,0 +1 @@\n+x\n--- a/do/or\n+++ b/do/or\n@@ -1 +1 @@\n-x\n+y\n"
-    inside = "--- /dev/null\n+++ b/door/x\n@@ -0,0 +1 @@\n+x\n"
-    assert _unsafe(_link("door") + beside) == []
-    assert _unsafe(_link("door", "deleted") + inside) == []
-    assert _unsafe(_link("door") + _link("door", "deleted") + inside) == []
-
-
-def test_dev_null_and_a_dot_before_the_name_are_harmless() -> None:
-    plain = "--- ./x\n+++ ./x\n@@ -1 +1 @@\n-a\n+b\n"
-    created = "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n"
-    assert _unsafe(plain) == _unsafe(created) == []
-    assert _unsafe(plain + "@@ -1,9") == _unsafe(created + "@@ -1,9 +1,9 @@\n") == []
-
-
-def test_a_very_long_path_is_shortened_in_the_answer() -> None:
-    (shown,) = _unsafe("--- a/../" + "x" * 10_000 + "\n+++ b/../" + "x" * 10_000 + "\n@@ -1 +1 @@\n-a\n+b\n")
-    assert len(shown) < 300
-
-
-@given(st.lists(st.sampled_from(["..", ".git", "x", "", ".", "a b", ".GIT ", "git~1", "..."]), min_size=1, max_size=4))
-def test_one_bad_component_spoils_a_path(parts: list[str]) -> None:
-    bad = bool({"..", ".git", ".", ".GIT ", "git~1"} & set(parts)) or (parts[0] == "" and len(parts) > 1)
-    assert is_unsafe("/".join(parts)) == bad
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["diff --git " + '"\\" ' * 300_000, "diff --git " + "a/ " * 400_000, '--- "' + "\\" * 10**6, "--- " + " " * 10**6],
+    ("start", "piece"),
+    [("diff --git ", '"\\" '), ("diff --git ", "a/ "), ('--- "', "\\"), ("--- ", " ")],
     ids=["quotes", "slashes", "backslashes", "spaces"],
 )
-def test_looking_at_a_broken_diff_takes_time_in_proportion_to_its_size(line: str) -> None:
-    diff = line.encode()
-    begun = time.perf_counter()
-    list(map(len, diff.split(b" ")))
-    plainly = max(time.perf_counter() - begun, 1e-3)
-    begun = time.perf_counter()
-    unsafe_paths(diff, None)
-    assert time.perf_counter() - begun < 1_000 * plainly
+def test_looking_at_a_broken_diff_takes_time_in_proportion_to_its_size(start: str, piece: str) -> None:
+    """Four times as much takes about four times as long; were it quadratic, it would be sixteen."""
+
+    def seconds(pieces: int) -> float:
+        diff = (start + piece * pieces).encode()
+        taken = []
+        for _ in range(3):
+            begun = time.perf_counter()
+            unsafe_paths(diff, None)
+            taken.append(time.perf_counter() - begun)
+        return min(taken)
+
+    assert seconds(200_000) < 10 * max(seconds(50_000), 1e-4)

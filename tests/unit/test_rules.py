@@ -308,6 +308,19 @@ def test_a_revision_or_an_end_supersedes_an_open_counter_patch() -> None:
         assert change.counter_patch_settled == (CounterPatchStatus.SUPERSEDED, None)
 
 
+def test_an_approval_takes_an_open_counter_patch_off_the_table() -> None:
+    review = in_status(Status.CLAIMED, with_counter_patch=True)
+    change = judged(review, Verdict.APPROVED)
+    assert change.review.counter_patch_status is CounterPatchStatus.SUPERSEDED
+    assert change.counter_patch_settled == (CounterPatchStatus.SUPERSEDED, None)
+
+
+def test_new_content_is_not_kept_for_who_stands_behind_it() -> None:
+    review = judged(claimed(), Verdict.CHANGES_REQUESTED).review
+    own = revised(review, revision=revision(2, author=REVIEWER), reviewer_alive=True)
+    assert own.review.reserved_for is None
+
+
 def test_a_rejected_finding_needs_a_reason_and_none_is_reopened_by_hand() -> None:
     review = claimed()
     for disposition, note in ((Disposition.REJECTED, " "), (Disposition.REJECTED, None), (Disposition.OPEN, "x")):

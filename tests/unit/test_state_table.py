@@ -71,7 +71,7 @@ TABLE: dict[tuple[Command, Status], Status] = {
 }
 
 DO: dict[Command, Callable[[Review], Review]] = {
-    Command.CLAIM: lambda review: claimed(review),
+    Command.CLAIM: claimed,
     Command.AUTO_REJECT: lambda review: rules.auto_reject(review, git_says="no", now=LATER).review,
     Command.SEND_MESSAGE: lambda review: (
         rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER).review

@@ -148,7 +148,8 @@ def renew(
     """The review with new content, whether the proposer wrote it or accepted it. After an auto-reject
     (nobody had claimed it) the round goes on."""
     last_reviewer = review.claimed_by
-    keep = last_reviewer is not None and reviewer_alive
+    # Who stands behind the new content may not judge it, so it is not kept for them either.
+    keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
     change = record(
         review,
         event_type,

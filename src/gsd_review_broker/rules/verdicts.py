@@ -59,6 +59,8 @@ def give_verdict(
         return Change(review=review, events=())
     target = require(review, _COMMANDS[verdict])
     is_comment = verdict is Verdict.COMMENT
+    # An approval is of the proposal as it is: what was offered instead is off the table.
+    declined = verdict is Verdict.APPROVED and review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
         EventType.VERDICT_COMMENT if is_comment else EventType.VERDICT_SUBMITTED,
@@ -79,8 +81,10 @@ def give_verdict(
         verdict_reason=reason,
         claim_expires_at=Milliseconds(now + timeout) if is_comment else None,
         open_finding_count=open_finding_count,
+        counter_patch_status=CounterPatchStatus.SUPERSEDED if declined else review.counter_patch_status,
     )
-    change = replace(change, findings=findings)
+    settled = (CounterPatchStatus.SUPERSEDED, None) if declined else None
+    change = replace(change, findings=findings, counter_patch_settled=settled)
     if counter_patch is not None:
         change = _offered(change, counter_patch, reviewer, now)
     if verdict is Verdict.CHANGES_REQUESTED:

@@ -18,7 +18,7 @@ from gsd_review_broker.ports import (
     Transaction,
 )
 from gsd_review_broker.service import checks, views
-from gsd_review_broker.service.core import Core, Repeat, once, recalled
+from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
 from gsd_review_broker.service.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.findings import NewFinding, open_findings, placed
@@ -59,9 +59,9 @@ class Claims:
             )
             if kept is not None:
                 return kept
-            if not rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now()):
-                return await self._core.store.glance(lambda reader, review=review: self._view(reader, review))
-            checked = await self._check(review)
+            begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+            # Who holds it already is answered again; git was asked at the time.
+            checked = await self._check(review) if begins else Applies(digest=review.digest)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
             )
@@ -77,22 +77,24 @@ class Claims:
         """Only if revision and status are those that git checked; None asks for another look."""
         review = tx.lock_review(seen.id)
         assert review is not None  # noqa: S101 - found a moment ago
+        kept = recalled(tx, self._core, repeat, review.project)
+        if kept is not None:
+            return kept
         if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
-            return self._view(tx, review)
+            return remembered(tx, self._core, repeat, review.project, self._view(tx, review))
         if review.revision != seen.revision:
             return None
-
-        def begin() -> Claim | AutoRejected:
-            if isinstance(checked, DoesNotApply):
-                change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
-                tx.save(change)
-                return views.auto_rejected(change.review)
-            timeout = self._core.policy.claim_timeout
-            change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
+        if isinstance(checked, DoesNotApply):
+            change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
             tx.save(change)
-            return self._view(tx, change.review)
-
-        return once(tx, self._core, repeat, review.project, begin)
+            rejected = views.auto_rejected(change.review)
+            # For claim_next it is no answer yet: it goes on to the next.
+            keep = repeat if repeat is not None and repeat.project is None else None
+            return remembered(tx, self._core, keep, review.project, rejected)
+        timeout = self._core.policy.claim_timeout
+        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
+        tx.save(change)
+        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review))
 
     def _view(self, reader: Reader, review: Review) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)

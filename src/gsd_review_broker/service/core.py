@@ -94,15 +94,17 @@ def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | N
     return reader.recall(repeat.within(project, core.policy.limits.name), core.clock.now())
 
 
+def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, result: R) -> R:
+    """Keep the answer for when the call is repeated."""
+    if repeat is not None:
+        tx.remember(repeat.within(project, core.policy.limits.name), cast("dict[str, Any]", result))
+    return result
+
+
 def once(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, do: Callable[[], R]) -> R:
     """Do it, or answer as the first time. A refusal is not remembered: it may be different next time."""
-    if repeat is None:
-        return do()
-    key = repeat.within(project, core.policy.limits.name)
-    kept = tx.recall(key, tx.now)
+    kept = recalled(tx, core, repeat, project)
     if kept is not None:
         return cast("R", kept)
     result = do()
-    if not isinstance(result, BrokerError):
-        tx.remember(key, cast("dict[str, Any]", result))
-    return result
+    return result if isinstance(result, BrokerError) else remembered(tx, core, repeat, project, result)

@@ -7,7 +7,7 @@ import structlog
 
 from gsd_review_broker import rules
 from gsd_review_broker.model import Milliseconds, ReviewId
-from gsd_review_broker.ports import Transaction
+from gsd_review_broker.ports import QUEUE, Transaction
 from gsd_review_broker.service.core import Core
 
 log = structlog.get_logger()
@@ -65,6 +65,7 @@ class Sweep:
         if step:
             log.info("clock_stepped", by_milliseconds=step)
             await self._core.store.write(lambda tx: tx.shift_deadlines(step))
+        await self._wake_for_ended_reservations(Milliseconds(self._before.wall + step), now.wall)
         self._before = now
         await self._forget_old_keys(now)
         if now.steady < self._grace_until:
@@ -86,6 +87,11 @@ class Sweep:
             return False
         tx.save(rules.reclaim(review, reason="the claim's deadline passed", now=tx.now))
         return True
+
+    async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:
+        """What was kept for one reviewer is for all from now on, and no commit says so."""
+        if await self._core.store.glance(lambda reader: reader.reservation_ended(after=after, until=until)):
+            self._core.wakeups.publish([QUEUE])
 
     async def _forget_old_keys(self, now: Moment) -> None:
         if self._keys_swept is not None and now.steady - self._keys_swept < _KEYS_EVERY_MILLISECONDS:

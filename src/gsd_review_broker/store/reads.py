@@ -55,6 +55,11 @@ _EXPIRED = (
     .order_by(reviews.c.claim_expires_at)
     .limit(parameter("most"))
 )
+_RESERVED = (
+    sa.select(reviews.c.id)
+    .where(reviews.c.reserved_until > parameter("after"), reviews.c.reserved_until <= parameter("until"))
+    .limit(parameter("most"))
+)
 _EVENTS = (
     sa.select(*EVENTS.columns).where(events.c.id > parameter("after")).order_by(events.c.id).limit(parameter("most"))
 )
@@ -148,13 +153,20 @@ class SqlReader:
         )
         parameters: dict[str, Any] = {**equal, "most": limit}
         if wanted.claimable_by is not None:
-            parameters |= {"reviewer": wanted.claimable_by.lower(), "now": wanted.claimable_at or 0}
+            parameters |= {
+                "reviewer": wanted.claimable_by.lower(),
+                "exactly": wanted.claimable_by,
+                "now": wanted.claimable_at or 0,
+            }
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
         return self._session.rows(statement, parameters)
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]:
         return [REVIEWS.read(row) for row in self._session.rows(_EXPIRED, {"now": now, "most": limit})]
+
+    def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
+        return self._session.row(_RESERVED, {"after": after, "until": until, "most": 1}) is not None
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]:
         parameters = {"review_id": review_id, "after": after, "most": limit}
@@ -250,5 +262,7 @@ def _claimable() -> list[sa.ColumnElement[bool]]:
             reviews.c.reserved_until.is_(None),
             reviews.c.reserved_until <= now,
             sa.func.lower(reviews.c.reserved_for) == reviewer,
+            # SQLite's lower knows ASCII only.
+            reviews.c.reserved_for == parameter("exactly"),
         ),
     ]

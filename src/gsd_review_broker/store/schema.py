@@ -34,6 +34,10 @@ def refuse_newer(version: str | None, database: object) -> None:
         )
 
 
+def _nothing(_connection: object) -> None:
+    pass
+
+
 def upgrade(raw: sqlite3.Connection) -> None:
     """In one transaction: the whole of it, or nothing."""
     # Alembic is imported only when there is something to migrate: it doubles the time to start.
@@ -46,6 +50,9 @@ def upgrade(raw: sqlite3.Connection) -> None:
         poolclass=StaticPool,
         isolation_level="AUTOCOMMIT",
     )
+    # Alembic commits after each migration; here the whole upgrade is one transaction, and it ends below.
+    for name in ("do_commit", "do_rollback"):
+        setattr(engine.dialect, name, _nothing)
     config = Config()
     config.set_main_option("script_location", "gsd_review_broker:store/migrations")
     with engine.connect() as connection:
@@ -56,7 +63,6 @@ def upgrade(raw: sqlite3.Connection) -> None:
         except BaseException:
             raw.rollback()
             raise
-        # Alembic has committed by now; this is for the day when it does not.
         raw.commit()
 
 

@@ -71,12 +71,13 @@ sa.Index(
     sqlite_where=reviews.c.needs_human.is_not(None),
     postgresql_where=reviews.c.needs_human.is_not(None),
 )
-sa.Index(
-    "ix_reviews_claim_expires_at",
-    reviews.c.claim_expires_at,
-    sqlite_where=reviews.c.claim_expires_at.is_not(None),
-    postgresql_where=reviews.c.claim_expires_at.is_not(None),
-)
+for _moment in ("claim_expires_at", "reserved_until"):
+    sa.Index(
+        f"ix_reviews_{_moment}",
+        reviews.c[_moment],
+        sqlite_where=reviews.c[_moment].is_not(None),
+        postgresql_where=reviews.c[_moment].is_not(None),
+    )
 
 revisions = sa.Table(
     "revisions",

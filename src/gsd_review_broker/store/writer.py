@@ -86,24 +86,28 @@ class Writer:
         if not calm or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
             self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
             return
-        topics, error = self._run_all(batch)
-        self._tell(batch, topics, error or self._commit())
-        self._end_turn()
+        try:
+            topics, error = self._run_all(batch)
+            self._tell(batch, topics, error or self._commit())
+        finally:
+            self._end_turn()
 
     async def _take_slow_turn(self, batch: list[Job]) -> None:
         in_thread = asyncio.get_running_loop().run_in_executor
         topics: list[str] = []
-        error = self._begin()
-        if error is not None:
-            error = await in_thread(self._thread, self._begin_patiently)
-        if error is None:
-            topics, error = self._run_all(batch)
-        if error is None:
-            error = await in_thread(self._thread, self._commit)
-        self._tell(batch, topics, error)
-        if self._pages >= _CHECKPOINT_PAGES:
-            await in_thread(self._thread, self._checkpoint)
-        self._end_turn()
+        try:
+            error = self._begin()
+            if error is not None:
+                error = await in_thread(self._thread, self._begin_patiently)
+            if error is None:
+                topics, error = self._run_all(batch)
+            if error is None:
+                error = await in_thread(self._thread, self._commit)
+            self._tell(batch, topics, error)
+            if self._pages >= _CHECKPOINT_PAGES:
+                await in_thread(self._thread, self._checkpoint)
+        finally:
+            self._end_turn()
 
     def _end_turn(self) -> None:
         self._turn = None
@@ -196,7 +200,8 @@ class Writer:
 
 def translate(error: BaseException) -> BaseException:
     """What SQLite said, in our codes; everything else stays what it is."""
-    if not isinstance(error, sqlite3.OperationalError):
+    # A plain DatabaseError is a damaged file; its other kinds are mistakes of ours.
+    if not isinstance(error, sqlite3.OperationalError) and type(error) is not sqlite3.DatabaseError:
         return error
     said = str(error)
     if "locked" in said or "busy" in said:

@@ -106,6 +106,14 @@ def upgrade() -> None:
     op.create_index("ix_reviews_plan", "reviews", ["plan", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_project", "reviews", ["project", "status", "rank", "created_at", "id"], unique=False)
     op.create_index("ix_reviews_proposer_id", "reviews", ["proposer_id", "rank", "created_at", "id"], unique=False)
+    op.create_index(
+        "ix_reviews_reserved_until",
+        "reviews",
+        ["reserved_until"],
+        unique=False,
+        sqlite_where=sa.text("reserved_until IS NOT NULL"),
+        postgresql_where=sa.text("reserved_until IS NOT NULL"),
+    )
     op.create_index("ix_reviews_status", "reviews", ["status", "rank", "created_at", "id"], unique=False)
     op.create_table(
         "counter_patches",
