@@ -23,8 +23,6 @@ class Session(Protocol):
 
     def run(self, statement: sa.Executable, parameters: Parameters) -> None: ...
 
-    def run_each(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None: ...
-
 
 def parameter(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name)
@@ -64,6 +62,3 @@ class SqliteSession:
 
     def run(self, statement: sa.Executable, parameters: Parameters) -> None:
         self._connection.execute(sql_of(statement), parameters)
-
-    def run_each(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None:
-        self._connection.executemany(sql_of(statement), parameters)

@@ -133,10 +133,9 @@ class Writer:
     # The steps of a turn. Each gives what went wrong, in our codes, or None.
 
     def _begin(self) -> BaseException | None:
-        """Without waiting. Inside a turn that began already there is nothing to do."""
+        """Without waiting, unless patience was asked for."""
         try:
-            if not self._connection.in_transaction:
-                self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             return translate(error)
         return None

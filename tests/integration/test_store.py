@@ -1,0 +1,147 @@
+"""What the store promises beside its faults: privacy, one owner, and answers in our own codes."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.store import schema
+from gsd_review_broker.store.lock import DatabaseLock
+from gsd_review_broker.store.sqlite import SqliteStore
+from gsd_review_broker.wake import LocalWakeups
+from tests.support.local import LocalBroker, MovableClock, local_broker
+from tests.support.mcp import ToolError
+
+
+def store_at(path: Path) -> SqliteStore:
+    return SqliteStore(path, clock=MovableClock(), wakeups=LocalWakeups())
+
+
+async def test_the_folder_it_makes_and_the_files_are_the_owners_alone(tmp_path: Path) -> None:
+    store = store_at(tmp_path / "made" / "here" / "x.sqlite3")
+    store.open()
+    await store.write(lambda tx: tx.shift_deadlines(0))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "made" / "here").iterdir()}
+    assert modes == dict.fromkeys(["x.sqlite3", "x.sqlite3-wal", "x.sqlite3-shm", "x.sqlite3.lock"], 0o600)
+    assert (tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o700
+    await store.close()
+    await store.close()
+
+
+async def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite3"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    store = store_at(path)
+    store.open()
+    assert path.stat().st_mode & 0o777 == 0o600
+    await store.close()
+
+
+def test_the_lock_names_its_owner_and_is_free_after_release(tmp_path: Path) -> None:
+    first, second = DatabaseLock(tmp_path / "x"), DatabaseLock(tmp_path / "x")
+    first.acquire()
+    with pytest.raises(StartError, match=r"pid \d+"):
+        second.acquire()
+    (tmp_path / "x.lock").write_text("nonsense")
+    with pytest.raises(StartError, match="pid unknown"):
+        second.acquire()
+    second.release()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite3"
+    with sqlite3.connect(path) as foreign:
+        foreign.execute("CREATE TABLE precious (x)")
+    foreign.close()
+    with pytest.raises(StartError, match="another program"):
+        store_at(path).open()
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database, whatever it says" * 100, b"SQLite format 3\0" + b"\xff" * 4096]
+)
+def test_what_is_no_database_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.sqlite3"
+    path.write_bytes(content)
+    with pytest.raises(StartError):
+        store_at(path).open()
+    assert path.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match="cannot be opened"):
+        store_at(tmp_path / "file" / "x.sqlite3").open()
+
+
+def test_backups_of_one_version_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite3"
+    source = sqlite3.connect(path)
+    made = [schema.back_up(source, path, "0001").name for _ in range(3)]
+    source.close()
+    assert made == ["x.sqlite3.backup-0001", "x.sqlite3.backup-0001-2", "x.sqlite3.backup-0001-3"]
+
+
+async def test_after_closing_a_write_is_unavailable(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        await broker.store.close()
+        with pytest.raises(ToolError) as refused:
+            await broker.create()
+        assert refused.value.code == "unavailable"
+
+
+async def test_closing_waits_for_what_was_asked_before(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        creating = [asyncio.create_task(broker.create()) for _ in range(40)]
+        while not broker.store.writer._jobs:
+            await asyncio.sleep(0)
+        await broker.store.close()
+        assert len({(await task)["review_id"] for task in creating}) == 40
+
+
+async def test_a_damaged_page_found_by_a_read_is_unavailable(broker: LocalBroker) -> None:
+    def damaged(_reader: object) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    for read in (broker.store.glance, broker.store.read):
+        with pytest.raises(BrokerError) as refused:
+            await read(damaged)
+        assert refused.value.code is Code.UNAVAILABLE
+
+
+async def test_a_checkpoint_that_fails_is_told_and_hurts_nobody(broker: LocalBroker, monkeypatch) -> None:
+    class Refusing:
+        def execute(self, _sql: str) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(broker.store.writer, "_connection", Refusing())
+    broker.store.writer._checkpoint()
+
+
+async def test_the_same_verdict_again_stores_nothing(broker: LocalBroker) -> None:
+    review_id = (await broker.create())["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    verdict = {"review_id": review_id, "verdict": "approved", "claim_generation": 1}
+    assert await broker("submit_verdict", **verdict) == await broker("submit_verdict", **verdict)
+    assert (await broker("get_review_timeline", review_id=review_id))["event_count"] == 3
+
+
+async def test_messages_of_one_round_are_read_alone(broker: LocalBroker) -> None:
+    review_id = (await broker.create())["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await broker("add_message", review_id=review_id, sender_role="proposer", body="b")
+    assert len((await broker("get_discussion", review_id=review_id, round=1))["messages"]) == 1
+    assert (await broker("get_discussion", review_id=review_id, round=2))["messages"] == []
+
+
+async def test_a_queue_that_is_too_long_to_count_here_is_counted_elsewhere(broker: LocalBroker, monkeypatch) -> None:
+    monkeypatch.setattr("gsd_review_broker.service.insight._SHORT_QUEUE", 3)
+    for _ in range(5):
+        await broker.create()
+    assert (await broker("broker_status"))["queue"] == {"critical": 0, "normal": 5, "low": 0}
