@@ -15,9 +15,7 @@ from typing import Any
 
 import structlog
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from gsd_review_broker import logs
@@ -35,6 +33,7 @@ from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.presence import Presence
 from gsd_review_broker.store.sqlite import SqliteStore
 from gsd_review_broker.wake import LocalWakeups
+from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
 from gsd_review_broker.web.health import health_endpoint
 
@@ -67,14 +66,12 @@ class Application:
         )
         self.broker = make_broker(core, serves=configuration.serves)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
-        self.asgi = Starlette(
-            routes=[
-                Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
-                *(Route(path, endpoint=StreamableHTTPASGIApp(manager)) for path, manager in self._endpoints.items()),
-            ],
-            middleware=[Middleware(HostAndOriginGuard, port=port, body_limit=policy.limits.body)],
+        pages = Starlette(
+            routes=[Route("/healthz", health_endpoint(configuration.serves, str(configuration.database)))],
             lifespan=self._lifespan,
         )
+        dispatch = Dispatch({path: manager.asgi_app for path, manager in self._endpoints.items()}, otherwise=pages)
+        self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:

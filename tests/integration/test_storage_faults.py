@@ -55,8 +55,10 @@ async def last_event(broker: LocalBroker) -> int:
 
 
 @pytest.fixture
-async def lone(tmp_path: Path) -> AsyncGenerator[LocalBroker]:
-    """Without a repository; whatever the test did to it, its database is whole when it has stopped."""
+async def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[LocalBroker]:
+    """Without a repository; whatever the test did to it, its database is whole when it has stopped. Its disk
+    counts as a slow one, so that commits run in their thread and can be stopped there."""
+    monkeypatch.setattr("gsd_review_broker.store.writer._QUICK_SECONDS", 0.0)
     async with local_broker(tmp_path) as broker:
         yield broker
     assert problems(broker.database) == []

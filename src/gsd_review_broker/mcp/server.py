@@ -4,13 +4,16 @@ The SDK's low-level server, not its decorators: arguments are checked by our own
 ones), results go out as they are (it indents the text), and errors carry our codes.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import mcp_types as types
 import structlog
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 
 from gsd_review_broker import __version__
@@ -80,7 +83,25 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
     if not _is_traced():
         # The SDK's one built-in middleware makes a span for each call, whether anybody collects them or not.
         server.middleware.clear()
+    server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
     return server
+
+
+_CallTool = Callable[[Any, types.CallToolRequestParams], Awaitable[dict[str, Any]]]
+
+
+def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> ServerMiddleware[Any]:
+    """On the newest revision a tool's answer is complete as it is, envelope and all; the SDK would walk through
+    it twice more to find that out. Older revisions go the SDK's way, which leaves out what they do not know."""
+
+    async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method != "tools/call" or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return await call_next(ctx)
+        params = types.CallToolRequestParams.model_validate(ctx.params or {}, by_name=False)
+        result = await call_tool(ctx, params)
+        return {**result, "_meta": {types.SERVER_INFO_META_KEY: server_info}}
+
+    return middleware
 
 
 def _is_traced() -> bool:

@@ -54,11 +54,12 @@ class Claims:
         await self._core.heard(reviewer)
         for _ in range(_ATTEMPTS):
             review = await self._core.find(review_id)
-            kept = await self._core.store.glance(
-                lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
-            )
-            if kept is not None:
-                return kept
+            if repeat is not None:
+                kept = await self._core.store.glance(
+                    lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
+                )
+                if kept is not None:
+                    return kept
             begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
             # Who holds it already is answered again; git was asked at the time.
             checked = await self._check(review) if begins else Applies(digest=review.digest)

@@ -117,6 +117,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        # Every command touches some ten indexes at places of chance; the usual 2 MB do not hold them for long.
+        connection.execute("PRAGMA cache_size=-65536")
         # The writer folds the WAL when nobody waits for a commit.
         connection.execute("PRAGMA wal_autocheckpoint=0")
     return connection

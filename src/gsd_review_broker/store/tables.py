@@ -62,9 +62,17 @@ reviews = sa.Table(
 # A list is always in the order rank, created_at, id; each index serves one filter in that order.
 _ORDER = ("rank", "created_at", "id")
 sa.Index("ix_reviews_order", *(reviews.c[name] for name in _ORDER))
-for _filter in ("status", "category", "phase", "plan", "proposer_id", "parent_id"):
+for _filter in ("status", "phase"):
     sa.Index(f"ix_reviews_{_filter}", *(reviews.c[name] for name in (_filter, *_ORDER)))
-sa.Index("ix_reviews_project", *(reviews.c[name] for name in ("project", "status", *_ORDER)))
+# What need not be said is not indexed where it was not.
+for _optional in ("category", "plan", "proposer_id", "parent_id", "project"):
+    _narrowed = (_optional, "status") if _optional == "project" else (_optional,)
+    sa.Index(
+        f"ix_reviews_{_optional}",
+        *(reviews.c[name] for name in (*_narrowed, *_ORDER)),
+        sqlite_where=reviews.c[_optional].is_not(None),
+        postgresql_where=reviews.c[_optional].is_not(None),
+    )
 sa.Index(
     "ix_reviews_needs_human",
     *(reviews.c[name] for name in _ORDER),

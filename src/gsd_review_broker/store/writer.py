@@ -1,9 +1,9 @@
 """The one connection that writes, and the commands that share its commits.
 
 Commands run on the event loop, each in its own savepoint; they are short, for everything slow was done before.
-What waits for the disk runs in a thread: the commit of a busy moment, checkpoints, and a lock that another
-process holds. While it runs, commands queue up, and the next batch takes them all. In a calm moment, with one
-command and a quick disk, the commit is done at once: handing it to a thread and back would take as long.
+So does the commit, as long as the disk syncs within a millisecond: handing it to a thread and back would take as
+long. What waits longer runs in a thread: commits to a slower disk, checkpoints, and a lock that another process
+holds. While that runs, commands queue up, and the next batch takes them all.
 """
 
 import asyncio
@@ -27,8 +27,9 @@ log = structlog.get_logger()
 
 LARGEST_BATCH = 32
 BUSY_TIMEOUT_MILLISECONDS = 5_000
-# A disk that syncs quicker than this is not worth a thread for a single command.
+# A commit that takes less than this is not worth handing to a thread.
 _QUICK_SECONDS = 0.001
+_GATHERING = 3
 # Folded into the database when so many pages may have gathered; SQLite's own default, but not inside a commit.
 _CHECKPOINT_PAGES = 1_000
 _PAGES_A_COMMAND = 12
@@ -77,13 +78,20 @@ class Writer:
 
     def _schedule(self) -> None:
         if self._turn is None and self._jobs:
-            self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
+            # When several came together the last time, others are likely on their way.
+            self._turn = asyncio.get_running_loop().call_soon(self._gather, _GATHERING if self._last_batch > 1 else 0)
+
+    def _gather(self, rounds: int) -> None:
+        """A few rounds of the loop, in which those who are on their way can join; nobody sleeps."""
+        if rounds:
+            self._turn = asyncio.get_running_loop().call_soon(self._gather, rounds - 1)
+        else:
+            self._take_turn()
 
     def _take_turn(self) -> None:
         batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), LARGEST_BATCH))]
-        calm = len(batch) == self._last_batch == 1 and self._commit_seconds < _QUICK_SECONDS
         self._last_batch = len(batch)
-        if not calm or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
+        if self._commit_seconds >= _QUICK_SECONDS or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
             self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
             return
         try:

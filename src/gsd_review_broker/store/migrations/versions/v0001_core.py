@@ -83,7 +83,14 @@ def upgrade() -> None:
         sa.Column("closed_at", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reviews")),
     )
-    op.create_index("ix_reviews_category", "reviews", ["category", "rank", "created_at", "id"], unique=False)
+    op.create_index(
+        "ix_reviews_category",
+        "reviews",
+        ["category", "rank", "created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("category IS NOT NULL"),
+        postgresql_where=sa.text("category IS NOT NULL"),
+    )
     op.create_index(
         "ix_reviews_claim_expires_at",
         "reviews",
@@ -101,11 +108,39 @@ def upgrade() -> None:
         postgresql_where=sa.text("needs_human IS NOT NULL"),
     )
     op.create_index("ix_reviews_order", "reviews", ["rank", "created_at", "id"], unique=False)
-    op.create_index("ix_reviews_parent_id", "reviews", ["parent_id", "rank", "created_at", "id"], unique=False)
+    op.create_index(
+        "ix_reviews_parent_id",
+        "reviews",
+        ["parent_id", "rank", "created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("parent_id IS NOT NULL"),
+        postgresql_where=sa.text("parent_id IS NOT NULL"),
+    )
     op.create_index("ix_reviews_phase", "reviews", ["phase", "rank", "created_at", "id"], unique=False)
-    op.create_index("ix_reviews_plan", "reviews", ["plan", "rank", "created_at", "id"], unique=False)
-    op.create_index("ix_reviews_project", "reviews", ["project", "status", "rank", "created_at", "id"], unique=False)
-    op.create_index("ix_reviews_proposer_id", "reviews", ["proposer_id", "rank", "created_at", "id"], unique=False)
+    op.create_index(
+        "ix_reviews_plan",
+        "reviews",
+        ["plan", "rank", "created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text('"plan" IS NOT NULL'),
+        postgresql_where=sa.text('"plan" IS NOT NULL'),
+    )
+    op.create_index(
+        "ix_reviews_project",
+        "reviews",
+        ["project", "status", "rank", "created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("project IS NOT NULL"),
+        postgresql_where=sa.text("project IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_reviews_proposer_id",
+        "reviews",
+        ["proposer_id", "rank", "created_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("proposer_id IS NOT NULL"),
+        postgresql_where=sa.text("proposer_id IS NOT NULL"),
+    )
     op.create_index(
         "ix_reviews_reserved_until",
         "reviews",
