@@ -33,7 +33,7 @@ test: $(VENV)/dev.stamp  ## set up and run every check
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
 	@$(BIN)/coverage run -m pytest -m "not torture"
-	@$(BIN)/coverage report --include='*/rules.py,*/store/*' --fail-under=100
+	@$(BIN)/coverage report --include='*/rules/*,*/store/*' --fail-under=100
 
 torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
 	@$(BIN)/python -m pytest -m torture --timeout=3600 -s

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from mcp.client.client import Client
-from mcp.shared.exceptions import MCPError
 
 from gsd_review_broker import __version__
 from tests.support.local import PROPOSAL
@@ -110,8 +109,8 @@ async def test_errors_are_tool_errors_in_every_protocol(
         assert (unknown["code"], unknown["message"]) == ("invalid_argument", "surprise: unknown argument")
         missing = await refusal(client, "claim_review", review_id="ffffffff")
         assert (missing["code"], missing["message"]) == ("invalid_argument", "reviewer_id: required")
-        with pytest.raises(MCPError, match="no_such_tool"):
-            await client.call_tool("no_such_tool", {})
+        absent = await refusal(client, "no_such_tool")
+        assert (absent["code"], "no_such_tool" in absent["message"]) == ("not_found", True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -192,8 +191,10 @@ async def test_what_a_role_is_not_shown_it_cannot_call(
     arguments = {"create_review": PROPOSAL, "claim_next": {"reviewer_id": "codex"}}
     async with connected(broker.port, version, monkeypatch, f"/mcp/{role}") as client:
         for name in sorted(hidden):
-            with pytest.raises(MCPError, match=f"Unknown tool: {name}"):
-                await client.call_tool(name, arguments.get(name, {"review_id": "ffffffff"}))
+            refused = await client.call_tool(name, arguments.get(name, {"review_id": "ffffffff"}))
+            assert refused.is_error
+            assert refused.structured_content is not None
+            assert refused.structured_content["error"]["code"] == "not_found"
     assert hidden
     assert broker.client()("get_audit_log", limit=500)["events"] == before
 

@@ -12,7 +12,6 @@ import structlog
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 
@@ -58,7 +57,7 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
         tool = tools.get(params.name)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+            return _failed(_no_such_tool(params.name, tools))
         return await _called(tool, broker, params.arguments or {})
 
     async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
@@ -125,6 +124,14 @@ async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> dict
         "isError": False,
         "resultType": "complete",
     }
+
+
+def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:
+    return BrokerError(
+        Code.NOT_FOUND,
+        f"there is no tool {name[:100]!r} on this endpoint",
+        f"It has {', '.join(tools)}; /mcp has all.",
+    )
 
 
 def _failed(error: BrokerError) -> dict[str, Any]:
