@@ -123,8 +123,17 @@ class _Arguments(BaseModel):
 
 
 class Registry:
+    """The tools of one room; the server shows those of all rooms."""
+
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
+
+    @classmethod
+    def of(cls, *registries: "Registry") -> "Registry":
+        whole = cls()
+        for registry in registries:
+            whole._tools |= registry.shown_to(Audience.ALL)
+        return whole
 
     def tool(
         self, *audiences: Audience, reads: bool = False, repeatable: bool = True

@@ -35,12 +35,7 @@ _INSTRUCTIONS = {
 
 
 def all_tools() -> Registry:
-    registry = Registry()
-    proposer.register(registry)
-    reviewer.register(registry)
-    everybody.register(registry)
-    observer.register(registry)
-    return registry
+    return Registry.of(proposer.TOOLS, reviewer.TOOLS, everybody.TOOLS, observer.TOOLS)
 
 
 def make_servers(broker: Broker) -> dict[Audience, Server[Any]]:

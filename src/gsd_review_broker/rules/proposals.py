@@ -74,25 +74,21 @@ def create(
         digest=None,
         updated_at=now,
     )
-    event = NewEvent(
+    return Change(review=review, events=(_creation(review),), revision=revision)
+
+
+def _creation(review: Review) -> NewEvent:
+    """The first event says all that replaying the others starts from."""
+    fixed = ("category", "priority", "project", "agent_type", "phase", "parent_id", "proposer_id")
+    return NewEvent(
         event_type=EventType.REVIEW_CREATED,
-        actor=revision.author,
+        actor=review.author,
         review_id=review.id,
         old_status=None,
-        new_status=Status.PENDING,
-        timestamp=now,
-        metadata={
-            **{name: getattr(review, name) for name in FACTS},
-            "category": category,
-            "priority": review.priority,
-            "project": project,
-            "agent_type": agent_type,
-            "phase": phase,
-            "parent_id": parent_id,
-            "proposer_id": proposer_id,
-        },
+        new_status=review.status,
+        timestamp=review.created_at,
+        metadata={name: getattr(review, name) for name in (*FACTS, *fixed)},
     )
-    return Change(review=review, events=(event,), revision=revision)
 
 
 def require_proposer(review: Review, caller: Identity | None) -> Identity:

@@ -57,6 +57,36 @@ def give_verdict(
         return _refused(review, verdict, error, reviewer_id, claim_generation, now)
     if review.verdict is verdict and verdict is not Verdict.COMMENT and review.status.value == verdict.value:
         return Change(review=review, events=())
+    change = _said(
+        review,
+        reviewer,
+        verdict,
+        reason,
+        deadline=Milliseconds(now + timeout) if verdict is Verdict.COMMENT else None,
+        findings=findings,
+        open_finding_count=open_finding_count,
+        has_counter_patch=counter_patch is not None,
+        now=now,
+    )
+    if counter_patch is not None:
+        change = _offered(change, counter_patch, reviewer, now)
+    if verdict is Verdict.CHANGES_REQUESTED:
+        change = call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+    return clear_human(change, actor=reviewer, now=now)
+
+
+def _said(
+    review: Review,
+    reviewer: Identity,
+    verdict: Verdict,
+    reason: str | None,
+    *,
+    deadline: Milliseconds | None,
+    findings: tuple[Finding, ...],
+    open_finding_count: int,
+    has_counter_patch: bool,
+    now: Milliseconds,
+) -> Change:
     target = require(review, _COMMANDS[verdict])
     is_comment = verdict is Verdict.COMMENT
     # An approval is of the proposal as it is: what was offered instead is off the table.
@@ -73,23 +103,18 @@ def give_verdict(
             "round": review.round,
             "revision": review.revision,
             "claim_generation": review.claim_generation,
-            "has_counter_patch": counter_patch is not None,
+            "has_counter_patch": has_counter_patch,
             "finding_ids": [finding.id for finding in findings],
         },
         status=target,
         verdict=review.verdict if is_comment else verdict,
         verdict_reason=reason,
-        claim_expires_at=Milliseconds(now + timeout) if is_comment else None,
+        claim_expires_at=deadline,
         open_finding_count=open_finding_count,
         counter_patch_status=CounterPatchStatus.SUPERSEDED if declined else review.counter_patch_status,
     )
     settled = (CounterPatchStatus.SUPERSEDED, None) if declined else None
-    change = replace(change, findings=findings, counter_patch_settled=settled)
-    if counter_patch is not None:
-        change = _offered(change, counter_patch, reviewer, now)
-    if verdict is Verdict.CHANGES_REQUESTED:
-        change = call_human_if_stuck(change, max_rounds=max_rounds, now=now)
-    return clear_human(change, actor=reviewer, now=now)
+    return replace(change, findings=findings, counter_patch_settled=settled)
 
 
 def _refuse_incomplete(verdict: Verdict, reason: str | None, counter_patch: CounterPatch | None) -> None:
