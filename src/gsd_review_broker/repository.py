@@ -145,17 +145,23 @@ class GitRepository:
                 f"the workspace {workspace} is gone",
                 "Bring it back, or withdraw the review and create another.",
             )
-        with tempfile.TemporaryDirectory(prefix="tandem-", dir=_SCRATCH, ignore_cleanup_errors=True) as folder:
-            scratch = Path(folder)
-            # A file, not a pipe: git may end before it has read all, and a closed pipe is no answer.
-            patch = scratch / "diff"
-            patch.write_bytes(diff)
-            on_head = self._on_head(workspace, scratch, patch, reverse=already_applied)
-            if already_applied:
-                return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
-            if isinstance(on_head, Applies) or not self._fits_work_tree(workspace, scratch, patch):
-                return on_head
-            return Applies(digest=None)
+        scratch = Path(tempfile.mkdtemp(prefix="tandem-", dir=_SCRATCH))
+        try:
+            return self._check_in(scratch, workspace, diff, already_applied=already_applied)
+        finally:
+            # Nobody waits for the cleaning up.
+            self._threads.submit(shutil.rmtree, scratch, ignore_errors=True)
+
+    def _check_in(self, scratch: Path, workspace: str, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply:
+        # A file, not a pipe: git may end before it has read all, and a closed pipe is no answer.
+        patch = scratch / "diff"
+        patch.write_bytes(diff)
+        on_head = self._on_head(workspace, scratch, patch, reverse=already_applied)
+        if already_applied:
+            return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
+        if isinstance(on_head, Applies) or not self._fits_work_tree(workspace, scratch, patch):
+            return on_head
+        return Applies(digest=None)
 
     def _on_head(self, workspace: str, scratch: Path, patch: Path, *, reverse: bool) -> Applies | DoesNotApply:
         """The digest of the change: sha256 over its raw records, if HEAD takes the diff."""

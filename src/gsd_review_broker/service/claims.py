@@ -116,7 +116,7 @@ class Claims:
         return await asyncio.shield(task)
 
     async def _ask_git(self, review: Review) -> _Checked:
-        revision = await self._core.store.read(
+        revision = await self._core.store.glance(
             lambda reader: reader.revision(review.id, review.revision, with_diff=True)
         )
         assert revision is not None  # noqa: S101
