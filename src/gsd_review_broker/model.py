@@ -4,6 +4,7 @@ Times are milliseconds since 1970, UTC; they become ISO 8601 where they leave th
 """
 
 import secrets
+import unicodedata
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType
@@ -342,5 +343,13 @@ def is_human(identity: str) -> bool:
 
 
 def same_identity(one: str | None, other: str | None) -> bool:
-    """Spelling in another case is the same program: self-declared names guard against mistakes."""
-    return one is not None and other is not None and one.strip().casefold() == other.strip().casefold()
+    return one is not None and other is not None and identity_key(one) == identity_key(other)
+
+
+def identity_key(identity: str) -> str:
+    """What makes two spellings the same program: not case, form, or characters that cannot be seen. Self-declared
+    names guard against mistakes."""
+    if identity.isascii() and identity.isprintable():
+        return identity.strip().casefold()
+    plain = unicodedata.normalize("NFKC", identity)
+    return "".join(c for c in plain if unicodedata.category(c) not in {"Cc", "Cf"}).strip().casefold()

@@ -89,6 +89,12 @@ class GitRepository:
     async def resolve_workspace(self, workspace: str | None) -> str | None:
         if workspace is None:
             return str(self._root) if self._root else None
+        if not Path(workspace).is_absolute():
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"workspace: {workspace!r} is not an absolute path",
+                "The broker runs elsewhere: give the whole path of the work tree.",
+            )
         return await self._in_thread(lambda: self._resolve(workspace))
 
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply:
@@ -122,7 +128,7 @@ class GitRepository:
         if not Path(folder).is_dir():
             return None
         answer = self._git(folder, "rev-parse", "--show-toplevel", "--path-format=absolute", "--git-common-dir")
-        lines = os.fsdecode(answer.output).splitlines()
+        lines = _lines(answer.output)
         if answer.code != 0 or len(lines) != 2:  # noqa: PLR2004
             return None
         return Place(root=os.path.realpath(lines[0]), common=os.path.realpath(lines[1]))
@@ -191,7 +197,7 @@ class GitRepository:
             *("rev-parse", "--path-format=absolute", "--git-path", "objects"),
             *("--verify", "--quiet", "HEAD^{tree}"),
         )
-        lines = os.fsdecode(answer.output).splitlines()
+        lines = _lines(answer.output)
         if not lines:
             raise BrokerError(
                 Code.UNAVAILABLE,
@@ -259,6 +265,11 @@ def run_git(
     )
     said = done.stderr.decode("utf-8", "replace").strip()
     return Answer(done.returncode, done.stdout, said[:_LONGEST_COMPLAINT])
+
+
+def _lines(output: bytes) -> list[str]:
+    """A line ends at a line feed alone; a path may hold any other character."""
+    return os.fsdecode(output).removesuffix("\n").split("\n") if output else []
 
 
 def _no_git(why: str) -> BrokerError:

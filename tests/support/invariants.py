@@ -102,7 +102,7 @@ def _of_the_file(connection: sqlite3.Connection) -> list[str]:
 def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
     def stored(review_id: ReviewId) -> Review | None:
         row = connection.execute("SELECT * FROM reviews WHERE id = ?", (review_id,)).fetchone()
-        return Review(**{name: row[name] for name in row.keys() if name != "rank"}) if row else None  # noqa: SIM118
+        return Review(**{name: row[name] for name in row.keys() if name in Review.__slots__}) if row else None  # noqa: SIM118
 
     (count,) = connection.execute("SELECT count(*) FROM reviews").fetchone()
     ((number, last_hash),) = connection.execute("SELECT sequence, hash FROM audit_head").fetchall()

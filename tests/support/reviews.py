@@ -114,6 +114,7 @@ def revised(review: Review, **fields: Any) -> Change:
         "findings": (),
         "reviewer_alive": False,
         "max_rounds": 5,
+        "most_revisions": 200,
         "now": LATER,
     }
     return rules.revise(review, **{**given, **fields})

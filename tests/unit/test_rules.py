@@ -282,6 +282,7 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
         findings=(),
         reviewer_alive=True,
         max_rounds=5,
+        most_revisions=200,
         now=LATER,
     )
     assert change.revision is not None
@@ -297,6 +298,7 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
 def test_accepting_or_rejecting_without_an_open_counter_patch_is_no_transition() -> None:
     review = in_status(Status.CLAIMED)
     accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False, "max_rounds": 5}
+    accept["most_revisions"] = 200
     refused(Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept))
     refused(Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER))
 

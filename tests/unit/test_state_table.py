@@ -92,6 +92,7 @@ DO: dict[Command, Callable[[Review], Review]] = {
             findings=(),
             reviewer_alive=False,
             max_rounds=5,
+            most_revisions=200,
             now=LATER,
         ).review
     ),

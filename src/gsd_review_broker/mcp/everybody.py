@@ -11,10 +11,10 @@ from gsd_review_broker.ports import ReviewFilter
 from gsd_review_broker.service.discussion import NewMessage
 from gsd_review_broker.service.results import (
     Discussion,
-    FindingResult,
     NothingNew,
     Proposal,
     ProposalPage,
+    ResolvedFinding,
     ReviewList,
     ReviewStatus,
     SentMessage,
@@ -158,8 +158,13 @@ async def resolve_finding(
     disposition: Disposition,
     note: Annotated[str | None, Field(description="needed for rejected")] = None,
     idempotency_key: Key = None,
-) -> FindingResult:
+) -> ResolvedFinding:
     """Say what became of a finding: fixed by your revision, rejected (say why) or deferred."""
     return await call.broker.discussions.resolve_finding(
-        review_id, finding_id, model.Disposition(disposition), note=note, repeat=call.repeat
+        review_id,
+        finding_id,
+        model.Disposition(disposition),
+        note=note,
+        as_reviewer=call.audience is Audience.REVIEWER,
+        repeat=call.repeat,
     )

@@ -37,6 +37,7 @@ class Call:
 
     broker: Broker
     repeat: Repeat | None
+    audience: Audience
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Tool:
     arguments: type[BaseModel]
     wire: types.Tool
 
-    async def __call__(self, broker: Broker, arguments: dict[str, Any]) -> Any:
+    async def __call__(self, broker: Broker, arguments: dict[str, Any], audience: Audience = Audience.ALL) -> Any:
         for name in arguments:
             encoded(ascii(name), name)
         values = self._validated(arguments)
@@ -58,7 +59,7 @@ class Tool:
         # if the caller says so.
         said = {name: value for name, value in arguments.items() if name != "idempotency_key"}
         repeat = Repeat(tool=self.name, key=key, arguments=said) if key is not None else None
-        return await self.function(Call(broker, repeat), **values)
+        return await self.function(Call(broker, repeat, audience), **values)
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -53,7 +53,7 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
         tool = tools.get(params.name)
         if tool is None:
             return _failed(_no_such_tool(params.name, tools))
-        return await _called(tool, broker, params.arguments or {})
+        return await _called(tool, broker, params.arguments or {}, audience)
 
     async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
@@ -103,9 +103,9 @@ def _is_traced() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience) -> dict[str, Any]:
     try:
-        result = await tool(broker, arguments)
+        result = await tool(broker, arguments, audience)
     except BrokerError as error:
         return _failed(error)
     except Exception:

@@ -19,7 +19,7 @@ from gsd_review_broker.model import (
     same_identity,
 )
 from gsd_review_broker.rules.convergence import call_human_if_stuck, clear_human
-from gsd_review_broker.rules.proposals import renew, require_proposer
+from gsd_review_broker.rules.proposals import refuse_too_many, renew, require_proposer
 from gsd_review_broker.rules.transitions import Command, invalid_transition, record, require
 
 PREVIEW_CHARACTERS = 100
@@ -57,6 +57,7 @@ def accept_counter_patch(
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
     max_rounds: int,
+    most_revisions: int,
     now: Milliseconds,
 ) -> Change:
     """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other.
@@ -65,6 +66,7 @@ def accept_counter_patch(
     target = require(review, Command.ACCEPT_COUNTER_PATCH)
     if patch is None:
         raise invalid_transition(review, None, "no counter-patch is open")
+    refuse_too_many(review, most_revisions)
     newest = replace(
         revision,
         number=review.revision + 1,
@@ -127,6 +129,8 @@ def resolve_finding(
             "Say why it does not hold, so that the reviewer can answer.",
         )
     resolved = replace(finding, disposition=disposition, note=note)
+    if resolved == finding:
+        return Change(review=review, events=(), findings=(finding,))
     change = record(
         review,
         EventType.FINDING_RESOLVED,

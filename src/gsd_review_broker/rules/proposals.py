@@ -113,11 +113,13 @@ def revise(
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
     max_rounds: int,
+    most_revisions: int,
     now: Milliseconds,
 ) -> Change:
     """The next version of the content. Claimant and verdict are cleared; who judged before may go first."""
     require_proposer(review, caller)
     target = require(review, Command.REVISE)
+    refuse_too_many(review, most_revisions)
     change = renew(
         review,
         EventType.REVIEW_REVISED,
@@ -129,6 +131,15 @@ def revise(
     )
     change = replace(change, findings=findings, counter_patch_settled=_settled(review))
     return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+
+
+def refuse_too_many(review: Review, most_revisions: int) -> None:
+    if review.revision >= most_revisions:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"review {review.id} has {review.revision} revisions, and the limit is {most_revisions}",
+            "Close it and create another with parent_id.",
+        )
 
 
 def renew(

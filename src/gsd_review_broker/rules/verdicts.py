@@ -1,6 +1,7 @@
 """Judging: the fence, the identity, the verdict."""
 
 from dataclasses import replace
+from typing import Any
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import (
@@ -56,6 +57,7 @@ def give_verdict(
             raise
         return _refused(review, verdict, error, reviewer_id, claim_generation, now)
     if review.verdict is verdict and verdict is not Verdict.COMMENT and review.status.value == verdict.value:
+        _refuse_news(review, counter_patch, findings)
         return Change(review=review, events=())
     change = _said(
         review,
@@ -73,6 +75,13 @@ def give_verdict(
     if verdict is Verdict.CHANGES_REQUESTED:
         change = call_human_if_stuck(change, max_rounds=max_rounds, now=now)
     return clear_human(change, actor=reviewer, now=now)
+
+
+def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: tuple[Finding, ...]) -> None:
+    """The same verdict again is answered again; one that brings something new would lose it."""
+    new_patch = counter_patch is not None and review.counter_patch_status is not CounterPatchStatus.PENDING
+    if new_patch or any(finding.times_raised == 1 for finding in findings):
+        raise invalid_transition(review, None, "the verdict is given; say what is new in a message")
 
 
 def _said(
@@ -104,7 +113,7 @@ def _said(
             "revision": review.revision,
             "claim_generation": review.claim_generation,
             "has_counter_patch": has_counter_patch,
-            "finding_ids": [finding.id for finding in findings],
+            "findings": [_remark(finding) for finding in findings],
         },
         status=target,
         verdict=review.verdict if is_comment else verdict,
@@ -115,6 +124,12 @@ def _said(
     )
     settled = (CounterPatchStatus.SUPERSEDED, None) if declined else None
     return replace(change, findings=findings, counter_patch_settled=settled)
+
+
+def _remark(finding: Finding) -> dict[str, Any]:
+    """As it was said this time: a finding that is raised again takes the new words."""
+    said = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
+    return {"finding_id": finding.id, **{name: getattr(finding, name) for name in said}}
 
 
 def _refuse_incomplete(verdict: Verdict, reason: str | None, counter_patch: CounterPatch | None) -> None:

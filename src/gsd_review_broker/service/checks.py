@@ -1,7 +1,7 @@
 """What may be said at all: text that is text, within the limits. Every front end goes through here."""
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Identity, Limits
+from gsd_review_broker.model import Identity, Limits, identity_key
 
 
 def text(name: str, value: str, limit: int) -> str:
@@ -30,7 +30,7 @@ def encoded(name: str, value: str) -> bytes:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             f"{name}: holds a NUL character",
-            "Send binary content as a git binary patch.",
+            "Leave it out; a binary file travels as a git binary patch.",
         )
     try:
         return value.encode("utf-8")
@@ -43,6 +43,8 @@ def encoded(name: str, value: str) -> bytes:
 
 
 def identity(name: str, value: str, limits: Limits) -> Identity:
+    if not identity_key(value):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: holds nothing that can be seen", f"Give {name} a name.")
     return Identity(text(name, value, limits.name).strip())
 
 

@@ -1,13 +1,14 @@
 """The reviewer's commands: claim, wait for a claim, give it back, judge."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import structlog
 
 from gsd_review_broker import rules
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Identity, Review, ReviewId, Status, Verdict
+from gsd_review_broker.model import Change, Identity, Milliseconds, Review, ReviewId, Status, Verdict
 from gsd_review_broker.ports import (
     QUEUE,
     Applies,
@@ -21,7 +22,7 @@ from gsd_review_broker.service import checks, views
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
 from gsd_review_broker.service.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.diffs import read_diff
-from gsd_review_broker.service.findings import NewFinding, open_findings, placed
+from gsd_review_broker.service.findings import NewFinding, Raised, open_findings, placed
 from gsd_review_broker.service.results import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 from gsd_review_broker.service.waiting import Waiting
 
@@ -34,6 +35,7 @@ _ANY_PROJECT = "*"
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
 _Checked = Applies | DoesNotApply
+_Judge = Callable[[Review, Milliseconds, Offer | None, Raised], Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,30 +233,47 @@ class Claims:
         reason = checks.optional_text("reason", reason, limits.text)
         reviewer = checks.optional_identity("reviewer_id", reviewer_id, limits)
         await self._core.heard(reviewer)
-        offered = await self._offered(review_id, counter_patch)
-        remarks = await placed(self._core, review_id, findings or [])
 
-        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
-            raised = remarks.raised(review, tx, now=tx.now)
-            change = rules.give_verdict(
+        def judge(review: Review, now: Milliseconds, offer: Offer | None, raised: Raised) -> Change:
+            return rules.give_verdict(
                 review,
                 verdict=verdict,
                 reason=reason,
                 reviewer_id=reviewer,
                 claim_generation=claim_generation,
-                counter_patch=offered and offered.on(review, tx.now),
+                counter_patch=offer and offer.on(review, now),
                 findings=raised.changed,
                 open_finding_count=raised.open_count,
                 fence=policy.fence,
                 pool_managed=False,
                 timeout=policy.claim_timeout,
                 max_rounds=policy.max_rounds,
-                now=tx.now,
+                now=now,
             )
+
+        # Who may not judge is refused, and recorded, before git or the diff is looked at.
+        refused = counter_patch is not None and not await self._may_judge(review_id, repeat, judge)
+        offered = None if refused else await self._offered(review_id, counter_patch)
+        remarks = await placed(self._core, review_id, findings or [])
+
+        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
+            change = judge(review, tx.now, offered, remarks.raised(review, tx, now=tx.now))
+            if refused and change.refusal is None:
+                raise BrokerError(Code.BUSY, f"review {review.id} changed at this moment", "Call again.")
             tx.save(change)
             return change.refusal or views.verdict(change.review, verdict.value)
 
         return await self._core.change(review_id, repeat, command)
+
+    async def _may_judge(self, review_id: str, repeat: Repeat | None, judge: _Judge) -> bool:
+        """A look beforehand; the transaction decides. A call that was answered before is answered there, too."""
+        review = await self._core.find(review_id)
+        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, review.project))
+        try:
+            nothing = Raised((), review.open_finding_count)
+            return kept is None and judge(review, self._core.clock.now(), None, nothing).refusal is None
+        except BrokerError:
+            return False
 
     async def _offered(self, review_id: str, diff: str | None) -> Offer | None:
         """A counter-patch has to be a diff that applies, or its verdict is refused with it."""

@@ -86,6 +86,7 @@ class CounterPatches:
                 findings=moved.applied_to(tx.findings(review.id)),
                 reviewer_alive=self._core.presence.is_alive(current.claimed_by),
                 max_rounds=self._core.policy.max_rounds,
+                most_revisions=self._core.policy.limits.revisions,
                 now=tx.now,
             )
             tx.save(change)

@@ -6,17 +6,18 @@ from typing import Any
 from gsd_review_broker import rules
 from gsd_review_broker.audit import canonical
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Disposition, Identity, Message, Review, Role, Status
+from gsd_review_broker.model import CounterPatch, Disposition, Finding, Identity, Message, Review, Role, Status
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import checks, cursors, findings
 from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.insight import limit_of
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.results import (
+    CounterPatchResult,
     Discussion,
-    FindingResult,
     MessageResult,
     NothingNew,
+    ResolvedFinding,
     SentMessage,
 )
 from gsd_review_broker.service.views import nothing_new
@@ -24,6 +25,7 @@ from gsd_review_broker.service.waiting import Waiting
 
 # A page of messages ends early when it holds this much.
 _PAGE_CHARACTERS = 128 * 1024
+_PATCHES_CHARACTERS = 30_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,18 +92,19 @@ class Discussions:
             after = _position(cursors.read(cursor, filters))
 
         async def look() -> Discussion | None:
-            current, messages, known = await self._core.store.read(
+            current, messages, known, patches = await self._core.store.read(
                 lambda reader: (
                     reader.review(review.id),
                     reader.messages(review.id, round_=round_, after=after, limit=size + 1),
                     reader.findings(review.id) if cursor is None else [],
+                    reader.counter_patches(review.id) if cursor is None else [],
                 )
             )
             assert current is not None  # noqa: S101
             # A verdict or an end while one waits is news as well.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None
-            return _discussion(current, messages, known, size, filters)
+            return _discussion(current, messages, known, patches, size, filters)
 
         topic = review_topic(review.id)
         found = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
@@ -114,11 +117,12 @@ class Discussions:
         disposition: Disposition,
         *,
         note: str | None,
+        as_reviewer: bool,
         repeat: Repeat | None,
-    ) -> FindingResult:
+    ) -> ResolvedFinding:
         note = checks.optional_text("note", note, self._core.policy.limits.text)
 
-        def command(tx: Transaction, review: Review) -> FindingResult:
+        def command(tx: Transaction, review: Review) -> ResolvedFinding:
             known = tx.findings(review.id)
             finding = next((one for one in known if one.id == finding_id), None)
             if finding is None:
@@ -134,11 +138,11 @@ class Discussions:
                 disposition=disposition,
                 note=note,
                 open_finding_count=findings.count_open(others),
-                actor=review.proposer,
+                actor=(as_reviewer and review.claimed_by) or review.proposer,
                 now=tx.now,
             )
             tx.save(change)
-            return findings.view(change.findings[0])
+            return findings.resolved(change.review, change.findings[0])
 
         return await self._core.change(review_id, repeat, command)
 
@@ -161,7 +165,7 @@ def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx
 
 
 def _require_message(reader: Reader, review: Review, number: int) -> None:
-    found = reader.messages(review.id, round_=None, after=number - 1, limit=1)
+    found = reader.messages(review.id, round_=None, after=number - 1, limit=1) if number > 0 else []
     if not found or found[0].id != number:
         raise BrokerError(
             Code.NOT_FOUND,
@@ -170,13 +174,24 @@ def _require_message(reader: Reader, review: Review, number: int) -> None:
         )
 
 
-def _position(position: Any) -> int:
-    if not isinstance(position, int):
-        raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin anew without it.")
-    return position
+def _position(position: list[Any]) -> int:
+    match position:
+        case [int(number)]:
+            return number
+        case _:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin anew without it."
+            )
 
 
-def _discussion(review: Review, messages: list[Message], known: list[Any], size: int, filters: list[Any]) -> Discussion:
+def _discussion(
+    review: Review,
+    messages: list[Message],
+    known: list[Finding],
+    patches: list[CounterPatch],
+    size: int,
+    filters: list[Any],
+) -> Discussion:
     taken: list[MessageResult] = []
     room = _PAGE_CHARACTERS
     for message in messages[:size]:
@@ -194,9 +209,32 @@ def _discussion(review: Review, messages: list[Message], known: list[Any], size:
         "messages": taken,
         "findings": shown,
         "findings_left_out": left_out,
-        "next_cursor": cursors.make(filters, taken[-1]["message_id"]) if more else None,
+        "counter_patches": _patches(patches),
+        "next_cursor": cursors.make(filters, [taken[-1]["message_id"]]) if more else None,
         "changed": True,
     }
+
+
+def _patches(patches: list[CounterPatch]) -> list[CounterPatchResult]:
+    """All that were offered, whatever became of them; the newest whole, older ones as far as there is room."""
+    results: list[CounterPatchResult] = []
+    room = _PATCHES_CHARACTERS
+    for patch in reversed(patches):
+        room -= len(patch.diff)
+        results.append(
+            {
+                "counter_patch_id": patch.id or 0,
+                "revision": patch.revision,
+                "round": patch.round,
+                "offered_by": patch.offered_by,
+                "status": patch.status.value,
+                "reason": patch.reason,
+                "paths": [file.path for file in patch.affected_files[:20]],
+                "diff": patch.diff.decode("utf-8") if room >= 0 else None,
+                "created_at": iso(patch.created_at),
+            }
+        )
+    return results[::-1]
 
 
 def _view(message: Message) -> MessageResult:

@@ -22,7 +22,9 @@ def find_review(reader: Reader, given: str) -> Review:
             _shown(matches),
         )
     if not matches:
-        raise BrokerError(Code.NOT_FOUND, f"there is no review {given!r}", "list_reviews shows those that there are.")
+        raise BrokerError(
+            Code.NOT_FOUND, f"there is no review {given[:64]!r}", "list_reviews shows those that there are."
+        )
     if len(matches) > 1:
         raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
     found = reader.review(matches[0])

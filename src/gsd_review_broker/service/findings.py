@@ -22,7 +22,7 @@ from gsd_review_broker.patch import Place, ShownLines
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import checks
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.results import FindingResult
+from gsd_review_broker.service.results import FindingResult, ResolvedFinding
 
 # An answer's findings stop here; the rest is counted.
 _SHOWN_CHARACTERS = 128 * 1024
@@ -64,17 +64,11 @@ class Remarks:
             return Raised((), review.open_finding_count)
         known = reader.findings(review.id)
         by = review.claimed_by or BROKER
-        earlier = {_sameness(finding.path, finding.title): finding for finding in known}
         changed: dict[str, Finding] = {}
         for remark, place in self.placed:
-            same = earlier.get(_sameness(remark.path, remark.title))
-            if same is None:
-                finding = _new(review, remark, place, by=by, now=now)
-            elif same.id in changed:
-                # Said twice in one verdict: kept as two, so that nothing is lost.
-                finding = _new(review, remark, place, by=by, now=now)
-            else:
-                finding = _again(same, remark, place)
+            free = [finding for finding in known if finding.id not in changed]
+            same = _same(free, remark, place, review.round)
+            finding = _again(same, remark, place) if same else _new(review, remark, place, by=by, now=now)
             changed[finding.id] = finding
         after = {finding.id: finding for finding in known} | changed
         return Raised(tuple(changed.values()), count_open(list(after.values())))
@@ -82,6 +76,16 @@ class Remarks:
 
 def count_open(findings: list[Finding]) -> int:
     return sum(finding.disposition is Disposition.OPEN for finding in findings)
+
+
+def _same(findings: list[Finding], remark: NewFinding, place: Place, round_: int) -> Finding | None:
+    """The earlier finding that a remark repeats: the same title in the same file, about the same text or line;
+    or, from an earlier round, about lines that have changed since. In doubt it is a new one, so that none is lost."""
+    alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, remark.title)]
+    exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]
+    about_the_same = exact or [f for f in alike if f.anchor_text is not None and f.anchor_text == place.text]
+    changed_since = [f for f in alike if f.raised_in_round < round_ and f.anchor is Anchor.OUTDATED]
+    return next(iter([*about_the_same, *changed_since]), None)
 
 
 def _sameness(path: str | None, title: str) -> tuple[str | None, str]:
@@ -225,6 +229,28 @@ def view(finding: Finding) -> FindingResult:
         "note": finding.note,
         "raised_by": finding.raised_by,
         "round": finding.raised_in_round,
+        "times_raised": finding.times_raised,
+    }
+
+
+def resolved(review: Review, finding: Finding) -> ResolvedFinding:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "finding_id": finding.id,
+        "path": finding.path,
+        "line_start": finding.line_start,
+        "line_end": finding.line_end,
+        "side": finding.side.value,
+        "severity": finding.severity.value,
+        "title": finding.title,
+        "body": finding.body,
+        "suggestion": finding.suggestion,
+        "confidence": finding.confidence,
+        "anchor": finding.anchor.value,
+        "disposition": finding.disposition.value,
+        "note": finding.note,
         "times_raised": finding.times_raised,
     }
 

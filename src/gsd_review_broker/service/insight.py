@@ -24,7 +24,7 @@ from gsd_review_broker.service.waiting import Waiting
 
 DEFAULT_LIMIT = 50
 LARGEST_LIMIT = 500
-_TIMELINE_EVENTS = 500
+_TIMELINE_EVENTS = 2_000
 _FEW_EVENTS = 50
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
@@ -61,6 +61,7 @@ class Insight:
     ) -> ReviewStatus | NothingNew:
         review = await self._core.find(review_id)
         await self._heard(caller_id, review)
+        self._waiting.refuse_too_long(wait_seconds)
         if not wait:
             return views.status(review, changed=since is None or review.version > since)
         known = review.version if since is None else since
@@ -170,6 +171,8 @@ class Insight:
             "events": events,
             # Each of a review's events makes its version grow by one.
             "event_count": review.version,
+            # Where get_audit_log goes on, if there are more than fit here.
+            "next_cursor": events[-1]["id"] if len(events) < review.version else None,
         }
 
     async def broker_status(self) -> BrokerStatus:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from gsd_review_broker.model import Identity, Milliseconds
+from gsd_review_broker.model import Identity, Milliseconds, identity_key
 from gsd_review_broker.ports import Clock
 
 ALIVE_MILLISECONDS = 60_000
@@ -15,12 +15,12 @@ class Presence:
         self._seen: OrderedDict[str, Milliseconds] = OrderedDict()
 
     def heard(self, identity: Identity) -> None:
-        key = identity.casefold()
+        key = identity_key(identity)
         self._seen[key] = self._clock.steady()
         self._seen.move_to_end(key)
         if len(self._seen) > _MOST_REMEMBERED:
             self._seen.popitem(last=False)
 
     def is_alive(self, identity: Identity | None) -> bool:
-        seen = self._seen.get(identity.casefold()) if identity else None
+        seen = self._seen.get(identity_key(identity)) if identity else None
         return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS

@@ -121,13 +121,6 @@ class Proposals:
     def _revise(
         self, tx: Transaction, review: Review, content: _Content, caller: Identity | None, moved: Moved
     ) -> CreatedReview:
-        most = self._core.policy.limits.revisions
-        if review.revision >= most:
-            raise BrokerError(
-                Code.TOO_LARGE,
-                f"review {review.id} has {review.revision} revisions, and the limit is {most}",
-                "Close it and create another with parent_id.",
-            )
         change = rules.revise(
             review,
             revision=content.revision(review.id, review.revision + 1, tx),
@@ -135,6 +128,7 @@ class Proposals:
             findings=moved.applied_to(tx.findings(review.id)),
             reviewer_alive=self._core.presence.is_alive(review.claimed_by),
             max_rounds=self._core.policy.max_rounds,
+            most_revisions=self._core.policy.limits.revisions,
             now=tx.now,
         )
         tx.save(change)

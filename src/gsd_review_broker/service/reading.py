@@ -74,7 +74,7 @@ def _wanted(
         return wanted
     match cursors.read(cursor, wanted.filters):
         # The pages of what was begun, even if a newer revision has come since.
-        case [int(number), str(text), int(offset)]:
+        case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
             return _Wanted(review.id, revision, path, since_revision, number, text, offset)
         case _:
             raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of get_proposal", "Begin without it.")
@@ -82,11 +82,11 @@ def _wanted(
 
 def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, CounterPatch | None, bytes | None]:
     content = _revision(reader, review, wanted.number)
-    if wanted.path is not None:
-        _require_path(content, wanted.path)
     diff = content.diff
-    if wanted.since_revision is not None:
-        earlier = _revision(reader, review, wanted.since_revision)
+    earlier = None if wanted.since_revision is None else _revision(reader, review, wanted.since_revision)
+    if wanted.path is not None:
+        _require_path(content, earlier, wanted.path)
+    if earlier is not None:
         diff = _narrowed(interdiff(earlier.diff, content.diff).encode("utf-8"), wanted.path)
     # Of the present revision the open one; of an older revision what was offered on it then.
     if wanted.number == review.revision:
@@ -116,8 +116,9 @@ def _revision(reader: Reader, review: Review, number: int) -> Revision:
     return content
 
 
-def _require_path(content: Revision, path: str) -> None:
-    known = {name for file in content.affected_files for name in (file.path, file.old_path)}
+def _require_path(content: Revision, earlier: Revision | None, path: str) -> None:
+    touched = (*content.affected_files, *(earlier.affected_files if earlier else ()))
+    known = {name for file in touched for name in (file.path, file.old_path)}
     if path not in known:
         raise BrokerError(
             Code.NOT_FOUND,
@@ -184,7 +185,8 @@ def _first(
         "counter_patch": counter_page.text if counter_page else None,
         "counter_patch_next_cursor": wanted.cursor(_COUNTER_PATCH, counter_page.next_offset if counter_page else None),
         "counter_patch_affected_files": views.files(patch.affected_files) if patch else None,
-        "counter_patch_status": review.counter_patch_status.value if review.counter_patch_status else None,
+        # Of the patch that is shown, if one is.
+        "counter_patch_status": (patch.status if patch else review.counter_patch_status),
     }
     if wanted.since_revision is not None:
         result["since_revision"] = wanted.since_revision

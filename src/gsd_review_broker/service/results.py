@@ -14,6 +14,26 @@ class AffectedFileResult(TypedDict):
     new_mode: NotRequired[str]
 
 
+class ResolvedFinding(TypedDict):
+    review_id: str
+    status: str
+    version: int
+    finding_id: str
+    path: str | None
+    line_start: int | None
+    line_end: int | None
+    side: str
+    severity: str
+    title: str
+    body: str
+    suggestion: str | None
+    confidence: float | None
+    anchor: str
+    disposition: str
+    note: str | None
+    times_raised: int
+
+
 class FindingResult(TypedDict):
     finding_id: str
     path: str | None
@@ -54,6 +74,19 @@ class SentMessage(TypedDict):
     round: int
 
 
+class CounterPatchResult(TypedDict):
+    counter_patch_id: int
+    revision: int
+    round: int
+    offered_by: str
+    status: str
+    reason: str | None
+    paths: list[str]
+    # Null where it did not fit into the answer.
+    diff: str | None
+    created_at: str
+
+
 class Discussion(TypedDict):
     review_id: str
     status: str
@@ -62,6 +95,7 @@ class Discussion(TypedDict):
     messages: list[MessageResult]
     findings: list[FindingResult]
     findings_left_out: int
+    counter_patches: list[CounterPatchResult]
     next_cursor: str | None
     changed: bool
 
@@ -264,6 +298,7 @@ class Timeline(TypedDict):
     version: int
     events: list[EventResult]
     event_count: int
+    next_cursor: int | None
 
 
 class BrokerStatus(TypedDict):

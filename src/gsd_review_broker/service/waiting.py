@@ -17,6 +17,11 @@ class Waiting:
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
 
+    def refuse_too_long(self, wait_seconds: float | None) -> float:
+        seconds = DEFAULT_WAIT_SECONDS if wait_seconds is None else wait_seconds
+        between("wait_seconds", seconds, 0, LONGEST_WAIT_SECONDS)
+        return seconds
+
     async def until(
         self,
         topic: str,
@@ -26,8 +31,7 @@ class Waiting:
         wait_seconds: float | None,
     ) -> T | None:
         """What `look` finds, now or later; None when the time is over, or the broker ends."""
-        seconds = DEFAULT_WAIT_SECONDS if wait_seconds is None else wait_seconds
-        between("wait_seconds", seconds, 0, LONGEST_WAIT_SECONDS)
+        seconds = self.refuse_too_long(wait_seconds)
         if not wait:
             return await look()
         deadline = asyncio.get_running_loop().time() + seconds

@@ -20,6 +20,7 @@ from gsd_review_broker.model import (
     ReviewId,
     Revision,
     Status,
+    identity_key,
 )
 from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, IdempotencyKey, ListPosition, ReviewFilter
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
@@ -97,6 +98,11 @@ _FINDINGS = (
     .where(findings.c.review_id == parameter("review_id"))
     .order_by(findings.c.created_at, findings.c.id)
 )
+_ALL_COUNTER_PATCHES = (
+    sa.select(*COUNTER_PATCHES.columns)
+    .where(counter_patches.c.review_id == parameter("review_id"))
+    .order_by(counter_patches.c.id)
+)
 _COUNTER_PATCHES = (
     sa.select(*COUNTER_PATCHES.columns)
     .where(counter_patches.c.review_id == parameter("review_id"))
@@ -153,11 +159,7 @@ class SqlReader:
         )
         parameters: dict[str, Any] = {**equal, "most": limit}
         if wanted.claimable_by is not None:
-            parameters |= {
-                "reviewer": wanted.claimable_by.lower(),
-                "exactly": wanted.claimable_by,
-                "now": wanted.claimable_at or 0,
-            }
+            parameters |= {"reviewer": identity_key(wanted.claimable_by), "now": wanted.claimable_at or 0}
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
         return self._session.rows(statement, parameters)
@@ -200,6 +202,10 @@ class SqlReader:
 
     def findings(self, review_id: ReviewId) -> list[Finding]:
         return [FINDINGS.read(row) for row in self._session.rows(_FINDINGS, {"review_id": review_id})]
+
+    def counter_patches(self, review_id: ReviewId) -> list[CounterPatch]:
+        rows = self._session.rows(_ALL_COUNTER_PATCHES, {"review_id": review_id})
+        return [COUNTER_PATCHES.read(row) for row in rows]
 
     def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None:
         wanted = {"review_id": review_id, "status": CounterPatchStatus.PENDING, "most": 1}
@@ -256,13 +262,11 @@ def _claimable() -> list[sa.ColumnElement[bool]]:
     """A first sieve, so that a page holds what the rules will grant; the rules have the last word."""
     reviewer, now = parameter("reviewer"), parameter("now")
     return [
-        sa.func.lower(sa.func.coalesce(reviews.c.proposer_id, reviews.c.agent_type)) != reviewer,
-        sa.func.lower(reviews.c.author) != reviewer,
+        reviews.c.proposer_key != reviewer,
+        reviews.c.author_key != reviewer,
         sa.or_(
             reviews.c.reserved_until.is_(None),
             reviews.c.reserved_until <= now,
-            sa.func.lower(reviews.c.reserved_for) == reviewer,
-            # SQLite's lower knows ASCII only.
-            reviews.c.reserved_for == parameter("exactly"),
+            reviews.c.reserved_key == reviewer,
         ),
     ]

@@ -30,6 +30,7 @@ from gsd_review_broker.model import (
     Side,
     Status,
     Verdict,
+    identity_key,
 )
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.session import Values
@@ -134,17 +135,23 @@ EVENTS = Rows(
     new_status=_member_of(Status),
     metadata=json.loads,
 )
+# What may change, and the column by which it is compared.
+_KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
 RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:
     """Only what differs, so that no index is touched without need."""
-    return {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
+    changed = {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
+    return changed | {key: identity_key(changed[name] or "") for name, key in _KEYS.items() if name in changed}
 
 
 def review_row(review: Review) -> dict[str, Any]:
     values = {name: getattr(review, name) for name in Review.__slots__}
     values["rank"] = RANKS[review.priority]
+    values["proposer_key"] = identity_key(review.proposer)
+    values["author_key"] = identity_key(review.author)
+    values["reserved_key"] = identity_key(review.reserved_for or "")
     return values
 
 

@@ -51,7 +51,7 @@ class SqliteStore:
         except (OSError, DBAPIError, sqlite3.Error) as error:
             raise StartError(_cannot_open(self._path, error)) from error
         self._glances = SqlReader(SqliteSession(self._glancer))
-        self.writer = Writer(self._connection, clock=self._clock, wakeups=self._wakeups)
+        self.writer = Writer(self._connection, self._path, clock=self._clock, wakeups=self._wakeups)
 
     def _migrate(self) -> None:
         version = schema.stored_version(self._connection)
@@ -109,7 +109,11 @@ class SqliteStore:
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     # isolation_level None: transactions are ours to begin and end.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    # A reader must not make a file where there is none any more.
+    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    connection = sqlite3.connect(
+        address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     if read_only:
         connection.execute("PRAGMA query_only=ON")

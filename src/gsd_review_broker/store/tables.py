@@ -57,6 +57,10 @@ reviews = sa.Table(
     sa.Column("needs_human", sa.Text),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("closed_at", sa.BigInteger),
+    # The identities by which a claim is granted or not, in the spelling that is compared (model.identity_key).
+    sa.Column("proposer_key", _IDENTITY, nullable=False),
+    sa.Column("author_key", _IDENTITY, nullable=False),
+    sa.Column("reserved_key", _IDENTITY),
 )
 
 # A list is always in the order rank, created_at, id; each index serves one filter in that order.

@@ -7,11 +7,13 @@ holds. While that runs, commands queue up, and the next batch takes them all.
 """
 
 import asyncio
+import contextlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -45,8 +47,10 @@ class Job:
 
 
 class Writer:
-    def __init__(self, connection: sqlite3.Connection, *, clock: Clock, wakeups: Wakeups) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock, wakeups: Wakeups) -> None:
         self._connection = connection
+        self._path = path
+        self._file = _identity_of(path)
         self._clock = clock
         self._wakeups = wakeups
         self._jobs: deque[Job] = deque()
@@ -142,6 +146,8 @@ class Writer:
 
     def _begin(self) -> BaseException | None:
         """Without waiting, unless patience was asked for."""
+        if _identity_of(self._path) != self._file:
+            return _file_is_gone(self._path)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -192,8 +198,8 @@ class Writer:
         return None
 
     def _rolled_back(self, error: sqlite3.Error) -> BaseException:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.rollback()
         return translate(error)
 
     def _checkpoint(self) -> None:
@@ -203,6 +209,23 @@ class Writer:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as error:
             log.warning("checkpoint_failed", error=str(error))
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _file_is_gone(path: Path) -> BrokerError:
+    """SQLite would go on writing into a file that no name leads to, and all of it would be lost at the end."""
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"the database {path} was moved, deleted or replaced while the broker was running",
+        "Nothing was stored. Put the file back, or restart the broker.",
+    )
 
 
 def translate(error: BaseException) -> BaseException:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -11,5 +12,11 @@ class Dispatch:
         self._otherwise = otherwise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        application = self._endpoints.get(scope.get("path", ""), self._otherwise)
-        await application(scope, receive, send)
+        application = self._endpoints.get(scope.get("path", ""))
+        if application is None:
+            await self._otherwise(scope, receive, send)
+        elif scope["method"] == "GET":
+            # Without sessions there is nothing to stream of our own accord; a listener would wait for ever.
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+        else:
+            await application(scope, receive, send)

@@ -81,6 +81,9 @@ def upgrade() -> None:
         sa.Column("needs_human", sa.Text(), nullable=True),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("closed_at", sa.BigInteger(), nullable=True),
+        sa.Column("proposer_key", sa.String(length=256), nullable=False),
+        sa.Column("author_key", sa.String(length=256), nullable=False),
+        sa.Column("reserved_key", sa.String(length=256), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reviews")),
     )
     op.create_index(
