@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from gsd_review_broker.errors import StartError
 from gsd_review_broker.repository import run_git
 
 
@@ -13,6 +14,7 @@ def find_root(folder: Path) -> Path | None:
     A linked worktree belongs to the same repository, and one broker serves them all."""
     own = _line(folder, "rev-parse", "--show-toplevel")
     if own is None:
+        _refuse_distrusted(folder)
         return None
     listed = _line(folder, "worktree", "list", "--porcelain")
     if listed is None:
@@ -21,6 +23,19 @@ def find_root(folder: Path) -> Path | None:
     first = listed.split("\n\n", 1)[0].split("\n")
     main = _real(first[0].removeprefix("worktree "))
     return main if "bare" not in first[1:] and (main / ".git").exists() else _real(own)
+
+
+def _refuse_distrusted(folder: Path) -> None:
+    """There is a repository, and git will not read it because another user owns it: not the same as none."""
+    try:
+        said = run_git(folder, "rev-parse", "--show-toplevel").complaint
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if "dubious ownership" in said:
+        raise StartError(
+            f"git does not read the repository at {folder}, since another user owns it; "
+            f"trust it with `git config --global --add safe.directory {folder}`, or start with --user."
+        )
 
 
 def _real(name: str) -> Path:

@@ -8,12 +8,14 @@ system's configuration are off: a repository decides nothing about what runs.
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ T = TypeVar("T")
 GIT_TIMEOUT_SECONDS = 30.0
 MOST_AT_ONCE = 8
 _LONGEST_COMPLAINT = 4_000
+_OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _OPTIONS = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
@@ -127,11 +130,12 @@ class GitRepository:
     def _place(self, folder: str) -> Place | None:
         if not Path(folder).is_dir():
             return None
-        answer = self._git(folder, "rev-parse", "--show-toplevel", "--path-format=absolute", "--git-common-dir")
-        lines = _lines(answer.output)
-        if answer.code != 0 or len(lines) != 2:  # noqa: PLR2004
+        # One question for each: a path may hold a line feed.
+        root = self._git(folder, "rev-parse", "--show-toplevel")
+        common = self._git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
+        if root.code != 0 or common.code != 0 or not root.output.strip():
             return None
-        return Place(root=os.path.realpath(lines[0]), common=os.path.realpath(lines[1]))
+        return Place(root=os.path.realpath(_text(root.output)), common=os.path.realpath(_text(common.output)))
 
     def _is_allowed(self, place: Place) -> bool:
         root = Path(place.root)
@@ -197,8 +201,11 @@ class GitRepository:
             *("rev-parse", "--path-format=absolute", "--git-path", "objects"),
             *("--verify", "--quiet", "HEAD^{tree}"),
         )
-        lines = _lines(answer.output)
-        if not lines:
+        # The tree's id comes last, if there is one; what stands before it is the path.
+        path, _, tree = _text(answer.output).rpartition("\n")
+        if not _OBJECT_ID.fullmatch(tree):
+            path, tree = _text(answer.output), ""
+        if not path:
             raise BrokerError(
                 Code.UNAVAILABLE,
                 f"git does not answer in {workspace}: {answer.why}",
@@ -209,9 +216,9 @@ class GitRepository:
         environment = {
             "GIT_INDEX_FILE": str(scratch / "index"),
             "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(lines[0]),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(path),
         }
-        return (lines[1] if len(lines) > 1 else None), environment
+        return tree or None, environment
 
     def _fits_work_tree(self, workspace: str, scratch: Path, patch: Path) -> bool:
         """Looked at from an empty repository beside it: the real one's configuration could name programs that
@@ -255,7 +262,7 @@ def run_git(
 ) -> Answer:
     """To its end, with nothing of the user's or the system's configuration and no program but git itself."""
     done = subprocess.run(
-        ["git", *_OPTIONS, *arguments],
+        ["git", *_OPTIONS, *_trusted(), *arguments],
         cwd=folder,
         env=_environment() | (environment or {}),
         stdin=subprocess.DEVNULL,
@@ -267,9 +274,23 @@ def run_git(
     return Answer(done.returncode, done.stdout, said[:_LONGEST_COMPLAINT])
 
 
-def _lines(output: bytes) -> list[str]:
-    """A line ends at a line feed alone; a path may hold any other character."""
-    return os.fsdecode(output).removesuffix("\n").split("\n") if output else []
+@cache
+def _trusted() -> tuple[str, ...]:
+    """Folders of other owners that the user has declared safe: all that counts of the user's configuration."""
+    asked = subprocess.run(
+        ["git", "config", "--global", "--get-all", "safe.directory"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=GIT_TIMEOUT_SECONDS,
+        check=False,
+    )
+    folders = _text(asked.stdout).split("\n") if asked.stdout else []
+    return tuple(word for folder in folders for word in ("-c", f"safe.directory={folder}"))
+
+
+def _text(output: bytes) -> str:
+    """Without the line feed that git ends with; a path may hold any other character, and even that one."""
+    return os.fsdecode(output).removesuffix("\n")
 
 
 def _no_git(why: str) -> BrokerError:
@@ -292,9 +313,9 @@ def _environment() -> dict[str, str]:
 
 def _quoted(path: str) -> str:
     """A path in the list of alternates: in quotes where it holds the list's separator or a quote."""
-    if os.pathsep not in path and '"' not in path:
+    if os.pathsep not in path and '"' not in path and "\n" not in path:
         return path
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 

@@ -16,7 +16,7 @@ from gsd_review_broker.model import (
 )
 from gsd_review_broker.ports import Transaction
 from gsd_review_broker.service import checks, views
-from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.core import Core, Repeat, once, recalled
 from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.finding_reviews import find_review
 from gsd_review_broker.service.findings import Moved, moved_to
@@ -74,6 +74,9 @@ class Proposals:
         self._core = core
 
     async def create(self, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, proposal.project))
+        if kept is not None:
+            return kept
         content = await self._content(proposal)
         workspace = await self._workspace(proposal, content)
         return await self._core.store.write(
