@@ -3,7 +3,14 @@
 set -eu
 found=0
 for version in 3.11 3.12 3.13; do
-    python=$(command -v "python$version" || ls "$HOME"/.pyenv/versions/$version.*/bin/python 2>/dev/null | tail -n 1 || true)
+    python=""
+    # A shim may stand on the PATH for a version that is not chosen: what counts is that it runs.
+    for candidate in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+        if "$candidate" -c "" 2>/dev/null; then
+            python=$candidate
+            break
+        fi
+    done
     if [ -z "$python" ]; then
         echo "python$version was not found: not tested"
         continue
