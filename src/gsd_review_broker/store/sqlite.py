@@ -37,6 +37,7 @@ class SqliteStore:
         self._lock = DatabaseLock(path)
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
+        self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
         self._closed = False
 
@@ -45,13 +46,27 @@ class SqliteStore:
         try:
             _make_private(self._path)
             self._lock.acquire()
-            self._connection = _connect(self._path, read_only=False)
+            self._connection = self._opened(_connect(self._path, read_only=False))
             self._migrate()
-            self._glancer = _connect(self._path, read_only=True)
+            self._glancer = self._opened(_connect(self._path, read_only=True))
         except (OSError, DBAPIError, sqlite3.Error) as error:
+            self._abandon()
             raise StartError(_cannot_open(self._path, error)) from error
+        except StartError:
+            self._abandon()
+            raise
         self._glances = SqlReader(SqliteSession(self._glancer))
         self.writer = Writer(self._connection, self._path, clock=self._clock, wakeups=self._wakeups)
+
+    def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        self._connections.append(connection)
+        return connection
+
+    def _abandon(self) -> None:
+        """Nothing is left open of a start that failed."""
+        for connection in self._connections:
+            connection.close()
+        self._lock.release()
 
     def _migrate(self) -> None:
         version = schema.stored_version(self._connection)
@@ -114,6 +129,15 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
     )
+    try:
+        _prepare(connection, read_only=read_only)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     if read_only:
         connection.execute("PRAGMA query_only=ON")
@@ -125,7 +149,6 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_size=-65536")
         # The writer folds the WAL when nobody waits for a commit.
         connection.execute("PRAGMA wal_autocheckpoint=0")
-    return connection
 
 
 def _make_private(path: Path) -> None:
