@@ -54,6 +54,7 @@ class IdempotencyKey:
     arguments_hash: str
 
 
+KEY_LIFETIME_MILLISECONDS = 24 * 3_600_000
 # Where a page of a list ends: priority's rank, creation time, id.
 ListPosition = tuple[int, int, str]
 

@@ -234,25 +234,7 @@ def view(finding: Finding) -> FindingResult:
 
 
 def resolved(review: Review, finding: Finding) -> ResolvedFinding:
-    return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
-        "finding_id": finding.id,
-        "path": finding.path,
-        "line_start": finding.line_start,
-        "line_end": finding.line_end,
-        "side": finding.side.value,
-        "severity": finding.severity.value,
-        "title": finding.title,
-        "body": finding.body,
-        "suggestion": finding.suggestion,
-        "confidence": finding.confidence,
-        "anchor": finding.anchor.value,
-        "disposition": finding.disposition.value,
-        "note": finding.note,
-        "times_raised": finding.times_raised,
-    }
+    return {**view(finding), "review_id": review.id, "status": review.status.value, "version": review.version}
 
 
 def open_findings(findings: list[Finding]) -> list[FindingResult]:

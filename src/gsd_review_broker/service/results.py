@@ -14,26 +14,6 @@ class AffectedFileResult(TypedDict):
     new_mode: NotRequired[str]
 
 
-class ResolvedFinding(TypedDict):
-    review_id: str
-    status: str
-    version: int
-    finding_id: str
-    path: str | None
-    line_start: int | None
-    line_end: int | None
-    side: str
-    severity: str
-    title: str
-    body: str
-    suggestion: str | None
-    confidence: float | None
-    anchor: str
-    disposition: str
-    note: str | None
-    times_raised: int
-
-
 class FindingResult(TypedDict):
     finding_id: str
     path: str | None
@@ -51,6 +31,12 @@ class FindingResult(TypedDict):
     raised_by: str
     round: int
     times_raised: int
+
+
+class ResolvedFinding(FindingResult):
+    review_id: str
+    status: str
+    version: int
 
 
 class MessageResult(TypedDict):

@@ -7,7 +7,7 @@ import structlog
 
 from gsd_review_broker import rules
 from gsd_review_broker.model import Milliseconds, ReviewId
-from gsd_review_broker.ports import QUEUE, Transaction
+from gsd_review_broker.ports import KEY_LIFETIME_MILLISECONDS, QUEUE, Transaction
 from gsd_review_broker.service.core import Core
 
 log = structlog.get_logger()
@@ -16,7 +16,6 @@ SWEEP_SECONDS = 1.0
 # After a start, claims that ran out while no broker was there get this long to be heard of.
 GRACE_AFTER_START_MILLISECONDS = 60_000
 _KEYS_EVERY_MILLISECONDS = 3_600_000
-_KEY_LIFETIME_MILLISECONDS = 24 * 3_600_000
 # A wall clock that gains or loses more than this between two sweeps was moved, or the machine slept.
 _STEP_MILLISECONDS = 2_000
 _BATCH = 100
@@ -97,5 +96,5 @@ class Sweep:
         if self._keys_swept is not None and now.steady - self._keys_swept < _KEYS_EVERY_MILLISECONDS:
             return
         self._keys_swept = now.steady
-        before = Milliseconds(now.wall - _KEY_LIFETIME_MILLISECONDS)
+        before = Milliseconds(now.wall - KEY_LIFETIME_MILLISECONDS)
         await self._core.store.write(lambda tx: tx.forget_keys_before(before))

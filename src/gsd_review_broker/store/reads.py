@@ -22,7 +22,14 @@ from gsd_review_broker.model import (
     Status,
     identity_key,
 )
-from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, IdempotencyKey, ListPosition, ReviewFilter
+from gsd_review_broker.ports import (
+    EVENT_SUMMARY,
+    KEY_LIFETIME_MILLISECONDS,
+    SUMMARY,
+    IdempotencyKey,
+    ListPosition,
+    ReviewFilter,
+)
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
 from gsd_review_broker.store.session import Session, Values, parameter
 from gsd_review_broker.store.tables import (
@@ -117,7 +124,6 @@ _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).w
     idempotency_keys.c.key == parameter("key"),
     idempotency_keys.c.created_at > parameter("since"),
 )
-KEY_LIFETIME_MILLISECONDS = 24 * 3600 * 1000
 _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
