@@ -37,6 +37,7 @@ test: $(VENV)/dev.stamp  ## set up and run every check
 
 torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
 	@$(BIN)/python -m pytest -m torture --timeout=3600 -s
+	@$(BIN)/python -m pytest tests/unit --timeout=3600 --hypothesis-profile=searching
 
 bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/
 	@$(BIN)/python -m benchmarks

@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, settings
 from tests.support.local import LocalBroker, local_broker
 from tests.support.processes import BrokerProcess, make_repository
 
-settings.register_profile(
-    "everyday", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
+_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+# Everyday the same examples, so that a red run is about the change; `make torture` searches for new ones.
+settings.register_profile("everyday", max_examples=60, derandomize=True, **_PROFILE)
+settings.register_profile("searching", max_examples=1_000, **_PROFILE)
 settings.load_profile("everyday")
 
 

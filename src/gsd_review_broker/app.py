@@ -33,6 +33,7 @@ from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.presence import Presence
 from gsd_review_broker.store.sqlite import SqliteStore
 from gsd_review_broker.wake import LocalWakeups
+from gsd_review_broker.web.api import api_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
 from gsd_review_broker.web.health import health_endpoint
@@ -67,7 +68,10 @@ class Application:
         self.broker = make_broker(core, serves=configuration.serves)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
         pages = Starlette(
-            routes=[Route("/healthz", health_endpoint(configuration.serves, str(configuration.database)))],
+            routes=[
+                Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+                *api_routes(self.broker),
+            ],
             lifespan=self._lifespan,
         )
         dispatch = Dispatch({path: manager.asgi_app for path, manager in self._endpoints.items()}, otherwise=pages)

@@ -97,11 +97,12 @@ def submit_verdict(
         return review, "not_claimant"
     if reviewer_id is None and claim_generation is None:
         return review, "invalid_argument"
-    if review.status == verdict:
+    said = frozenset(finding["title"] for finding in findings)
+    new_patch = counter_patch is not None and review.counter_patch != "pending"
+    if review.status == verdict and not new_patch and said <= review.findings:
         return review, None
     if review.status not in LIVE:
         return review, "invalid_transition"
-    said = frozenset(finding["title"] for finding in findings)
     after = replace(review, findings=review.findings | said)
     if counter_patch is not None:
         after = replace(after, counter_patch="pending")

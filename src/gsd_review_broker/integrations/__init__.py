@@ -1,0 +1,1 @@
+"""Setting up each client: its own configuration, written and taken back exactly."""

@@ -1,0 +1,1 @@
+"""Reviewer programs that the broker starts, scales and ends."""

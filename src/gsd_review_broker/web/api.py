@@ -1,0 +1,83 @@
+"""What people do and agents have no tool for, as JSON over HTTP: the command line's way to it.
+
+The guard has checked Host and Origin. Only `application/json` is taken, which no form of another site can send.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.broker import Broker
+
+log = structlog.get_logger()
+
+HTTP_STATUS = {
+    Code.NOT_FOUND: 404,
+    Code.INVALID_ARGUMENT: 400,
+    Code.INVALID_TRANSITION: 409,
+    Code.ALREADY_CLAIMED: 409,
+    Code.STALE_CLAIM: 409,
+    Code.NOT_CLAIMANT: 403,
+    Code.SELF_REVIEW: 403,
+    Code.DIFF_INVALID: 422,
+    Code.TOO_LARGE: 413,
+    Code.CONFLICT: 409,
+    Code.BUSY: 503,
+    Code.UNAUTHENTICATED: 401,
+    Code.FORBIDDEN: 403,
+    Code.UNAVAILABLE: 503,
+    Code.INTERNAL: 500,
+}
+
+# What is asked for (the path's and the body's values together) and the answer.
+Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+def api_routes(broker: Broker) -> list[Route]:
+    async def take_over(asked: dict[str, Any]) -> Any:
+        return await broker.claims.take_over(text(asked, "review_id"), text(asked, "person"))
+
+    return [post("/api/reviews/{review_id}/take-over", take_over)]
+
+
+def post(path: str, handler: Handler) -> Route:
+    async def answer(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(await handler({**await _body(request), **request.path_params}))
+        except BrokerError as error:
+            return failed(error)
+        except Exception:
+            log.exception("request_failed", path=path)
+            return failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."))
+
+    return Route(path, answer, methods=["POST"])
+
+
+def failed(error: BrokerError) -> JSONResponse:
+    said = {"code": error.code.value, "message": error.message, "hint": error.hint}
+    return JSONResponse({"error": said}, status_code=HTTP_STATUS[error.code])
+
+
+def text(asked: dict[str, Any], name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: a text is needed", f"Pass {name} as a JSON string.")
+    return value
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise BrokerError(Code.INVALID_ARGUMENT, "the body is not JSON", "Send Content-Type: application/json.")
+    try:
+        asked = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"the body is not JSON: {error}", "Send one object.") from error
+    if not isinstance(asked, dict):
+        raise BrokerError(Code.INVALID_ARGUMENT, "the body is not a JSON object", "Send one object.")
+    return cast("dict[str, Any]", asked)
