@@ -65,7 +65,7 @@ class Application:
             policy=policy,
             presence=Presence(clock),
         )
-        self.broker = make_broker(core, serves=configuration.serves)
+        self.broker = make_broker(core, serves=configuration.serves, database_name=configuration.database.name)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
         pages = Starlette(
             routes=[

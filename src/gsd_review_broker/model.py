@@ -121,6 +121,7 @@ class EventType(StrEnum):
     HUMAN_REQUESTED = "human_requested"
     HUMAN_CLEARED = "human_cleared"
     REVIEW_CLOSED = "review_closed"
+    AUDIT_CHECKPOINT = "audit_checkpoint"
     REVIEWER_SPAWNED = "reviewer_spawned"
     REVIEWER_DRAIN_START = "reviewer_drain_start"
     REVIEWER_TERMINATED = "reviewer_terminated"
@@ -201,6 +202,14 @@ class Review:
     needs_human: str | None = None
     updated_at: Milliseconds
     closed_at: Milliseconds | None = None
+    # How far it has come, for statistics: since when it is where it is, and the firsts and lasts of its life.
+    entered_at: Milliseconds
+    first_claimed_at: Milliseconds | None = None
+    first_verdict_at: Milliseconds | None = None
+    last_verdict: Verdict | None = None
+    message_count: int = 0
+    last_message_at: Milliseconds | None = None
+    last_message_preview: str | None = None
 
     @property
     def proposer(self) -> Identity:

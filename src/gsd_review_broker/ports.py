@@ -19,6 +19,7 @@ from gsd_review_broker.model import (
     Revision,
     Status,
 )
+from gsd_review_broker.tally import Totals
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ class IdempotencyKey:
 KEY_LIFETIME_MILLISECONDS = 24 * 3_600_000
 # Where a page of a list ends: priority's rank, creation time, id.
 ListPosition = tuple[int, int, str]
+# Where a page of the feed ends: the last update, the id.
+FeedPosition = tuple[int, str]
 
 
 # What lists and the audit show of each row.
@@ -65,6 +68,7 @@ SUMMARY = (
     *("category", "priority", "project", "proposer_id", "parent_id", "has_diff", "claimed_by", "verdict"),
     *("open_finding_count", "counter_patch_status", "needs_human", "created_at", "updated_at"),
 )
+FEED = (*SUMMARY, "message_count", "last_message_at", "last_message_preview")
 EVENT_SUMMARY = ("id", "review_id", "event_type", "actor", "old_status", "new_status", "metadata", "timestamp")
 
 
@@ -119,6 +123,14 @@ class Reader(Protocol):
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
 
+    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
+        """Last updated first, as rows of FEED columns; of the filter, status, category and project count."""
+        ...
+
+    def totals(self, scope: str, *, most: int) -> Totals:
+        """The statistics of a project, or of everything; of reviewers and pairs at most so many."""
+        ...
+
 
 class Transaction(Reader, Protocol):
     """One command: reads and writes that happen together or not at all, at one moment."""
@@ -141,6 +153,13 @@ class Transaction(Reader, Protocol):
     def forget_keys_before(self, moment: Milliseconds) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Archived:
+    # How many were found, and how many of them had not changed meanwhile and were moved.
+    found: int
+    moved: int
+
+
 class Store(Protocol):
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Acknowledged only when it is on disk; then the waiters are woken."""
@@ -148,6 +167,10 @@ class Store(Protocol):
 
     async def read(self, query: Callable[[Reader], T]) -> T:
         """Off the event loop: lists, pages, anything that grows."""
+        ...
+
+    async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
+        """Move the next few reviews that were closed before into an archive file beside the database."""
         ...
 
     async def glance(self, query: Callable[[Reader], T]) -> T:

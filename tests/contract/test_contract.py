@@ -26,6 +26,8 @@ PARAMETERS = {
     "add_message": "review_id sender_role body sender_id? path? line? in_reply_to? metadata? idempotency_key?",
     "get_discussion": "review_id round? since? wait? wait_seconds? caller_id? limit? cursor?",
     "resolve_finding": "review_id finding_id disposition note? idempotency_key?",
+    "get_activity_feed": "status? category? project? limit? cursor?",
+    "get_review_stats": "project?",
     "get_audit_log": "review_id? after? limit?",
     "get_review_timeline": "review_id",
     "broker_status": "",
@@ -45,6 +47,10 @@ RESULTS = {
     "get_discussion": "messages findings next_cursor",
     "resolve_finding": "finding_id path line_start line_end side severity title body suggestion confidence anchor "
     "disposition",
+    "get_activity_feed": "reviews next_cursor",
+    "get_review_stats": "total_reviews by_status by_category approval_rate_pct rejection_rate_pct "
+    "avg_time_to_verdict_seconds avg_review_duration_seconds avg_time_to_claim_seconds avg_time_in_state_seconds "
+    "percentiles",
     "get_audit_log": "events",
     "get_review_timeline": "review_id intent current_status category events event_count",
     "broker_status": "version serves uptime_seconds queue oldest_pending_at last_activity_at waiting reviewers",
@@ -62,9 +68,10 @@ ROLES = {
     },
     Audience.REVIEWER: EVERYWHERE
     | {"claim_next", "claim_review", "submit_verdict", "release_claim", "add_message", "resolve_finding"},
-    Audience.OBSERVER: EVERYWHERE | {"get_audit_log", "get_review_timeline", "broker_status"},
+    Audience.OBSERVER: EVERYWHERE
+    | {"get_activity_feed", "get_review_stats", "get_audit_log", "get_review_timeline", "broker_status"},
 }
-READS = EVERYWHERE | {"get_audit_log", "get_review_timeline", "broker_status"}
+READS = ROLES[Audience.OBSERVER]
 
 
 def words(text: str) -> set[str]:
@@ -126,7 +133,9 @@ def test_states_events_and_codes_are_the_contracts() -> None:
         "review_created review_revised review_claimed review_auto_rejected review_released review_reclaimed "
         "verdict_submitted verdict_comment verdict_refused finding_resolved message_sent counter_patch_offered "
         "counter_patch_accepted counter_patch_rejected human_requested human_cleared review_closed reviewer_spawned "
-        "reviewer_drain_start reviewer_terminated gate_refused gate_overridden access_refused"
+        "reviewer_drain_start reviewer_terminated gate_refused gate_overridden access_refused "
+        # The contract's "pruning leaves a checkpoint", which names no event: ADR 5.
+        "audit_checkpoint"
     )
     assert set(said["error_codes"]) == words(
         "not_found invalid_argument invalid_transition already_claimed stale_claim not_claimant self_review "

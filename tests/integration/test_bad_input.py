@@ -19,6 +19,8 @@ GOOD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "add_message": {"review_id": "REVIEW", "sender_role": "proposer", "body": "b"},
     "resolve_finding": {"review_id": "REVIEW", "finding_id": "f1", "disposition": "fixed"},
     "list_reviews": {},
+    "get_activity_feed": {},
+    "get_review_stats": {},
     "get_audit_log": {},
     "broker_status": {},
 }

@@ -5,12 +5,16 @@ Plain SQL on the tables, so that a mistake in the store's own reading hides noth
 import contextlib
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gsd_review_broker import audit
-from gsd_review_broker.model import Event, EventType, Review, ReviewId, Status
+from gsd_review_broker.histogram import Histogram
+from gsd_review_broker.model import CounterPatch, Event, EventType, Message, Review, Revision, Status
+from gsd_review_broker.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.tally import Totals
 
 _LIVE = "status IN ('claimed', 'in_review')"
 
@@ -82,7 +86,7 @@ def problems(database: Path) -> list[str]:
 def events_of(database: Path) -> list[Event]:
     """Every event of a stopped broker's database, for clients to compare with their own log."""
     with _opened(database) as connection:
-        return list(_events(connection))
+        return list(_events(connection, "ORDER BY id"))
 
 
 @contextlib.contextmanager
@@ -100,20 +104,51 @@ def _of_the_file(connection: sqlite3.Connection) -> list[str]:
 
 
 def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
-    def stored(review_id: ReviewId) -> Review | None:
-        row = connection.execute("SELECT * FROM reviews WHERE id = ?", (review_id,)).fetchone()
-        return Review(**{name: row[name] for name in row.keys() if name in Review.__slots__}) if row else None  # noqa: SIM118
-
-    (count,) = connection.execute("SELECT count(*) FROM reviews").fetchone()
     ((number, last_hash),) = connection.execute("SELECT sequence, hash FROM audit_head").fetchall()
-    return audit.check(_events(connection), stored=stored, review_count=count, head=(number, last_hash))
+    return audit.check(
+        _events(connection, "ORDER BY id"),
+        gaps=[audit.Gap(*row) for row in connection.execute("SELECT * FROM audit_gaps ORDER BY first")],
+        head=(number, last_hash),
+        by_review=_events(connection, "WHERE review_id IS NOT NULL ORDER BY review_id, id"),
+        stored=_stored(connection),
+        totals=_totals(connection),
+    )
+
+
+def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
+    contents = {
+        EventType.REVIEW_REVISED: ("revisions", "number", Revision, hash_of_revision),
+        EventType.MESSAGE_SENT: ("messages", "id", Message, hash_of_message),
+        EventType.COUNTER_PATCH_OFFERED: ("counter_patches", "id", CounterPatch, hash_of_counter_patch),
+    }
+    for row in connection.execute("SELECT * FROM reviews ORDER BY id").fetchall():
+        hashes = {
+            kind: [
+                hash_of(cls(**dict(found)))
+                for found in connection.execute(
+                    f"SELECT * FROM {table} WHERE review_id = ? ORDER BY {key}", (row["id"],)
+                )
+            ]
+            for kind, (table, key, cls, hash_of) in contents.items()
+        }
+        review = Review(**{name: row[name] for name in row.keys() if name in Review.__slots__})  # noqa: SIM118
+        yield audit.Stored(review=review, contents=hashes)
+
+
+def _totals(connection: sqlite3.Connection) -> dict[str, Totals]:
+    totals: dict[str, Totals] = defaultdict(Totals)
+    for scope, name, key, value in connection.execute("SELECT * FROM counters"):
+        totals[scope].counts[name, key] = value
+    for scope, name, *values, buckets in connection.execute("SELECT * FROM histograms"):
+        totals[scope].spreads[name] = Histogram(*values, bytearray(buckets))
+    return totals
 
 
 def _of_generations(connection: sqlite3.Connection) -> list[str]:
     """Strictly: each claim has a number of its own, above all before it."""
     newest: dict[Any, int] = {}
     found: list[str] = []
-    for event in _events(connection):
+    for event in _events(connection, "ORDER BY id"):
         generation = event.metadata.get("claim_generation")
         if generation is None:
             continue
@@ -127,8 +162,8 @@ def _of_the_tables(connection: sqlite3.Connection) -> list[str]:
     return [f"not so that {rule}: {row[0]}" for rule, query in _RULES for row in connection.execute(query)]
 
 
-def _events(connection: sqlite3.Connection) -> Iterator[Event]:
-    for row in connection.execute("SELECT * FROM events ORDER BY id"):
+def _events(connection: sqlite3.Connection, order: str) -> Iterator[Event]:
+    for row in connection.execute(f"SELECT * FROM events {order}"):
         values: dict[str, Any] = dict(row)
         values["event_type"] = EventType(values["event_type"])
         values["metadata"] = json.loads(values["metadata"])

@@ -1,10 +1,34 @@
 """What shows how it is going; nothing here writes."""
 
-from gsd_review_broker.mcp.arguments import Integer
+from gsd_review_broker import model
+from gsd_review_broker.mcp.arguments import Category, Integer, Status
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
-from gsd_review_broker.service.results import AuditLog, BrokerStatus, Timeline
+from gsd_review_broker.ports import ReviewFilter
+from gsd_review_broker.service.results import ActivityFeed, AuditLog, BrokerStatus, ReviewStats, Timeline
 
 TOOLS = Registry()
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_activity_feed(
+    call: Call,
+    status: Status | None = None,
+    category: Category | None = None,
+    project: str | None = None,
+    limit: Integer | None = None,
+    cursor: str | None = None,
+) -> ActivityFeed:
+    """What happened last: reviews by their last update, each with how much was said and the last words. Pass
+    next_cursor as cursor to read on."""
+    wanted = ReviewFilter(status=model.Status(status) if status else None, category=category, project=project)
+    return await call.broker.insight.feed(wanted, limit=limit, cursor=cursor)
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_review_stats(call: Call, project: str | None = None) -> ReviewStats:
+    """How it goes: counts, approval rate (reviews by their last verdict), times to claim, verdict and close, rounds,
+    and verdicts by reviewer and by pair. Null where there is no data."""
+    return await call.broker.statistics.stats(project=project)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)

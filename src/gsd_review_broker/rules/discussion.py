@@ -18,11 +18,13 @@ from gsd_review_broker.model import (
     Status,
     same_identity,
 )
+from gsd_review_broker.rules.contents import hash_of_message
 from gsd_review_broker.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.rules.proposals import refuse_too_many, renew, require_proposer
 from gsd_review_broker.rules.transitions import Command, invalid_transition, record, require
 
 PREVIEW_CHARACTERS = 100
+FEED_PREVIEW_CHARACTERS = 120
 
 
 def send_message(review: Review, *, message: Message, timeout: int, now: Milliseconds) -> Change:
@@ -41,9 +43,13 @@ def send_message(review: Review, *, message: Message, timeout: int, now: Millise
             "sender_role": message.sender_role,
             "path": message.path,
             "line": message.line,
+            "content_hash": hash_of_message(message),
         },
         status=Status.IN_REVIEW if opens else review.status,
         claim_expires_at=Milliseconds(now + timeout) if heard else review.claim_expires_at,
+        message_count=review.message_count + 1,
+        last_message_at=now,
+        last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
     )
     return clear_human(replace(change, message=message), actor=message.sender, now=now)
 

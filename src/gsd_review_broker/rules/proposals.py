@@ -22,6 +22,7 @@ from gsd_review_broker.model import (
     is_human,
     same_identity,
 )
+from gsd_review_broker.rules.contents import hash_of_revision
 from gsd_review_broker.rules.convergence import call_human_if_stuck
 from gsd_review_broker.rules.transitions import FACTS, Command, cleared_claim, record, require
 
@@ -73,11 +74,12 @@ def create(
         author=revision.author,
         digest=None,
         updated_at=now,
+        entered_at=now,
     )
-    return Change(review=review, events=(_creation(review),), revision=revision)
+    return Change(review=review, events=(_creation(review, revision),), revision=revision)
 
 
-def _creation(review: Review) -> NewEvent:
+def _creation(review: Review, revision: Revision) -> NewEvent:
     """The first event says all that replaying the others starts from."""
     fixed = ("category", "priority", "project", "agent_type", "phase", "parent_id", "proposer_id")
     return NewEvent(
@@ -87,7 +89,10 @@ def _creation(review: Review) -> NewEvent:
         old_status=None,
         new_status=review.status,
         timestamp=review.created_at,
-        metadata={name: getattr(review, name) for name in (*FACTS, *fixed)},
+        metadata={
+            **{name: getattr(review, name) for name in (*FACTS, *fixed)},
+            "content_hash": hash_of_revision(revision),
+        },
     )
 
 
@@ -162,7 +167,11 @@ def renew(
         event_type,
         actor=revision.author,
         now=now,
-        metadata={"written_by": revision.written_by, "old_claimant": last_reviewer},
+        metadata={
+            "written_by": revision.written_by,
+            "old_claimant": last_reviewer,
+            "content_hash": hash_of_revision(revision),
+        },
         status=target,
         revision=revision.number,
         round=review.round + (last_reviewer is not None),

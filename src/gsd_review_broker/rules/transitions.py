@@ -112,6 +112,7 @@ def record(
     **fields: Any,
 ) -> Change:
     """The review with these fields changed, and the one event that tells of it."""
+    fields |= _milestones(review, event_type, fields, now)
     after = replace(review, version=review.version + 1, updated_at=now, **fields)
     changed = {name: value for name in FACTS if (value := getattr(after, name)) != getattr(review, name)}
     event = NewEvent(
@@ -124,6 +125,23 @@ def record(
         metadata={**changed, **(metadata or {})},
     )
     return Change(review=after, events=(event,))
+
+
+_JUDGES = {EventType.VERDICT_SUBMITTED, EventType.REVIEW_AUTO_REJECTED}
+
+
+def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], now: Milliseconds) -> dict[str, Any]:
+    """Since when it is where it is, and what happened for the first and the last time."""
+    reached: dict[str, Any] = {}
+    if fields.get("status", review.status) is not review.status:
+        reached["entered_at"] = now
+    if event_type is EventType.REVIEW_CLAIMED and review.first_claimed_at is None:
+        reached["first_claimed_at"] = now
+    if event_type in _JUDGES:
+        reached["last_verdict"] = fields["verdict"]
+        if review.first_verdict_at is None:
+            reached["first_verdict_at"] = now
+    return reached
 
 
 def followed_by(first: Change, second: Change) -> Change:

@@ -19,6 +19,7 @@ from gsd_review_broker.model import (
     same_identity,
 )
 from gsd_review_broker.rules.claims import refuse_self_review, refuse_stale
+from gsd_review_broker.rules.contents import hash_of_counter_patch
 from gsd_review_broker.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.rules.transitions import Command, followed_by, invalid_transition, record, require
 
@@ -201,7 +202,11 @@ def _offered(change: Change, patch: CounterPatch, reviewer: Identity, now: Milli
         EventType.COUNTER_PATCH_OFFERED,
         actor=reviewer,
         now=now,
-        metadata={"files": [file.path for file in patch.affected_files], "counter_patch_status": "pending"},
+        metadata={
+            "files": [file.path for file in patch.affected_files],
+            "counter_patch_status": "pending",
+            "content_hash": hash_of_counter_patch(patch),
+        },
         counter_patch_status=CounterPatchStatus.PENDING,
     )
     return replace(

@@ -9,6 +9,8 @@ from gsd_review_broker.service.discussion import Discussions
 from gsd_review_broker.service.insight import Insight
 from gsd_review_broker.service.proposals import Proposals
 from gsd_review_broker.service.reading import ReadingProposals
+from gsd_review_broker.service.retention import Retention
+from gsd_review_broker.service.statistics import Statistics
 from gsd_review_broker.service.sweep import Sweep
 from gsd_review_broker.service.waiting import Waiting
 
@@ -21,10 +23,12 @@ class Broker:
     counter_patches: CounterPatches
     discussions: Discussions
     insight: Insight
+    statistics: Statistics
+    retention: Retention
     sweep: Sweep
 
 
-def make_broker(core: Core, *, serves: str) -> Broker:
+def make_broker(core: Core, *, serves: str, database_name: str) -> Broker:
     waiting = Waiting(core.wakeups)
     return Broker(
         proposals=Proposals(core),
@@ -33,5 +37,7 @@ def make_broker(core: Core, *, serves: str) -> Broker:
         counter_patches=CounterPatches(core),
         discussions=Discussions(core, waiting),
         insight=Insight(core, waiting, serves=serves),
+        statistics=Statistics(core),
+        retention=Retention(core, database_name=database_name),
         sweep=Sweep(core),
     )

@@ -7,11 +7,12 @@ from typing import Any, cast
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import CounterPatchStatus, Identity, Review, Status
-from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
 from gsd_review_broker.service import checks, cursors, views
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.finding_reviews import find_review
 from gsd_review_broker.service.results import (
+    ActivityFeed,
     AuditLog,
     BrokerStatus,
     EventResult,
@@ -107,7 +108,7 @@ class Insight:
                    wanted.proposer_id, wanted.parent_id, wanted.needs_human, reviewer]  # fmt: skip
         after = cast("ListPosition", tuple(cursors.read(cursor, filters))) if cursor is not None else None
         if after is not None and not _is_list_position(after):
-            raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it.")
+            raise _foreign_cursor()
 
         async def look() -> ReviewList | None:
             found = await self._core.store.read(lambda reader: self._list(reader, wanted, reviewer, after, size + 1))
@@ -136,6 +137,17 @@ class Insight:
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
         return reader.summaries(filtered, after=after, limit=size)
+
+    async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
+        size = limit_of(limit)
+        filters = [wanted.status, wanted.category, wanted.project]
+        after = _feed_position(cursors.read(cursor, filters)) if cursor is not None else None
+        found = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
+        more = len(found) > size
+        return {
+            "reviews": [views.feed_row(values) for values in found[:size]],
+            "next_cursor": cursors.make(filters, views.feed_position(found[size - 1])) if more else None,
+        }
 
     async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
         size = limit_of(limit)
@@ -203,6 +215,18 @@ def _brief(value: Any) -> Any:
 
 def _proposer_must_act(review: Review) -> bool:
     return review.status in _PROPOSER_ACTS or review.counter_patch_status is CounterPatchStatus.PENDING
+
+
+def _feed_position(position: Sequence[Any]) -> FeedPosition:
+    match position:
+        case [int() as updated_at, str() as review_id]:
+            return updated_at, review_id
+        case _:
+            raise _foreign_cursor()
+
+
+def _foreign_cursor() -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it.")
 
 
 def _is_list_position(position: tuple[Any, ...]) -> bool:

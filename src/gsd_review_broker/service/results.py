@@ -296,3 +296,71 @@ class BrokerStatus(TypedDict):
     last_activity_at: str | None
     waiting: int
     reviewers: list[dict[str, Any]]
+
+
+class FeedRow(ReviewRow):
+    message_count: int
+    last_message_at: str | None
+    last_message_preview: str | None
+
+
+class ActivityFeed(TypedDict):
+    reviews: list[FeedRow]
+    next_cursor: str | None
+
+
+class Percentiles(TypedDict):
+    p50: float | None
+    p95: float | None
+
+
+class Spread(Percentiles):
+    average: float | None
+
+
+class TimePercentiles(TypedDict):
+    time_to_claim_seconds: Percentiles
+    time_to_verdict_seconds: Percentiles
+    review_duration_seconds: Percentiles
+    time_in_state_seconds: dict[str, Percentiles]
+
+
+class ReviewerVerdicts(TypedDict):
+    reviewer: str
+    approved: int
+    changes_requested: int
+    comment: int
+
+
+class PairVerdicts(TypedDict):
+    proposer: str
+    reviewer: str
+    approved: int
+    changes_requested: int
+    approval_rate_pct: float | None
+
+
+class ReviewStats(TypedDict):
+    total_reviews: int
+    by_status: dict[str, int]
+    by_category: dict[str, int]
+    approval_rate_pct: float | None
+    rejection_rate_pct: float | None
+    avg_time_to_claim_seconds: float | None
+    avg_time_to_verdict_seconds: float | None
+    avg_review_duration_seconds: float | None
+    avg_time_in_state_seconds: dict[str, float | None]
+    percentiles: TimePercentiles
+    rounds_to_approval: Spread
+    reclaims: int
+    auto_rejections: int
+    refused_verdicts: int
+    by_reviewer: list[ReviewerVerdicts]
+    by_pair: list[PairVerdicts]
+
+
+class Pruned(TypedDict):
+    closed_before: str
+    archive: str
+    reviews: int
+    more: bool

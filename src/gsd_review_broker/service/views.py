@@ -13,6 +13,7 @@ from gsd_review_broker.service.results import (
     Closed,
     CreatedReview,
     EventResult,
+    FeedRow,
     FindingResult,
     NothingNew,
     Released,
@@ -175,6 +176,22 @@ def row(values: tuple[Any, ...]) -> ReviewRow:
 
 def position(values: tuple[Any, ...]) -> list[Any]:
     return [values[_RANK], values[_CREATED_AT], values[_ID]]
+
+
+def feed_row(values: tuple[Any, ...]) -> FeedRow:
+    """From a row of FEED columns, which begin with those of SUMMARY."""
+    count, at, preview = values[len(SUMMARY) :]
+    result: dict[str, Any] = {
+        **row(values),
+        "message_count": count,
+        "last_message_at": moment(at),
+        "last_message_preview": preview,
+    }
+    return cast("FeedRow", result)
+
+
+def feed_position(values: tuple[Any, ...]) -> list[Any]:
+    return [values[_UPDATED_AT], values[_ID]]
 
 
 def event_row(values: tuple[Any, ...]) -> EventResult:

@@ -24,14 +24,17 @@ from gsd_review_broker.model import (
 )
 from gsd_review_broker.ports import (
     EVENT_SUMMARY,
+    FEED,
     KEY_LIFETIME_MILLISECONDS,
     SUMMARY,
+    FeedPosition,
     IdempotencyKey,
     ListPosition,
     ReviewFilter,
 )
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
 from gsd_review_broker.store.session import Session, Values, parameter
+from gsd_review_broker.store.statistics import read_totals
 from gsd_review_broker.store.tables import (
     counter_patches,
     events,
@@ -41,6 +44,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
+from gsd_review_broker.tally import Totals
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
@@ -161,7 +165,12 @@ class SqlReader:
     ) -> Sequence[Values]:
         equal = {name: value for name in _EQUAL if (value := getattr(wanted, name)) is not None}
         statement = _list_statement(
-            columns, tuple(equal), wanted.needs_human, wanted.claimable_by is not None, after is not None
+            columns,
+            tuple(equal),
+            wanted.needs_human,
+            claimable=wanted.claimable_by is not None,
+            after=after is not None,
+            live=wanted.status is not Status.CLOSED,
         )
         parameters: dict[str, Any] = {**equal, "most": limit}
         if wanted.claimable_by is not None:
@@ -223,6 +232,16 @@ class SqlReader:
         row = self._session.row(_COUNTER_PATCH_OF, wanted)
         return COUNTER_PATCHES.read(row) if row else None
 
+    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[Values]:
+        equal = {name: value for name in _FEED_FILTERS if (value := getattr(wanted, name)) is not None}
+        parameters: dict[str, Any] = {**equal, "most": limit}
+        if after is not None:
+            parameters |= {"after_updated": after[0], "after_id": after[1]}
+        return self._session.rows(_feed_statement(tuple(equal), after is not None), parameters)
+
+    def totals(self, scope: str, *, most: int) -> Totals:
+        return read_totals(self._session, scope, most=most)
+
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None:
         since = now - KEY_LIFETIME_MILLISECONDS
         parameters = {"project": key.project, "tool": key.tool, "key": key.key, "since": since}
@@ -239,15 +258,20 @@ class SqlReader:
         return json.loads(result)
 
 
+# With nothing added to it, a column is not looked up by its index.
+_NOTHING = sa.literal_column("''")
 _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "parent_id")
 
 
 @cache
 def _list_statement(
-    columns: tuple[str, ...], equal: tuple[str, ...], needs_human: bool | None, claimable: bool, after: bool
+    columns: tuple[str, ...], equal: tuple[str, ...], needs_human: bool | None, claimable: bool, after: bool, live: bool
 ) -> sa.Select[Any]:
     """One statement for each shape of question; there are few, and each is compiled once."""
-    conditions = [reviews.c[name] == parameter(name) for name in equal]
+    aside = _not_by_index(equal, live=live)
+    conditions = [
+        (reviews.c[name].concat(_NOTHING) if name in aside else reviews.c[name]) == parameter(name) for name in equal
+    ]
     if needs_human is not None:
         is_null = reviews.c.needs_human.is_(None)
         conditions.append(sa.not_(is_null) if needs_human else is_null)
@@ -256,12 +280,49 @@ def _list_statement(
     if after:
         places = (parameter(name) for name in ("after_rank", "after_created", "after_id"))
         conditions.append(sa.tuple_(*_ORDER) > sa.tuple_(*places))
-    return (
+    page = (
         sa.select(*(reviews.c[name] for name in columns), reviews.c.rank)
         .where(*conditions)
         .order_by(*_ORDER)
         .limit(parameter("most"))
     )
+    return _by_state(page, "rank", "created_at", "id") if "project" in equal and "status" not in equal else page
+
+
+def _not_by_index(equal: tuple[str, ...], *, live: bool) -> set[str]:
+    """The database cannot know which of two indexes leads to fewer rows; we do. A project's index has the status
+    in it; of the reviews that are not closed there are few; of those that are, nearly all."""
+    others = set(equal) - {"status"}
+    if "project" in equal:
+        return others - {"project"}
+    if "status" not in equal or not others:
+        return set()
+    return others if live else {"status"}
+
+
+_FEED_FILTERS = ("status", "category", "project")
+_FEED_COLUMNS = tuple(reviews.c[name] for name in FEED)
+_LATEST = (reviews.c.updated_at.desc(), reviews.c.id.desc())
+
+
+@cache
+def _feed_statement(equal: tuple[str, ...], after: bool) -> sa.Select[Any]:
+    conditions = [reviews.c[name] == parameter(name) for name in equal]
+    if after:
+        place = sa.tuple_(parameter("after_updated"), parameter("after_id"))
+        conditions.append(sa.tuple_(reviews.c.updated_at, reviews.c.id) < place)
+    page = sa.select(*_FEED_COLUMNS).where(*conditions).order_by(*_LATEST).limit(parameter("most"))
+    if not equal or "status" in equal:
+        return page
+    return _by_state(page, sa.desc("updated_at"), sa.desc("id"))
+
+
+def _by_state(page: sa.Select[Any], *order: Any) -> sa.Select[Any]:
+    """A page from the newest of each state, for indexes that have the state before the order: six short
+    searches instead of a long one."""
+    each = [page.where(reviews.c.status == sa.literal_column(f"'{status}'")).subquery() for status in Status]
+    every = sa.union_all(*(sa.select(rows) for rows in each)).subquery()
+    return sa.select(every).order_by(*order).limit(parameter("most"))
 
 
 def _claimable() -> list[sa.ColumnElement[bool]]:

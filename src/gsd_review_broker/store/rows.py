@@ -110,6 +110,7 @@ REVIEWS = Rows(
     verdict=_member_of(Verdict),
     outcome=_member_of(Outcome),
     counter_patch_status=_member_of(CounterPatchStatus),
+    last_verdict=_member_of(Verdict),
 )
 REVISIONS = Rows(Revision, tables.revisions, skip_diff_validation=bool, affected_files=_files_from)
 MESSAGES = Rows(Message, tables.messages, sender_role=_member_of(Role), metadata=_json_or_none)

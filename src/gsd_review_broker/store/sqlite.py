@@ -10,18 +10,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.ports import Clock, Reader, Transaction, Wakeups
-from gsd_review_broker.store import schema
+from gsd_review_broker.model import Milliseconds, ReviewId
+from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups
+from gsd_review_broker.store import archive, schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.session import SqliteSession
 from gsd_review_broker.store.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
+from gsd_review_broker.store.writes import SqlTransaction
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -106,11 +108,40 @@ class SqliteStore:
     async def read(self, query: Callable[[Reader], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
 
-    def _read(self, query: Callable[[Reader], T]) -> T:
+    async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
+        target = self._path.with_name(into)
+        loop = asyncio.get_running_loop()
+        batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
+        if not batch:
+            return Archived(found=0, moved=0)
+        gone = await self.write(
+            lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
+        )
+        return Archived(found=len(batch), moved=len(gone))
+
+    def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
+        try:
+            source = self._reader()
+            batch = archive.closed_reviews(source, before)
+            if batch:
+                with archive.opened_archive(target) as copies:
+                    archive.copy(source, copies, batch)
+        except (sqlite3.Error, DBAPIError) as error:
+            raise translate(sqlite3.OperationalError(str(error))) from error
+        except (OSError, StartError) as error:
+            raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
+        return batch
+
+    def _reader(self) -> sqlite3.Connection:
+        """Each thread's own."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path, read_only=True)
             self._readers.append(connection)
+        return connection
+
+    def _read(self, query: Callable[[Reader], T]) -> T:
+        connection = self._reader()
         try:
             # One snapshot for all that the query looks at.
             connection.execute("BEGIN")

@@ -57,6 +57,13 @@ reviews = sa.Table(
     sa.Column("needs_human", sa.Text),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("closed_at", sa.BigInteger),
+    sa.Column("entered_at", sa.BigInteger, nullable=False),
+    sa.Column("first_claimed_at", sa.BigInteger),
+    sa.Column("first_verdict_at", sa.BigInteger),
+    sa.Column("last_verdict", _STATE),
+    sa.Column("message_count", sa.Integer, nullable=False),
+    sa.Column("last_message_at", sa.BigInteger),
+    sa.Column("last_message_preview", sa.Text),
     # The identities by which a claim is granted or not, in the spelling that is compared (model.identity_key).
     sa.Column("proposer_key", _IDENTITY, nullable=False),
     sa.Column("author_key", _IDENTITY, nullable=False),
@@ -83,7 +90,19 @@ sa.Index(
     sqlite_where=reviews.c.needs_human.is_not(None),
     postgresql_where=reviews.c.needs_human.is_not(None),
 )
-for _moment in ("claim_expires_at", "reserved_until"):
+# The feed is in the order of the last update. A project's and a category's are read state by state and merged.
+_LATEST = ("updated_at", "id")
+sa.Index("ix_reviews_feed", *(reviews.c[name] for name in _LATEST))
+sa.Index("ix_reviews_feed_status", *(reviews.c[name] for name in ("status", *_LATEST)))
+for _optional in ("category", "project"):
+    sa.Index(
+        f"ix_reviews_feed_{_optional}",
+        *(reviews.c[name] for name in (_optional, "status", *_LATEST)),
+        sqlite_where=reviews.c[_optional].is_not(None),
+        postgresql_where=reviews.c[_optional].is_not(None),
+    )
+# What closed when: retention looks for the oldest.
+for _moment in ("claim_expires_at", "reserved_until", "closed_at"):
     sa.Index(
         f"ix_reviews_{_moment}",
         reviews.c[_moment],
@@ -189,6 +208,38 @@ audit_head = sa.Table(
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("hash", sa.String(64), nullable=False),
+)
+
+# Runs of events that were moved into an archive: the chain goes on over them, from the hash before to the last.
+audit_gaps = sa.Table(
+    "audit_gaps",
+    metadata,
+    sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
+    sa.Column("last", sa.BigInteger, nullable=False, unique=True),
+    sa.Column("previous_hash", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+)
+
+# Statistics, kept up in the transaction that changes a review. A scope is a project, or '' for everything.
+counters = sa.Table(
+    "counters",
+    metadata,
+    sa.Column("scope", _IDENTITY, primary_key=True),
+    sa.Column("name", _STATE, primary_key=True),
+    sa.Column("key", sa.String(1024), primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+histograms = sa.Table(
+    "histograms",
+    metadata,
+    sa.Column("scope", _IDENTITY, primary_key=True),
+    sa.Column("name", _STATE, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("total", sa.BigInteger, nullable=False),
+    sa.Column("least", sa.BigInteger, nullable=False),
+    sa.Column("most", sa.BigInteger, nullable=False),
+    sa.Column("buckets", sa.LargeBinary, nullable=False),
 )
 
 idempotency_keys = sa.Table(

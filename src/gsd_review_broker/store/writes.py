@@ -30,6 +30,7 @@ from gsd_review_broker.store.rows import (
     revision_row,
 )
 from gsd_review_broker.store.session import Session, parameter
+from gsd_review_broker.store.statistics import add_tally
 from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
@@ -40,6 +41,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
+from gsd_review_broker.tally import progress_of, tally_of
 
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
@@ -122,13 +124,15 @@ class SqlTransaction(SqlReader):
         """Without an event there is nothing to save: nothing happened."""
         if not change.events:
             return None
+        before = self._loaded.get(change.review.id)
         self._save_review(change.review)
+        add_tally(self._session, change.review.project, tally_of(before and progress_of(before), change.events))
         if change.revision is not None:
             self._session.run(_INSERT_REVISION, revision_row(change.revision))
             self.stored_bytes += len(change.revision.diff or b"")
         self._save_counter_patch(change)
         self._save_findings(change.review.id, change.findings)
-        self._append(change.events)
+        self.append(*change.events)
         return self._save_message(change.message)
 
     def _save_review(self, review: Review) -> None:
@@ -177,7 +181,12 @@ class SqlTransaction(SqlReader):
         for finding in changed:
             self._session.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
 
-    def _append(self, new_events: tuple[NewEvent, ...]) -> None:
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    def append(self, *new_events: NewEvent) -> None:
+        """The chain's next events. Those of a review come with its change (see save)."""
         head = self._session.row(_HEAD, _THE_HEAD)
         assert head is not None  # noqa: S101 - the first migration wrote it
         number, previous = head

@@ -43,7 +43,10 @@ def api_routes(broker: Broker) -> list[Route]:
     async def take_over(asked: dict[str, Any]) -> Any:
         return await broker.claims.take_over(text(asked, "review_id"), text(asked, "person"))
 
-    return [post("/api/reviews/{review_id}/take-over", take_over)]
+    async def prune(asked: dict[str, Any]) -> Any:
+        return await broker.retention.prune(text(asked, "closed_before"))
+
+    return [post("/api/reviews/{review_id}/take-over", take_over), post("/api/db/prune", prune)]
 
 
 def post(path: str, handler: Handler) -> Route:

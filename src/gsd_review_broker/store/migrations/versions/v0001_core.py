@@ -18,6 +18,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_head")),
     )
     op.create_table(
+        "audit_gaps",
+        sa.Column("first", _NUMBER, autoincrement=False, nullable=False),
+        sa.Column("last", sa.BigInteger(), nullable=False),
+        sa.Column("previous_hash", sa.String(length=64), nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("first", name=op.f("pk_audit_gaps")),
+        sa.UniqueConstraint("last", name=op.f("uq_audit_gaps_last")),
+    )
+    op.create_table(
+        "counters",
+        sa.Column("scope", sa.String(length=256), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("key", sa.String(length=1024), nullable=False),
+        sa.Column("value", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "name", "key", name=op.f("pk_counters")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "histograms",
+        sa.Column("scope", sa.String(length=256), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("total", sa.BigInteger(), nullable=False),
+        sa.Column("least", sa.BigInteger(), nullable=False),
+        sa.Column("most", sa.BigInteger(), nullable=False),
+        sa.Column("buckets", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "name", name=op.f("pk_histograms")),
+    )
+    op.create_table(
         "events",
         sa.Column("id", _NUMBER, autoincrement=False, nullable=False),
         sa.Column("review_id", sa.String(length=32), nullable=True),
@@ -81,6 +110,13 @@ def upgrade() -> None:
         sa.Column("needs_human", sa.Text(), nullable=True),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("closed_at", sa.BigInteger(), nullable=True),
+        sa.Column("entered_at", sa.BigInteger(), nullable=False),
+        sa.Column("first_claimed_at", sa.BigInteger(), nullable=True),
+        sa.Column("first_verdict_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_verdict", sa.String(length=32), nullable=True),
+        sa.Column("message_count", sa.Integer(), nullable=False),
+        sa.Column("last_message_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_message_preview", sa.Text(), nullable=True),
         sa.Column("proposer_key", sa.String(length=256), nullable=False),
         sa.Column("author_key", sa.String(length=256), nullable=False),
         sa.Column("reserved_key", sa.String(length=256), nullable=True),
@@ -101,6 +137,32 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("claim_expires_at IS NOT NULL"),
         postgresql_where=sa.text("claim_expires_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_reviews_closed_at",
+        "reviews",
+        ["closed_at"],
+        unique=False,
+        sqlite_where=sa.text("closed_at IS NOT NULL"),
+        postgresql_where=sa.text("closed_at IS NOT NULL"),
+    )
+    op.create_index("ix_reviews_feed", "reviews", ["updated_at", "id"], unique=False)
+    op.create_index("ix_reviews_feed_status", "reviews", ["status", "updated_at", "id"], unique=False)
+    op.create_index(
+        "ix_reviews_feed_category",
+        "reviews",
+        ["category", "status", "updated_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("category IS NOT NULL"),
+        postgresql_where=sa.text("category IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_reviews_feed_project",
+        "reviews",
+        ["project", "status", "updated_at", "id"],
+        unique=False,
+        sqlite_where=sa.text("project IS NOT NULL"),
+        postgresql_where=sa.text("project IS NOT NULL"),
     )
     op.create_index(
         "ix_reviews_needs_human",

@@ -1,0 +1,69 @@
+"""Counters and histograms: added to in the transaction of each change, read whole by key."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
+
+from gsd_review_broker.histogram import Histogram
+from gsd_review_broker.store.session import Session, Values, parameter
+from gsd_review_broker.store.tables import counters, histograms
+from gsd_review_broker.tally import Counted, Tally, Totals, scopes_of
+
+_NEW_COUNT = insert(counters)
+# PostgreSQL compiles ON CONFLICT the same way.
+_ADD_COUNT = _NEW_COUNT.on_conflict_do_update(
+    index_elements=["scope", "name", "key"], set_={"value": counters.c.value + _NEW_COUNT.excluded.value}
+)
+_FIELDS = ("count", "total", "least", "most", "buckets")
+_HISTOGRAM = (
+    sa.select(*(histograms.c[name] for name in _FIELDS))
+    .where(histograms.c.scope == parameter("scope"), histograms.c.name == parameter("name"))
+    .with_for_update()
+)
+_NEW_HISTOGRAM = insert(histograms)
+_SAVE_HISTOGRAM = _NEW_HISTOGRAM.on_conflict_do_update(
+    index_elements=["scope", "name"], set_={name: _NEW_HISTOGRAM.excluded[name] for name in _FIELDS}
+)
+COUNTS = (
+    sa.select(counters.c.key, counters.c.value)
+    .where(counters.c.scope == parameter("scope"), counters.c.name == parameter("name"))
+    .limit(parameter("most"))
+)
+HISTOGRAMS = sa.select(histograms.c.name, *(histograms.c[name] for name in _FIELDS)).where(
+    histograms.c.scope == parameter("scope")
+)
+SCOPES = sa.select(counters.c.scope).where(counters.c.scope > parameter("after")).order_by(counters.c.scope).limit(1)
+
+
+def add_tally(session: Session, project: str | None, tally: Tally) -> None:
+    for scope in scopes_of(project):
+        for (name, key), by in tally.counts.items():
+            if by:
+                session.run(_ADD_COUNT, {"scope": scope, "name": name, "key": key, "value": by})
+        for name in dict(tally.samples):
+            _add_samples(session, scope, name, [value for of, value in tally.samples if of == name])
+
+
+def _add_samples(session: Session, scope: str, name: str, values: list[int]) -> None:
+    place = {"scope": scope, "name": name}
+    row = session.row(_HISTOGRAM, place)
+    histogram = _histogram(row) if row else Histogram()
+    for value in values:
+        histogram.add(value)
+    session.run(_SAVE_HISTOGRAM, place | {field: getattr(histogram, field) for field in _FIELDS})
+
+
+def read_totals(session: Session, scope: str, *, most: int) -> Totals:
+    """Of each kind of count at most so many: reviewers and pairs may be any number."""
+    totals = Totals()
+    for what in Counted:
+        for key, value in session.rows(COUNTS, {"scope": scope, "name": what, "most": most}):
+            if value:
+                totals.counts[what, key] = value
+    for name, *values in session.rows(HISTOGRAMS, {"scope": scope}):
+        totals.spreads[name] = _histogram(tuple(values))
+    return totals
+
+
+def _histogram(values: Values) -> Histogram:
+    count, total, least, most, buckets = values
+    return Histogram(count=count, total=total, least=least, most=most, buckets=bytearray(buckets))
