@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.repository import run_git
+from gsd_review_broker.git import run_git
 
 
 def find_root(folder: Path) -> Path | None:

@@ -3,23 +3,19 @@
 One schema, validated whole; every value knows where it comes from, and so does every error.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gsd_review_broker import places
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.model import Fence, Limits, Policy
+from gsd_review_broker.places import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 
-APPLICATION = "gsd-review-broker"
-DATABASE_NAME = "codex_review_broker.sqlite3"
-PROJECT_FOLDER = ".planning"
-PROJECT_FILE = "review-broker.json"
 # What a cloned repository must not decide.
 USERS_OWN = frozenset({"allowed_roots"})
 # Set for reviewer programs, and no settings.
@@ -49,7 +45,7 @@ class PoolSettings(_Section):
 
 class Settings(_Section):
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8321
+    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
     db: str | None = None
     fence: Literal["strict", "managed"] = "strict"
     max_rounds: Annotated[int, Field(ge=1)] = 5
@@ -90,17 +86,13 @@ class Configuration:
 
     @property
     def serves(self) -> str:
-        return str(self.root) if self.root else "user"
+        return places.served(self.root)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
     origin: str
     values: dict[str, Any]
-
-
-def user_file() -> Path:
-    return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / "config.json"
 
 
 def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
@@ -111,10 +103,10 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     if chosen:
         layers.append(_project_layer(Path(chosen), must_exist=True))
     elif root is not None:
-        layers.append(_project_layer(root / PROJECT_FOLDER / PROJECT_FILE, must_exist=False))
+        layers.append(_project_layer(places.project_file(root), must_exist=False))
     layers.append(_environment_layer(environment))
     given = {name: value for name, value in flags.items() if value is not None and name != "config"}
-    layers.append(_Layer("command line", given))
+    layers.append(_Layer(COMMAND_LINE, given))
     merged, origins = _merged(layers)
     try:
         settings = Settings.model_validate(merged)
@@ -127,28 +119,14 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
             "(other addresses need tokens, which this version does not have)."
         )
     origin = origins.get("db", "default")
-    database = _database(settings, origin, root)
+    database = places.database_path(settings.db, origin, root)
     if database.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
     return Configuration(settings=settings, origins=origins, root=root, database=database)
 
 
 def _file_layer(path: Path, *, must_exist: bool) -> _Layer:
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        if must_exist:
-            raise StartError(f"the configuration file {path} does not exist.") from None
-        return _Layer(str(path), {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"the configuration file {path} cannot be read: {error}.") from error
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StartError(f"{path}: not valid JSON: {error}.") from error
-    if not isinstance(values, dict):
-        raise StartError(f"{path}: the whole file must be one JSON object.")
-    return _Layer(str(path), cast("dict[str, Any]", values))
+    return _Layer(str(path), places.read_settings_file(path, must_exist=must_exist))
 
 
 def _project_layer(path: Path, *, must_exist: bool) -> _Layer:
@@ -174,7 +152,7 @@ def _environment_layer(environment: Mapping[str, str]) -> _Layer:
             values[key] = value.split(os.pathsep) if key == "allowed_roots" else value
         elif isinstance(section := values.setdefault(key, {}), dict):
             section[inner] = value
-    return _Layer("environment", values)
+    return _Layer(ENVIRONMENT, values)
 
 
 def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -203,22 +181,3 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
         return f"{where}: {key}: unknown setting; allowed are {names}."
     message = problem["msg"]
     return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
-
-
-def _database(settings: Settings, origin: str, root: Path | None) -> Path:
-    if settings.db is None:
-        folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
-        return folder / DATABASE_NAME
-    if "://" in settings.db:
-        raise StartError(f"{origin}: db: {settings.db.split('://')[0]}:// is not supported; give a file's path.")
-    path = Path(settings.db).expanduser()
-    if origin in {"environment", "command line"}:
-        return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written
-    base = root or Path.home()
-    try:
-        inside = (base / path).resolve()
-    except ValueError as error:
-        raise StartError(f"{origin}: db: {settings.db!r} is no path: {error}.") from error
-    if root is not None and origin != str(user_file()) and not inside.is_relative_to(root):
-        raise StartError(f"{origin}: db: {settings.db!r} lies outside the repository {root}.")
-    return inside

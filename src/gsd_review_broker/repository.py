@@ -6,7 +6,6 @@ system's configuration are off: a repository decides nothing about what runs.
 """
 
 import asyncio
-import hashlib
 import os
 import re
 import shutil
@@ -15,54 +14,19 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git import GIT_TIMEOUT_SECONDS, Answer, digest_of, run_git, text_of
 from gsd_review_broker.ports import Applies, DoesNotApply
 
 T = TypeVar("T")
 
-GIT_TIMEOUT_SECONDS = 30.0
 MOST_AT_ONCE = 8
-_LONGEST_COMPLAINT = 4_000
 _OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_OPTIONS = (
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.fsmonitor=false",
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "core.excludesFile=/dev/null",
-    "-c", "core.untrackedCache=false",
-    "-c", "diff.external=",
-    "-c", "apply.whitespace=nowarn",
-    "-c", "apply.ignoreWhitespace=no",
-    "-c", "core.protectHFS=true",
-    "-c", "core.protectNTFS=true",
-)  # fmt: skip
-_FROM_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE")
 # In memory where there is such a place: the scratch index lives for some milliseconds.
 _SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a private folder is made in it
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What git said. It may end well and still have left out what it could not read: then it says so."""
-
-    code: int
-    output: bytes
-    complaint: str
-
-    @property
-    def is_good(self) -> bool:
-        return self.code == 0 and "error: " not in self.complaint
-
-    @property
-    def why(self) -> str:
-        """Never empty: a reviewer is told something even if git crashed without a word."""
-        if self.complaint:
-            return self.complaint
-        return f"git ended with signal {-self.code}" if self.code < 0 else f"git ended with code {self.code}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +99,7 @@ class GitRepository:
         common = self._git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
         if root.code != 0 or common.code != 0 or not root.output.strip():
             return None
-        return Place(root=os.path.realpath(_text(root.output)), common=os.path.realpath(_text(common.output)))
+        return Place(root=os.path.realpath(text_of(root.output)), common=os.path.realpath(text_of(common.output)))
 
     def _is_allowed(self, place: Place) -> bool:
         root = Path(place.root)
@@ -202,9 +166,9 @@ class GitRepository:
             *("--verify", "--quiet", "HEAD^{tree}"),
         )
         # The tree's id comes last, if there is one; what stands before it is the path.
-        path, _, tree = _text(answer.output).rpartition("\n")
+        path, _, tree = text_of(answer.output).rpartition("\n")
         if not _OBJECT_ID.fullmatch(tree):
-            path, tree = _text(answer.output), ""
+            path, tree = text_of(answer.output), ""
         if not path:
             raise BrokerError(
                 Code.UNAVAILABLE,
@@ -254,61 +218,8 @@ class GitRepository:
             raise _no_git(f"git {arguments[0]} took longer than {self._timeout:g} s") from error
 
 
-def run_git(
-    folder: str | Path,
-    *arguments: str,
-    environment: dict[str, str] | None = None,
-    timeout: float = GIT_TIMEOUT_SECONDS,
-) -> Answer:
-    """To its end, with nothing of the user's or the system's configuration and no program but git itself."""
-    done = subprocess.run(
-        ["git", *_OPTIONS, *_trusted(), *arguments],
-        cwd=folder,
-        env=_environment() | (environment or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
-    )
-    said = done.stderr.decode("utf-8", "replace").strip()
-    return Answer(done.returncode, done.stdout, said[:_LONGEST_COMPLAINT])
-
-
-@cache
-def _trusted() -> tuple[str, ...]:
-    """Folders of other owners that the user has declared safe: all that counts of the user's configuration."""
-    asked = subprocess.run(
-        ["git", "config", "--global", "--get-all", "safe.directory"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=GIT_TIMEOUT_SECONDS,
-        check=False,
-    )
-    folders = _text(asked.stdout).split("\n") if asked.stdout else []
-    return tuple(word for folder in folders for word in ("-c", f"safe.directory={folder}"))
-
-
-def _text(output: bytes) -> str:
-    """Without the line feed that git ends with; a path may hold any other character, and even that one."""
-    return os.fsdecode(output).removesuffix("\n")
-
-
 def _no_git(why: str) -> BrokerError:
     return BrokerError(Code.UNAVAILABLE, why, "The review stays as it is; see that git works, then call again.")
-
-
-def _environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _FROM_ENVIRONMENT if name in os.environ}
-    return kept | {
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_PAGER": "cat",
-        "LC_ALL": "C",
-    }
 
 
 def _quoted(path: str) -> str:
@@ -317,10 +228,3 @@ def _quoted(path: str) -> str:
         return path
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def digest_of(raw: bytes) -> str:
-    """Over the records sorted bytewise, each its metadata, NUL, its path, NUL."""
-    fields = raw.split(b"\0")[:-1]
-    records = sorted(b"%b\0%b\0" % pair for pair in zip(fields[::2], fields[1::2], strict=True))
-    return "sha256:" + hashlib.sha256(b"".join(records)).hexdigest()

@@ -1,0 +1,29 @@
+"""`tandem audit log`: every event, in the order it was committed. Other modules add to the group."""
+
+import argparse
+
+from gsd_review_broker.cli.registering import Commands, broker_options
+
+
+def register(commands: Commands) -> None:
+    group = commands.group("audit", summary="the record of everything that happened")
+    log = group.add("log", show_log, summary="list events in the order they were committed", parents=[broker_options()])
+    log.add_argument("review", nargs="?", metavar="ID", help="only this review's")
+    log.add_argument("--after", type=int, metavar="EVENT", help="only later than this event's id")
+    log.add_argument("--limit", type=int, help="at most so many (50)")
+
+
+def show_log(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.events import event_row  # noqa: PLC0415
+    from gsd_review_broker.cli.session import Session  # noqa: PLC0415
+
+    session = Session(options)
+    found = session.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
+    if session.wants_json:
+        session.screen.json(found)
+        return 0
+    rows = [event_row(event, with_review=True) for event in found["events"]]
+    session.screen.table(("ID", "WHEN", "REVIEW", "WHAT", "WHO", "ABOUT"), rows)
+    if found["next_cursor"] is not None:
+        session.screen.warn(f"There is more: --after {found['next_cursor']}")
+    return 0

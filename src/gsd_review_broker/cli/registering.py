@@ -1,0 +1,76 @@
+"""How a module of `cli/commands/` says which commands it has."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gsd_review_broker import places
+
+Run = Callable[[argparse.Namespace], int]
+
+
+class Commands:
+    """Where commands are registered: `tandem`'s own, or those of a group such as `tandem audit`."""
+
+    def __init__(self, parser: argparse.ArgumentParser, *, title: str) -> None:
+        self._parsers: Any = parser.add_subparsers(dest=title, required=True, metavar="COMMAND")
+        self._groups: dict[str, Commands] = {}
+        self.summaries: dict[str, str] = {}
+
+    def add(
+        self, name: str, run: Run, *, summary: str, details: str = "", parents: Sequence[argparse.ArgumentParser] = ()
+    ) -> argparse.ArgumentParser:
+        """`run` gets the parsed options and gives the exit code; what is heavy, it imports itself."""
+        parser: argparse.ArgumentParser = self._parsers.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[:1].upper()}{summary[1:]}." + (f"\n\n{details}" if details else ""),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            parents=list(parents),
+            allow_abbrev=False,
+        )
+        parser.set_defaults(run=run)
+        self.summaries[name] = summary
+        return parser
+
+    def group(self, name: str, *, summary: str) -> "Commands":
+        """A command with commands of its own; the same again for whoever comes second."""
+        if name not in self._groups:
+            parser: argparse.ArgumentParser = self._parsers.add_parser(
+                name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", allow_abbrev=False
+            )
+            self._groups[name] = Commands(parser, title=f"{name}_command")
+            self.summaries[name] = summary
+        return self._groups[name]
+
+    @property
+    def groups(self) -> dict[str, "Commands"]:
+        return self._groups
+
+    @property
+    def parsers(self) -> dict[str, argparse.ArgumentParser]:
+        return self._parsers.choices
+
+
+def broker_options() -> argparse.ArgumentParser:
+    """What every command takes that talks to a broker."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    which = parser.add_argument_group("which broker")
+    which.add_argument("--url", help="its address (else BROKER_URL, else the one that serves this folder)")
+    add_place_options(which)
+    return parser
+
+
+def add_place_options(parser: Any) -> None:
+    parser.add_argument(
+        "--db", help=f"database file ({places.PROJECT_FOLDER}/{places.DATABASE_NAME} in the repository)"
+    )
+    parser.add_argument("--config", help="configuration file instead of the project's")
+    parser.add_argument("--user", action="store_true", help="the user's broker, even inside a repository")
+
+
+def identity_option() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--as", dest="identity", metavar="WHO", help="act as this identity (human:<user>)")
+    return parser

@@ -1,0 +1,156 @@
+"""What the person sees. Every text passes through here, so that none reaches a terminal unescaped."""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import threading
+import unicodedata
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TextIO
+
+from gsd_review_broker.cli.escapes import visible, visible_block
+
+_PROGRESS_AFTER_SECONDS = 1.0
+_NARROWEST = 10
+
+
+class Style(StrEnum):
+    PLAIN = ""
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    BLUE = "34"
+    MAGENTA = "35"
+    CYAN = "36"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    text: str
+    style: Style = Style.PLAIN
+
+
+Part = str | Span
+Row = Sequence[Part]
+
+
+class Screen:
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self.is_terminal = self._out.isatty()
+        self.has_colour = _has_colour(terminal=self.is_terminal)
+
+    @property
+    def width(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    def say(self, *parts: Part) -> None:
+        """One line."""
+        self._out.write("".join(self.painted(part) for part in parts) + "\n")
+
+    def block(self, text: str, *, indent: str = "") -> None:
+        """Several lines, as they were written."""
+        for line in visible_block(text).split("\n"):
+            self._out.write(f"{indent}{line}".rstrip() + "\n")
+
+    def table(self, header: Sequence[str], rows: Sequence[Row]) -> None:
+        """Aligned on a terminal, the last column cut at its edge; tab-separated and whole in a pipe."""
+        if not self.is_terminal:
+            for row in rows:
+                self.say("\t".join(_plain(part) for part in row))
+            return
+        for line in self.table_lines(header, rows):
+            self._out.write(line + "\n")
+
+    def table_lines(self, header: Sequence[str], rows: Sequence[Row]) -> list[str]:
+        titles = [Span(title, Style.DIM) for title in header]
+        everything: list[Row] = [titles, *rows]
+        widths = [max(cells(_plain(row[at])) for row in everything) for at in range(len(header))]
+        last = max(_NARROWEST, self.width - sum(widths[:-1]) - 2 * (len(header) - 1))
+        return [self._aligned(row, widths, last) for row in everything]
+
+    def _aligned(self, row: Row, widths: list[int], last: int) -> str:
+        shown = [
+            self.painted(part) + " " * (width - cells(_plain(part))) for part, width in zip(row, widths, strict=True)
+        ]
+        end = row[-1]
+        shown[-1] = self.painted(Span(cut(_plain(end), last), end.style if isinstance(end, Span) else Style.PLAIN))
+        return "  ".join(shown).rstrip()
+
+    def painted(self, part: Part) -> str:
+        text = _plain(part)
+        style = part.style if isinstance(part, Span) else Style.PLAIN
+        return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
+
+    def json(self, value: Any) -> None:
+        """Exactly what the broker said, in ASCII: any reader can take it, and no terminal is moved by it."""
+        print(json.dumps(value, indent=2 if self.is_terminal else None), file=self._out)
+
+    def warn(self, *parts: Part) -> None:
+        self._err.write("".join(_plain(part) for part in parts) + "\n")
+
+    def write(self, text: str) -> None:
+        """Our own control sequences and nothing else."""
+        self._out.write(text)
+        self._out.flush()
+
+    @contextlib.contextmanager
+    def progress(self, doing: str) -> Generator[None]:
+        """Says what takes so long, on a terminal's standard error, and cleans up behind itself."""
+        if not self._err.isatty():
+            yield
+            return
+        shown = threading.Event()
+
+        def show() -> None:
+            shown.set()
+            self._err.write(f"\r{visible(doing)}…")
+            self._err.flush()
+
+        timer = threading.Timer(_PROGRESS_AFTER_SECONDS, show)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            if shown.is_set():
+                self._err.write("\r\x1b[K")
+                self._err.flush()
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    combining = sum(unicodedata.combining(c) != 0 for c in text)
+    return len(text) + wide - combining
+
+
+def cut(text: str, width: int) -> str:
+    if cells(text) <= width:
+        return text
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _plain(part: Part) -> str:
+    return visible(part.text if isinstance(part, Span) else part)
+
+
+def _has_colour(*, terminal: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,68 @@
+"""One run of a command: whom it talks to, as whom, and how it answers."""
+
+import argparse
+import getpass
+import os
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.cli.screen import Screen
+from gsd_review_broker.client import Broker, Wanted, connect
+from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
+
+HUMAN_PREFIX = "human:"
+
+
+class Session:
+    def __init__(self, options: argparse.Namespace, screen: Screen | None = None) -> None:
+        self.screen = screen or Screen()
+        self.options = options
+        self.wants_json: bool = getattr(options, "json", False)
+        self._wanted: Wanted | None = None
+        self._broker: Broker | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        if self._wanted is None:
+            options = self.options
+            self._wanted = Wanted.of(
+                Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user
+            )
+        return self._wanted
+
+    @property
+    def broker(self) -> Broker:
+        """Looked for at the first call."""
+        if self._broker is None:
+            self._broker = connect(self.wanted, token=os.environ.get("BROKER_TOKEN"))
+        return self._broker
+
+    def forget_broker(self) -> None:
+        """Look for it anew at the next call: it may have come back elsewhere."""
+        if self._broker is not None:
+            self._broker.connection.close()
+            self._broker = None
+
+    def call(self, tool: str, *, patience: float = ANSWER_SECONDS, **arguments: Any) -> Json:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        with self.screen.progress("the broker is at work"):
+            return self.broker.connection.call(tool, given, patience=patience)
+
+    def post(self, path: str, **asked: Any) -> Json:
+        with self.screen.progress("the broker is at work"):
+            return self.broker.connection.post(
+                path, {name: value for name, value in asked.items() if value is not None}
+            )
+
+    @property
+    def identity(self) -> str:
+        """Who acts: a person, unless another name is given."""
+        return getattr(self.options, "identity", None) or person()
+
+
+def person() -> str:
+    try:
+        return HUMAN_PREFIX + getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # No such user in the system's list, as in some containers.
+        return f"{HUMAN_PREFIX}{os.getuid() if hasattr(os, 'getuid') else 'unknown'}"

@@ -1,0 +1,148 @@
+"""One POST for each call, on a connection that is kept: MCP 2026-07-28 needs no handshake."""
+
+import http.client
+import json
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from gsd_review_broker.errors import BrokerError, Code
+
+Json = dict[str, Any]
+
+PROTOCOL = "2026-07-28"
+ANSWER_SECONDS = 60.0
+_META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": PROTOCOL,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+class UnreachableError(BrokerError):
+    """Nobody answers, or not as a broker does: it may be down, or starting again."""
+
+    def __init__(self, message: str, hint: str = "Start it with `tandem up`; `tandem doctor` looks closer.") -> None:
+        super().__init__(Code.UNAVAILABLE, message, hint)
+
+
+class Connection:
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname is None:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, f"{url!r} is no broker's address", "It looks like http://127.0.0.1:8321."
+            )
+        try:
+            port = parts.port or 80
+        except ValueError as error:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, f"{url!r}: {error}", "It looks like http://127.0.0.1:8321."
+            ) from error
+        # Whatever stands behind the port is an endpoint's path, and the caller knows which one it wants.
+        self.url = f"http://{parts.netloc}"
+        self._host, self._port = parts.hostname, port
+        self._token = token
+        self._http: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS) -> Json:
+        """What the tool gives. Raises what it refuses."""
+        params: Json = {"name": tool, "arguments": arguments, "_meta": _META}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": PROTOCOL,
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        }
+        status, kind, answer = self.exchange("POST", "/mcp", body, headers, patience=patience)
+        if status == http.client.REQUEST_ENTITY_TOO_LARGE:
+            raise BrokerError(Code.TOO_LARGE, answer.decode("utf-8", "replace").strip(), "")
+        return _tool_result(_message(status, kind, answer))
+
+    def get(self, path: str) -> Json:
+        status, _, answer = self.exchange("GET", path, None, {"Accept": "application/json"}, patience=ANSWER_SECONDS)
+        return _plain_result(status, answer)
+
+    def post(self, path: str, asked: Json) -> Json:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        body = json.dumps(asked).encode()
+        status, _, answer = self.exchange("POST", path, body, headers, patience=ANSWER_SECONDS)
+        return _plain_result(status, answer)
+
+    def exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
+    ) -> tuple[int, str, bytes]:
+        """Status, content type and the whole body."""
+        if self._token:
+            headers = {**headers, "Authorization": f"Bearer {self._token}"}
+        if self._http is None:
+            self._http = http.client.HTTPConnection(self._host, self._port)
+        try:
+            self._http.timeout = patience
+            if self._http.sock is not None:
+                self._http.sock.settimeout(patience)
+            self._http.request(method, path, body, headers)
+            response = self._http.getresponse()
+            return response.status, response.getheader("content-type", ""), response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise UnreachableError(f"the broker at {self.url} does not answer ({_why(error)})") from error
+        except BaseException:
+            self.close()
+            raise
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _message(status: int, kind: str, answer: bytes) -> Json:
+    try:
+        if kind.startswith("text/event-stream"):
+            # The answer is the last event; what came before it are signs of life.
+            data = [line[5:].strip() for line in answer.splitlines() if line.startswith(b"data:") and line[5:].strip()]
+            answer = data[-1]
+        message = json.loads(answer)
+    except (ValueError, IndexError, RecursionError) as error:
+        raise UnreachableError(f"what answers is not a broker (status {status})") from error
+    if not isinstance(message, dict) or "result" not in message:
+        raise UnreachableError(
+            f"the broker does not speak as expected (status {status}): {str(cast('Any', message))[:200]}"
+        )
+    return cast("Json", message)["result"]
+
+
+def _tool_result(result: Json) -> Json:
+    content = result.get("structuredContent")
+    if not isinstance(content, dict):
+        raise UnreachableError("the broker's answer holds no structured content")
+    if result.get("isError"):
+        raise _refusal(cast("Json", content))
+    return cast("Json", content)
+
+
+def _plain_result(status: int, answer: bytes) -> Json:
+    try:
+        content = json.loads(answer)
+    except (ValueError, RecursionError) as error:
+        raise UnreachableError(f"the broker does not know this request (status {status})") from error
+    if not isinstance(content, dict):
+        raise UnreachableError(f"the broker's answer is not an object (status {status})")
+    if status >= http.client.BAD_REQUEST:
+        raise _refusal(cast("Json", content))
+    return cast("Json", content)
+
+
+def _refusal(content: Json) -> BrokerError:
+    said = content.get("error")
+    if not isinstance(said, dict):
+        return BrokerError(Code.INTERNAL, str(content)[:500], "")
+    error = cast("Json", said)
+    code = error.get("code")
+    known = Code(code) if code in set(Code) else Code.INTERNAL
+    return BrokerError(known, str(error.get("message", "")), str(error.get("hint") or ""))
