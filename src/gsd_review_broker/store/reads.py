@@ -259,7 +259,7 @@ class SqlReader:
 
 
 # With nothing added to it, a column is not looked up by its index.
-_NOTHING = sa.literal_column("''")
+_NOTHING: sa.ColumnClause[str] = sa.literal_column("''", sa.String)
 _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "parent_id")
 
 

@@ -8,7 +8,7 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         {
             "list": ("reviews",),
             "show": ("reviews",),
-            "audit": ("audit_log",),
+            "audit": ("audit_log", "database"),
         },
     ),
     (
@@ -16,6 +16,7 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         {
             "serve": ("serving",),
             "config": ("serving",),
+            "db": ("database",),
         },
     ),
 )

@@ -1,0 +1,109 @@
+"""The database as a whole, for people: proven, exported, pruned."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, TextIO
+
+from gsd_review_broker import client
+from gsd_review_broker.checkout import find_root
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.screen import Screen, Span, Style
+from gsd_review_broker.cli.session import Session
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.places import whereabouts
+
+_SHOWN_PROBLEMS = 20
+
+
+def verify(options: argparse.Namespace) -> int:
+    # Imported here: no other command pays for the store.
+    from gsd_review_broker import maintenance  # noqa: PLC0415
+
+    screen = Screen()
+    with screen.progress("reading every event"):
+        report = maintenance.verify(_database(options), [Path(name) for name in options.archive])
+    if options.json:
+        screen.json({"whole": not report.problems, **dataclasses.asdict(report)})
+        return Exit.FAILED if report.problems else Exit.DONE
+    for problem in report.problems[:_SHOWN_PROBLEMS]:
+        screen.say(Span("not whole  ", Style.RED), problem)
+    if len(report.problems) > _SHOWN_PROBLEMS:
+        screen.say(f"and {len(report.problems) - _SHOWN_PROBLEMS} more (--json tells all)")
+    if report.problems:
+        return Exit.FAILED
+    screen.say(Span("whole", Style.GREEN), f"  {report.events:,} events, {report.reviews:,} reviews")
+    if not report.statistics_checked and report.archived_events:
+        screen.say(
+            f"{report.archived_events:,} events are in archives; the statistics count them too and were not compared "
+            "(--archive FILE for each of them)."
+        )
+    return Exit.DONE
+
+
+def export(options: argparse.Namespace) -> int:
+    from gsd_review_broker import maintenance  # noqa: PLC0415
+
+    with _target(options.output) as target:
+        for event in maintenance.export(_database(options)):
+            target.write(json.dumps(event) + "\n")
+    return Exit.DONE
+
+
+@contextlib.contextmanager
+def _target(name: str | None) -> Generator[TextIO]:
+    if name is None:
+        yield sys.stdout
+        return
+    try:
+        with Path(name).open("x", encoding="utf-8") as file:
+            yield file
+    except FileExistsError as error:
+        raise BrokerError(Code.CONFLICT, f"{name} is there already", "Give another name.") from error
+    except OSError as error:
+        raise BrokerError(Code.UNAVAILABLE, f"{name} cannot be written: {error}", "Give another name.") from error
+
+
+def prune(options: argparse.Namespace) -> int:
+    """By the broker if one runs, else here."""
+    session = Session(options)
+    moved = 0
+    last: dict[str, Any] = {}
+
+    def said(turn: Any) -> None:
+        nonlocal moved, last
+        moved, last = moved + turn["reviews"], turn
+
+    if client.find(session.wanted) is not None:
+        more = True
+        while more:
+            said(session.post("/api/db/prune", closed_before=options.closed_before))
+            more = last["more"]
+    else:
+        _prune_here(options, said)
+    result = {**last, "reviews": moved}
+    result.pop("more", None)
+    if session.wants_json:
+        session.screen.json(result)
+    elif moved:
+        session.screen.say(f"{moved:,} reviews moved into {result['archive']}, beside the database.")
+    else:
+        session.screen.say("nothing was closed before then; nothing was moved.")
+    return Exit.DONE
+
+
+def _prune_here(options: argparse.Namespace, said: Any) -> None:
+    from gsd_review_broker import config, maintenance  # noqa: PLC0415
+
+    flags = {"db": options.db, "config": options.config}
+    root = None if options.user else find_root(Path.cwd())
+    maintenance.prune(config.load(root=root, flags=flags), options.closed_before, said)
+
+
+def _database(options: argparse.Namespace) -> Path:
+    root = None if options.user else find_root(Path.cwd())
+    return whereabouts(root, db=options.db, config=options.config).database

@@ -1,0 +1,32 @@
+"""What is done to a database as a whole, with or without a broker: proving it, exporting it, pruning it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from gsd_review_broker.app import Application
+from gsd_review_broker.config import Configuration
+from gsd_review_broker.service.results import Pruned
+from gsd_review_broker.store.verification import Report, export, verify
+
+__all__ = ["Report", "export", "prune", "verify"]
+
+
+def prune(configuration: Configuration, closed_before: str, said: Callable[[Pruned], None]) -> None:
+    """As a broker that serves nobody: the database's lock is taken, so a running one is never disturbed."""
+
+    async def run() -> None:
+        application = Application(configuration, port=0)
+        application.store.open()
+        try:
+            more = True
+            while more:
+                turn = await application.broker.retention.prune(closed_before)
+                said(turn)
+                more = turn["more"]
+        finally:
+            await application.store.close()
+
+    if not Path(configuration.database).is_file():
+        return
+    asyncio.run(run())
