@@ -18,12 +18,13 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gsd_review_broker import logs
+from gsd_review_broker import logs, tracing
 from gsd_review_broker.checkout import exclude_from_git
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.mcp.server import make_endpoints
+from gsd_review_broker.meters import Meters
 from gsd_review_broker.ports import Clock
 from gsd_review_broker.repository import GitRepository
 from gsd_review_broker.runtime_file import RuntimeFile
@@ -36,7 +37,7 @@ from gsd_review_broker.wake import LocalWakeups
 from gsd_review_broker.web.api import api_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
-from gsd_review_broker.web.health import health_endpoint
+from gsd_review_broker.web.health import health_endpoint, metrics_endpoint
 
 log = structlog.get_logger()
 
@@ -52,7 +53,8 @@ class Application:
         policy = settings.policy()
         clock = clock or SystemClock()
         self.wakeups = LocalWakeups()
-        self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups)
+        meters = Meters()
+        self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
         core = Core(
             store=self.store,
             repository=GitRepository(
@@ -65,11 +67,14 @@ class Application:
             policy=policy,
             presence=Presence(clock),
         )
-        self.broker = make_broker(core, serves=configuration.serves, database_name=configuration.database.name)
+        self.broker = make_broker(
+            core, serves=configuration.serves, database_name=configuration.database.name, meters=meters
+        )
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
         pages = Starlette(
             routes=[
                 Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+                Route("/metrics", metrics_endpoint(self.broker)),
                 *api_routes(self.broker),
             ],
             lifespan=self._lifespan,
@@ -133,7 +138,14 @@ class _Server(uvicorn.Server):
 def serve(configuration: Configuration) -> int:
     """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
     settings = configuration.settings
-    logs.configure(level=settings.log_level, form=settings.log_format)
+    logs.configure(
+        level=settings.log_level,
+        form=settings.log_format,
+        file=Path(settings.log_file).expanduser() if settings.log_file else None,
+        file_bytes=settings.log_file_bytes,
+        file_count=settings.log_file_count,
+    )
+    tracing.configure(os.environ)
     listening = _bind(settings.host, settings.port)
     with contextlib.closing(listening):
         port = listening.getsockname()[1]

@@ -17,7 +17,7 @@ from gsd_review_broker.model import Fence, Limits, Policy
 from gsd_review_broker.places import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 
 # What a cloned repository must not decide.
-USERS_OWN = frozenset({"allowed_roots"})
+USERS_OWN = frozenset({"allowed_roots", "log_file"})
 # Set for reviewer programs, and no settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN"})
 
@@ -53,6 +53,9 @@ class Settings(_Section):
     allowed_roots: list[str] = Field(default_factory=list[str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
+    log_file: str | None = None
+    log_file_bytes: Annotated[int, Field(ge=10_000)] = 10 * 1024 * 1024
+    log_file_count: Annotated[int, Field(ge=1, le=100)] = 5
     limits: LimitSettings = Field(default_factory=LimitSettings)
     reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
 

@@ -1,33 +1,101 @@
-"""Structured logs on standard error: an event's name with keys. No diff's text ever goes into one."""
+"""Structured logs: an event's name with keys, on standard error or in a rotating file. No diff's text and no secret
+ever goes into one."""
 
 import contextlib
+import itertools
 import logging
 import sys
+from contextvars import ContextVar
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 import structlog
+from structlog.typing import EventDict
+
+from gsd_review_broker.errors import StartError
+
+# The tool call that is being answered: its number, the tool, the review it names.
+_CALL: ContextVar[tuple[int, str, Any] | None] = ContextVar("call", default=None)
+_numbers = itertools.count(1)
+# What is said in confidence, whoever logs it.
+_LEFT_OUT = frozenset({"diff", "counter_patch", "body", "prompt", "token", "authorization", "password", "secret"})
+_LONGEST_ID = 64
+
+
+def call_begins(tool: str, review_id: Any) -> None:
+    """What is logged from here on in this task belongs to this call."""
+    _CALL.set((next(_numbers), tool, review_id))
+
+
+def _with_call(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    call = _CALL.get()
+    if call is not None:
+        number, tool, review_id = call
+        event.setdefault("request", number)
+        event.setdefault("tool", tool)
+        if isinstance(review_id, str):
+            event.setdefault("review_id", review_id[:_LONGEST_ID])
+    return event
+
+
+def _without_contents(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    for name in _LEFT_OUT & event.keys():
+        event[name] = "(left out)"
+    return event
 
 
 class _Unfailing:
-    """Standard error, without its failures: a full disk must stop no work that only wanted to be told of."""
+    """Where lines go, without its failures: a full disk must stop no work that only wanted to be told of."""
+
+    def __init__(self, target: TextIO | None = None) -> None:
+        self._target = target
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
-            return sys.stderr.write(text)
+            return (self._target or sys.stderr).write(text)
         return 0
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            sys.stderr.flush()
+            (self._target or sys.stderr).flush()
 
 
-def configure(*, level: str, form: str) -> None:
+class _RotatingFile:
+    """The standard library's rotation, as a file that takes whole lines. Readable by its owner alone."""
+
+    def __init__(self, path: Path, *, size: int, count: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        self._handler = RotatingFileHandler(path, maxBytes=size, backupCount=count, encoding="utf-8")
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+        # Its own complaint would go to standard error for each line.
+        self._handler.handleError = lambda record: None  # noqa: ARG005
+
+    def write(self, text: str) -> int:
+        line = text.rstrip("\n")
+        self._handler.emit(logging.LogRecord("", logging.INFO, "", 0, line, None, None))
+        return len(text)
+
+    def flush(self) -> None:
+        self._handler.flush()
+
+
+def configure(
+    *, level: str, form: str, file: Path | None = None, file_bytes: int = 10 * 1024 * 1024, file_count: int = 5
+) -> None:
     number = getattr(logging, level.upper())
+    target: _RotatingFile | None = None
+    if file is not None:
+        try:
+            target = _RotatingFile(file, size=file_bytes, count=file_count)
+        except OSError as error:
+            raise StartError(f"log_file: {file} cannot be written: {error.strerror or error}.") from error
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if form == "json"
         else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(),
+            colors=target is None and sys.stderr.isatty(),
             # A richer one would print local variables, and with them what was proposed.
             exception_formatter=structlog.dev.plain_traceback,
         )
@@ -35,13 +103,15 @@ def configure(*, level: str, form: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_call,
+            _without_contents,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info if form == "json" else structlog.processors.StackInfoRenderer(),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Unfailing())),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Unfailing(cast("TextIO | None", target)))),
         cache_logger_on_first_use=True,
     )
     # The libraries' own lines are for those who ask for debug.

@@ -34,6 +34,7 @@ class Counted(StrEnum):
 
     STATUS = "status"
     CATEGORY = "category"
+    VERDICT = "verdict"
     LAST_VERDICT = "last_verdict"
     EVENT = "event"
     REVIEWER = "reviewer"
@@ -113,6 +114,7 @@ def observe(before: Progress | None, event: NewEvent, tally: Tally) -> Progress:
         case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
             return _judge(after, event, tally)
         case EventType.VERDICT_COMMENT:
+            tally.count(Counted.VERDICT, Verdict.COMMENT)
             tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
         case EventType.REVIEW_CLOSED:
             tally.sample(Measured.DURATION, event.timestamp - before.created_at)
@@ -157,6 +159,7 @@ def _judge(before: Progress, event: NewEvent, tally: Tally) -> Progress:
         tally.count(Counted.LAST_VERDICT, before.last_verdict, -1)
     tally.count(Counted.LAST_VERDICT, verdict)
     if event.event_type is EventType.VERDICT_SUBMITTED:
+        tally.count(Counted.VERDICT, verdict)
         tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
         tally.count(Counted.PAIR, _key(before.agent_type, kind_of(event.actor), verdict))
         if verdict is Verdict.APPROVED:

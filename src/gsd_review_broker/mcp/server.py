@@ -5,6 +5,7 @@ ones), results go out as they are (it indents the text), and errors carry our co
 """
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import mcp_types as types
@@ -13,9 +14,8 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from opentelemetry import trace
 
-from gsd_review_broker import __version__
+from gsd_review_broker import __version__, logs, tracing
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.mcp import everybody, observer, proposer, reviewer
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
@@ -74,7 +74,7 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
     )
     # Registered by itself, since it answers in wire form: models would be built only to be taken apart again.
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
-    if not _is_traced():
+    if not tracing.is_on():
         # The SDK's one built-in middleware makes a span for each call, whether anybody collects them or not.
         server.middleware.clear()
     server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
@@ -98,21 +98,25 @@ def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> Server
     return middleware
 
 
-def _is_traced() -> bool:
-    """Has the user configured OpenTelemetry?"""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-
-
 async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience) -> dict[str, Any]:
+    logs.call_begins(tool.name, arguments.get("review_id"))
+    began, outcome = perf_counter(), "cancelled"
     try:
         result = await tool(broker, arguments, audience)
+        outcome = "ok"
     except BrokerError as error:
+        outcome = error.code.value
         return _failed(error)
     except Exception:
-        log.exception("tool_failed", tool=tool.name)
+        log.exception("tool_failed")
+        outcome = Code.INTERNAL.value
         return _failed(
             BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Call again; if it stays, report it.")
         )
+    finally:
+        took = perf_counter() - began
+        broker.meters.tools[tool.name, outcome].add(took)
+        log.debug("tool_called", outcome=outcome, seconds=took)
     return {
         "content": [{"type": "text", "text": as_text(result)}],
         "structuredContent": result,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gsd_review_broker.meters import Meters
 from gsd_review_broker.service.claims import Claims
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.counter_patches import CounterPatches
@@ -25,10 +26,11 @@ class Broker:
     insight: Insight
     statistics: Statistics
     retention: Retention
+    meters: Meters
     sweep: Sweep
 
 
-def make_broker(core: Core, *, serves: str, database_name: str) -> Broker:
+def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) -> Broker:
     waiting = Waiting(core.wakeups)
     return Broker(
         proposals=Proposals(core),
@@ -39,5 +41,6 @@ def make_broker(core: Core, *, serves: str, database_name: str) -> Broker:
         insight=Insight(core, waiting, serves=serves),
         statistics=Statistics(core),
         retention=Retention(core, database_name=database_name),
+        meters=meters,
         sweep=Sweep(core),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gsd_review_broker import rules
+from gsd_review_broker import rules, tracing
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import Change, Identity, Milliseconds, Review, ReviewId, Status, Verdict
 from gsd_review_broker.ports import (
@@ -125,9 +125,10 @@ class Claims:
         assert revision.diff is not None  # noqa: S101
         if review.workspace is None and revision.skip_diff_validation:
             return Applies(digest=None)
-        checked = await self._core.repository.check(
-            review.workspace, revision.diff, already_applied=revision.skip_diff_validation
-        )
+        with tracing.span("git.check", review_id=review.id):
+            checked = await self._core.repository.check(
+                review.workspace, revision.diff, already_applied=revision.skip_diff_validation
+            )
         if isinstance(checked, Applies) and not revision.affected_files and not revision.skip_diff_validation:
             return DoesNotApply(git_says="git takes this diff, but what it touches cannot be told: make it anew")
         return checked

@@ -352,6 +352,8 @@ class ReviewStats(TypedDict):
     avg_time_in_state_seconds: dict[str, float | None]
     percentiles: TimePercentiles
     rounds_to_approval: Spread
+    verdicts: dict[str, int]
+    claims: int
     reclaims: int
     auto_rejections: int
     refused_verdicts: int

@@ -56,6 +56,8 @@ def stats_of(totals: Totals) -> ReviewStats:
             "time_in_state_seconds": {name: _percentiles(spread) for name, spread in states.items()},
         },
         "rounds_to_approval": _rounds(rounds),
+        "verdicts": {verdict.value: totals.counts[Counted.VERDICT, verdict] for verdict in Verdict},
+        "claims": totals.counts[Counted.EVENT, EventType.REVIEW_CLAIMED],
         "reclaims": totals.counts[Counted.EVENT, EventType.REVIEW_RECLAIMED],
         "auto_rejections": totals.counts[Counted.EVENT, EventType.REVIEW_AUTO_REJECTED],
         "refused_verdicts": totals.counts[Counted.EVENT, EventType.VERDICT_REFUSED],

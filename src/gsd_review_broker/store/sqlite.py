@@ -16,6 +16,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.meters import Meters
 from gsd_review_broker.model import Milliseconds, ReviewId
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups
 from gsd_review_broker.store import archive, schema
@@ -32,10 +33,11 @@ READER_THREADS = 2
 
 
 class SqliteStore:
-    def __init__(self, path: Path, *, clock: Clock, wakeups: Wakeups) -> None:
+    def __init__(self, path: Path, *, clock: Clock, wakeups: Wakeups, meters: Meters) -> None:
         self._path = path
         self._clock = clock
         self._wakeups = wakeups
+        self._meters = meters
         self._lock = DatabaseLock(path)
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
@@ -58,7 +60,9 @@ class SqliteStore:
             self._abandon()
             raise
         self._glances = SqlReader(SqliteSession(self._glancer))
-        self.writer = Writer(self._connection, self._path, clock=self._clock, wakeups=self._wakeups)
+        self.writer = Writer(
+            self._connection, self._path, clock=self._clock, wakeups=self._wakeups, meters=self._meters
+        )
 
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         self._connections.append(connection)

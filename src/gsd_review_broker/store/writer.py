@@ -14,12 +14,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Any, TypeVar
 
 import structlog
 
+from gsd_review_broker import tracing
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.meters import Meters
 from gsd_review_broker.ports import Clock, Transaction, Wakeups
 from gsd_review_broker.store.session import SqliteSession
 from gsd_review_broker.store.writes import SqlTransaction
@@ -44,21 +46,28 @@ class Job:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
+    # When its commit began and ended, and how many shared it; for whoever traces.
+    committed: tuple[int, int, int] | None = None
 
 
 class Writer:
-    def __init__(self, connection: sqlite3.Connection, path: Path, *, clock: Clock, wakeups: Wakeups) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, *, clock: Clock, wakeups: Wakeups, meters: Meters
+    ) -> None:
         self._connection = connection
         self._path = path
         self._file = _identity_of(path)
         self._clock = clock
         self._wakeups = wakeups
+        self._meters = meters
+        self._traced = tracing.is_on()
         self._jobs: deque[Job] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._turn: asyncio.Handle | asyncio.Task[None] | None = None
         self._idle: asyncio.Event | None = None
         self._last_batch = 1
         self._commit_seconds = 0.0
+        self._last_commit = 0.0
         self._pages = 0
         # Waiting for another process is the thread's part; on the event loop nothing waits.
         self.patience_milliseconds = BUSY_TIMEOUT_MILLISECONDS
@@ -67,9 +76,19 @@ class Writer:
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Acknowledged when it is on disk. A caller that goes away does not undo what is under way."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.append(Job(command, future))
+        job = Job(command, future)
+        self._jobs.append(job)
+        self._meters.queued = len(self._jobs)
         self._schedule()
-        return await future
+        return await (self._traced_wait(job) if self._traced else future)
+
+    async def _traced_wait(self, job: Job) -> Any:
+        with tracing.span("store.write"):
+            result = await job.future
+            if job.committed is not None:
+                began, ended, shared_by = job.committed
+                tracing.past_span("store.commit", began, ended, shared_by=shared_by)
+            return result
 
     async def close(self) -> None:
         """What was asked before is still done."""
@@ -95,6 +114,7 @@ class Writer:
     def _take_turn(self) -> None:
         batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), LARGEST_BATCH))]
         self._last_batch = len(batch)
+        self._meters.queued = len(self._jobs)
         if self._commit_seconds >= _QUICK_SECONDS or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
             self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
             return
@@ -130,10 +150,14 @@ class Writer:
     def _tell(self, batch: list[Job], topics: list[str], error: BaseException | None) -> None:
         """Tell everybody: those who wait for news, then those who asked."""
         if error is None:
+            self._meters.commands += len(batch)
             self._wakeups.publish(topics)
         else:
             log.warning("commit_failed", error=str(error), commands=len(batch))
+        ended, took = time_ns(), int(self._last_commit * 1e9)
         for job in batch:
+            if self._traced and error is None:
+                job.committed = (ended - took, ended, len(batch))
             if job.future.done():
                 continue
             failure = error or job.error
@@ -193,8 +217,10 @@ class Writer:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             return self._rolled_back(error)
+        self._last_commit = perf_counter() - started
+        self._meters.commits.add(self._last_commit)
         # A moving average: one slow sync does not make a slow disk.
-        self._commit_seconds += (perf_counter() - started - self._commit_seconds) / 4
+        self._commit_seconds += (self._last_commit - self._commit_seconds) / 4
         return None
 
     def _rolled_back(self, error: sqlite3.Error) -> BaseException:
