@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test format torture bench test-pythons lock docs clean
+.PHONY: help run test format torture bench bench-large test-pythons lock docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -41,6 +41,9 @@ torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
 
 bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/
 	@$(BIN)/python -m benchmarks
+
+bench-large: $(VENV)/dev.stamp  ## the same questions to 1,000 and to 1,000,000 reviews (some minutes, 4 GB)
+	@$(BIN)/python -m benchmarks.large $(ARGS)
 
 test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
 	@sh tests/on-every-python.sh

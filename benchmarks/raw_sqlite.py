@@ -49,6 +49,10 @@ class Recorder:
 
     connection: sqlite3.Connection
     _known: dict[str, Row] = field(default_factory=dict[str, Row])
+    _statistics: dict[tuple[Any, ...], Row] = field(default_factory=dict[tuple[Any, ...], Row])
+
+    def __post_init__(self) -> None:
+        self._changed_statistics()
 
     def step(self, review_id: str) -> list[Statement]:
         review = self._rows("SELECT * FROM reviews WHERE id = ?", review_id)[0]
@@ -63,7 +67,19 @@ class Recorder:
         new = review["version"] - (before["version"] if before else 0)
         events = self._rows("SELECT * FROM events WHERE review_id = ? ORDER BY id DESC LIMIT ?", review_id, new)
         statements += [insert("events", row) for row in reversed(events)]
+        statements += self._changed_statistics()
         return [*statements, (_MOVE_HEAD, (events[0]["id"], events[0]["hash"]))]
+
+    def _changed_statistics(self) -> list[Statement]:
+        statements: list[Statement] = []
+        for table in ("counters", "histograms"):
+            for row in self._rows(f"SELECT * FROM {table}"):
+                key = table, row["scope"], row["name"], row.get("key")
+                if self._statistics.get(key) != row:
+                    self._statistics[key] = row
+                    sql, values = insert(table, row)
+                    statements.append((sql.replace("INSERT", "INSERT OR REPLACE", 1), values))
+        return statements
 
     def _rows(self, sql: str, *parameters: Any) -> list[Row]:
         return [dict(row) for row in self.connection.execute(sql, parameters)]

@@ -61,8 +61,7 @@ class Histogram:
         for bucket, here in enumerate(_ALL.unpack(self.buckets)):
             if seen + here >= rank:
                 low, high = _bounds_of(bucket)
-                # Within a bucket the values are taken to be evenly spread.
-                inside = low + (high - 1 - low) * (rank - seen - 0.5) / here
-                return min(max(inside, self.least), self.most)
+                # The bucket's middle: half a bucket off at most, wherever in it the values are.
+                return min(max((low + high - 1) / 2, self.least), self.most)
             seen += here
         return float(self.most)

@@ -17,6 +17,7 @@ from gsd_review_broker.model import (
     EventType,
     Milliseconds,
     NewEvent,
+    Priority,
     Review,
     Status,
     Verdict,
@@ -33,6 +34,8 @@ class Counted(StrEnum):
     """What is counted; each by a key of its own."""
 
     STATUS = "status"
+    # Pending reviews by their priority.
+    QUEUE = "queue"
     CATEGORY = "category"
     VERDICT = "verdict"
     LAST_VERDICT = "last_verdict"
@@ -72,6 +75,7 @@ class Progress:
 
     agent_type: str
     category: Category | None
+    priority: Priority
     project: str | None
     created_at: Milliseconds
     status: Status
@@ -84,6 +88,7 @@ def progress_of(review: Review) -> Progress:
     return Progress(
         agent_type=review.agent_type,
         category=review.category,
+        priority=review.priority,
         project=review.project,
         created_at=review.created_at,
         status=review.status,
@@ -127,11 +132,14 @@ def _begin(event: NewEvent, tally: Tally) -> Progress:
     told = event.metadata
     category = told.get("category")
     status = event.new_status or Status.PENDING
+    priority = Priority(told.get("priority", Priority.NORMAL))
     tally.count(Counted.CATEGORY, category or UNCATEGORIZED)
     tally.count(Counted.STATUS, status)
+    tally.count(Counted.QUEUE, priority)
     return Progress(
         agent_type=told.get("agent_type", ""),
         category=Category(category) if category else None,
+        priority=priority,
         project=told.get("project"),
         created_at=event.timestamp,
         status=status,
@@ -147,6 +155,8 @@ def _move(before: Progress, event: NewEvent, tally: Tally) -> Progress:
         return before
     tally.count(Counted.STATUS, before.status, -1)
     tally.count(Counted.STATUS, status)
+    if Status.PENDING in {before.status, status}:
+        tally.count(Counted.QUEUE, before.priority, 1 if status is Status.PENDING else -1)
     tally.sample(time_in(before.status), event.timestamp - before.entered_at)
     return replace(before, status=status, entered_at=event.timestamp)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.meters import Meters
 from gsd_review_broker.store import schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.sqlite import SqliteStore
@@ -16,7 +17,7 @@ from tests.support.mcp import ToolError
 
 
 def store_at(path: Path) -> SqliteStore:
-    return SqliteStore(path, clock=MovableClock(), wakeups=LocalWakeups())
+    return SqliteStore(path, clock=MovableClock(), wakeups=LocalWakeups(), meters=Meters())
 
 
 async def test_the_folder_it_makes_and_the_files_are_the_owners_alone(tmp_path: Path) -> None:
@@ -140,8 +141,13 @@ async def test_messages_of_one_round_are_read_alone(broker: LocalBroker) -> None
     assert (await broker("get_discussion", review_id=review_id, round=2))["messages"] == []
 
 
-async def test_a_queue_that_is_too_long_to_count_here_is_counted_elsewhere(broker: LocalBroker, monkeypatch) -> None:
-    monkeypatch.setattr("gsd_review_broker.service.insight._SHORT_QUEUE", 3)
-    for _ in range(5):
-        await broker.create()
-    assert (await broker("broker_status"))["queue"] == {"critical": 0, "normal": 5, "low": 0}
+async def test_the_queue_is_counted_by_priority_as_reviews_come_and_go(broker: LocalBroker) -> None:
+    ids = [(await broker.create())["review_id"] for _ in range(3)]
+    await broker.create(agent_type="gsd-planner")
+    await broker.create(phase="verify")
+    assert (await broker("broker_status"))["queue"] == {"critical": 1, "normal": 3, "low": 1}
+    claim = await broker("claim_review", review_id=ids[0], reviewer_id="codex")
+    await broker("close_review", review_id=ids[1])
+    assert (await broker("broker_status"))["queue"] == {"critical": 1, "normal": 1, "low": 1}
+    await broker("release_claim", review_id=ids[0], claim_generation=claim["claim_generation"])
+    assert (await broker("broker_status"))["queue"] == {"critical": 1, "normal": 2, "low": 1}

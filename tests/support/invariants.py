@@ -12,7 +12,17 @@ from typing import Any
 
 from gsd_review_broker import audit
 from gsd_review_broker.histogram import Histogram
-from gsd_review_broker.model import CounterPatch, Event, EventType, Message, Review, Revision, Status
+from gsd_review_broker.model import (
+    AffectedFile,
+    CounterPatch,
+    Event,
+    EventType,
+    Finding,
+    Message,
+    Review,
+    Revision,
+    Status,
+)
 from gsd_review_broker.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.tally import Totals
 
@@ -116,23 +126,32 @@ def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
 
 
 def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
-    contents = {
-        EventType.REVIEW_REVISED: ("revisions", "number", Revision, hash_of_revision),
-        EventType.MESSAGE_SENT: ("messages", "id", Message, hash_of_message),
-        EventType.COUNTER_PATCH_OFFERED: ("counter_patches", "id", CounterPatch, hash_of_counter_patch),
-    }
+    def of(review_id: str, table: str, order: str) -> list[dict[str, Any]]:
+        found = connection.execute(f"SELECT * FROM {table} WHERE review_id = ? ORDER BY {order}", (review_id,))
+        rows = [dict(row) for row in found]
+        for row in rows:
+            if "affected_files" in row:
+                names = ("path", "operation", "added", "removed", "old_path", "binary", "old_mode", "new_mode")
+                files = (dict(zip(names, file, strict=True)) for file in json.loads(row["affected_files"]))
+                row["affected_files"] = tuple(AffectedFile(**file) for file in files)
+            if row.get("metadata") is not None:
+                row["metadata"] = json.loads(row["metadata"])
+        return rows
+
     for row in connection.execute("SELECT * FROM reviews ORDER BY id").fetchall():
-        hashes = {
-            kind: [
-                hash_of(cls(**dict(found)))
-                for found in connection.execute(
-                    f"SELECT * FROM {table} WHERE review_id = ? ORDER BY {key}", (row["id"],)
-                )
-            ]
-            for kind, (table, key, cls, hash_of) in contents.items()
-        }
-        review = Review(**{name: row[name] for name in row.keys() if name in Review.__slots__})  # noqa: SIM118
-        yield audit.Stored(review=review, contents=hashes)
+        patches = [CounterPatch(**found) for found in of(row["id"], "counter_patches", "id")]
+        revisions = [Revision(**found) for found in of(row["id"], "revisions", "number")]
+        messages = [Message(**found) for found in of(row["id"], "messages", "id")]
+        yield audit.Stored(
+            review=Review(**{name: row[name] for name in row.keys() if name in Review.__slots__}),  # noqa: SIM118
+            contents={
+                EventType.REVIEW_REVISED: [hash_of_revision(revision) for revision in revisions],
+                EventType.MESSAGE_SENT: [hash_of_message(message) for message in messages],
+                EventType.COUNTER_PATCH_OFFERED: [hash_of_counter_patch(patch) for patch in patches],
+            },
+            counter_patches=patches,
+            findings=[Finding(**found) for found in of(row["id"], "findings", "id")],
+        )
 
 
 def _totals(connection: sqlite3.Connection) -> dict[str, Totals]:

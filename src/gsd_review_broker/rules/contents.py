@@ -1,26 +1,54 @@
 """What an event says of content that is too large for it: a hash, by which a change of the stored rows shows."""
 
 import hashlib
+import json
+from typing import Any
 
-from gsd_review_broker.model import CounterPatch, Message, Revision
+from gsd_review_broker.model import AffectedFile, CounterPatch, Message, Revision
 
 
 def hash_of_revision(revision: Revision) -> str:
-    return _hash(revision.intent, revision.description, revision.diff, str(int(revision.skip_diff_validation)))
+    said = [
+        revision.number,
+        revision.intent,
+        revision.description,
+        int(revision.skip_diff_validation),
+        files_text(revision.affected_files),
+        revision.author,
+        revision.written_by,
+    ]
+    return _hash(said, revision.diff)
 
 
 def hash_of_message(message: Message) -> str:
-    return _hash(message.sender, message.body, message.path, str(message.line))
+    said = [
+        message.round,
+        message.sender_role,
+        message.sender,
+        message.body,
+        message.path,
+        message.line,
+        message.in_reply_to,
+        message.metadata,
+    ]
+    return _hash(said, None)
 
 
 def hash_of_counter_patch(patch: CounterPatch) -> str:
-    return _hash(patch.offered_by, patch.diff)
+    return _hash([patch.revision, patch.round, patch.offered_by, files_text(patch.affected_files)], patch.diff)
 
 
-def _hash(*parts: str | bytes | None) -> str:
-    """Each part with its length before it, so that no two contents read the same."""
-    whole = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
-        whole.update(b"-" if data is None else b"%d:%b" % (len(data), data))
+def files_text(files: tuple[AffectedFile, ...]) -> str:
+    """As they are stored."""
+    rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def _hash(said: list[Any], diff: bytes | None) -> str:
+    # Half a character of a caller's own text must not stop it from being hashed.
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8", "surrogatepass")
+    whole = hashlib.sha256(text)
+    if diff is not None:
+        whole.update(b"\0")
+        whole.update(diff)
     return whole.hexdigest()

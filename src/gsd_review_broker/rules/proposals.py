@@ -27,6 +27,11 @@ from gsd_review_broker.rules.convergence import call_human_if_stuck
 from gsd_review_broker.rules.transitions import FACTS, Command, cleared_claim, record, require
 
 RESERVATION_MILLISECONDS = 60_000
+# What creation fixes and its event tells; the workspace, a path of this machine, is not for everybody who watches.
+FIXED = (
+    *("category", "priority", "project", "agent_type", "agent_role", "phase", "plan", "task"),
+    *("parent_id", "proposer_id"),
+)
 
 
 def priority_of(agent_type: str, phase: str) -> Priority:
@@ -81,7 +86,6 @@ def create(
 
 def _creation(review: Review, revision: Revision) -> NewEvent:
     """The first event says all that replaying the others starts from."""
-    fixed = ("category", "priority", "project", "agent_type", "phase", "parent_id", "proposer_id")
     return NewEvent(
         event_type=EventType.REVIEW_CREATED,
         actor=review.author,
@@ -90,7 +94,7 @@ def _creation(review: Review, revision: Revision) -> NewEvent:
         new_status=review.status,
         timestamp=review.created_at,
         metadata={
-            **{name: getattr(review, name) for name in (*FACTS, *fixed)},
+            **{name: getattr(review, name) for name in (*FACTS, *FIXED)},
             "content_hash": hash_of_revision(revision),
         },
     )

@@ -31,9 +31,6 @@ _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
 _METADATA = EVENT_SUMMARY.index("metadata")
-# Counted on the event loop up to here; a longer queue is counted in a thread.
-_SHORT_QUEUE = 1_000
-_LONGEST_QUEUE = 1 << 40
 _PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
 
 
@@ -190,13 +187,11 @@ class Insight:
     async def broker_status(self) -> BrokerStatus:
         queue, oldest, last = await self._core.store.glance(
             lambda reader: (
-                reader.pending_by_priority(at_most=_SHORT_QUEUE),
+                reader.pending_by_priority(),
                 reader.oldest_pending_at(),
                 reader.last_event_at(),
             )
         )
-        if max(queue.values()) >= _SHORT_QUEUE:
-            queue = await self._core.store.read(lambda reader: reader.pending_by_priority(at_most=_LONGEST_QUEUE))
         return {
             "version": __version__,
             "serves": self._serves,

@@ -10,6 +10,7 @@ from gsd_review_broker.service.results import Pruned
 
 # One call moves what fits into this time; the caller goes on while there is more.
 _TURN_MILLISECONDS = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Retention:
@@ -47,4 +48,5 @@ def _moment(said: str) -> Milliseconds:
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Milliseconds(int(moment.timestamp() * 1000))
+    # Nothing was closed before 1970, and a moment that early may have no year of ours.
+    return Milliseconds(max(0, int((moment - _EPOCH).total_seconds() * 1000)))

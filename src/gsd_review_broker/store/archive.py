@@ -86,7 +86,9 @@ def copy(source: sqlite3.Connection, archive: sqlite3.Connection, batch: Iterabl
     """All rows of these reviews, once: what an earlier run copied is replaced by what it is now."""
     archive.execute("BEGIN IMMEDIATE")
     try:
-        archive.execute("PRAGMA defer_foreign_keys=ON")
+        for table in reversed(_TABLES):
+            key = "id" if table is reviews else "review_id"
+            archive.executemany(f"DELETE FROM {table.name} WHERE {key} = ?", [(review_id,) for review_id in batch])  # noqa: S608
         for table in _TABLES:
             _copy_table(source, archive, table, batch)
     except BaseException:
@@ -103,7 +105,7 @@ def _copy_table(
     key = "id" if table is reviews else "review_id"
     for review_id in batch:
         rows = source.execute(f"SELECT {names} FROM {table.name} WHERE {key} = ?", (review_id,))  # noqa: S608
-        archive.executemany(f"INSERT OR REPLACE INTO {table.name} ({names}) VALUES ({places})", rows)  # noqa: S608
+        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)  # noqa: S608
 
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:

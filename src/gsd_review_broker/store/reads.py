@@ -34,7 +34,7 @@ from gsd_review_broker.ports import (
 )
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
 from gsd_review_broker.store.session import Session, Values, parameter
-from gsd_review_broker.store.statistics import read_totals
+from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
     counter_patches,
     events,
@@ -44,7 +44,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.tally import Totals
+from gsd_review_broker.tally import EVERYTHING, Counted, Totals
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
@@ -83,12 +83,6 @@ _EVENT_ROWS = (
     .limit(parameter("most"))
 )
 _EVENT_ROWS_OF_REVIEW = _EVENT_ROWS.where(events.c.review_id == parameter("review_id"))
-_PENDING = sa.select(sa.func.count()).select_from(
-    sa.select(reviews.c.id)
-    .where(reviews.c.status == parameter("status"), reviews.c.rank == parameter("rank"))
-    .limit(parameter("most"))
-    .subquery()
-)
 # The list's own index answers it, once for each rank.
 _OLDEST = (
     sa.select(reviews.c.created_at)
@@ -194,10 +188,9 @@ class SqlReader:
         parameters = {"review_id": review_id, "after": after, "most": limit}
         return self._session.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
 
-    def pending_by_priority(self, *, at_most: int) -> dict[str, int]:
-        wanted = {"status": Status.PENDING, "most": at_most}
-        counts = [self._session.row(_PENDING, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
-        return {priority.value: row[0] if row else 0 for priority, row in zip(_RANKED, counts, strict=True)}
+    def pending_by_priority(self) -> dict[str, int]:
+        counted = read_counts(self._session, EVERYTHING, Counted.QUEUE, most=len(_RANKED))
+        return {priority.value: counted.get(priority.value, 0) for priority in _RANKED}
 
     def oldest_pending_at(self) -> Milliseconds | None:
         wanted = {"status": Status.PENDING, "most": 1}

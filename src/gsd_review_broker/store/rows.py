@@ -32,6 +32,7 @@ from gsd_review_broker.model import (
     Verdict,
     identity_key,
 )
+from gsd_review_broker.rules.contents import files_text
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.session import Values
 
@@ -61,14 +62,6 @@ def _files_from(text: str) -> tuple[AffectedFile, ...]:
             new_mode=new_mode,
         )
         for path, operation, added, removed, old_path, binary, old_mode, new_mode in json.loads(text)
-    )
-
-
-def _files_text(files: tuple[AffectedFile, ...]) -> str:
-    return json.dumps(
-        [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files],
-        ensure_ascii=False,
-        separators=(",", ":"),
     )
 
 
@@ -158,7 +151,7 @@ def review_row(review: Review) -> dict[str, Any]:
 
 def revision_row(revision: Revision) -> dict[str, Any]:
     values = {name: getattr(revision, name) for name in Revision.__slots__}
-    values["affected_files"] = _files_text(revision.affected_files)
+    values["affected_files"] = files_text(revision.affected_files)
     return values
 
 
@@ -170,7 +163,7 @@ def message_row(message: Message) -> dict[str, Any]:
 
 def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
     values = {name: getattr(patch, name) for name in CounterPatch.__slots__ if name != "id"}
-    values["affected_files"] = _files_text(patch.affected_files)
+    values["affected_files"] = files_text(patch.affected_files)
     return values
 
 

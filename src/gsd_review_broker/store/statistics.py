@@ -56,12 +56,15 @@ def read_totals(session: Session, scope: str, *, most: int) -> Totals:
     """Of each kind of count at most so many: reviewers and pairs may be any number."""
     totals = Totals()
     for what in Counted:
-        for key, value in session.rows(COUNTS, {"scope": scope, "name": what, "most": most}):
-            if value:
-                totals.counts[what, key] = value
+        for key, value in read_counts(session, scope, what, most=most).items():
+            totals.counts[what, key] = value
     for name, *values in session.rows(HISTOGRAMS, {"scope": scope}):
         totals.spreads[name] = _histogram(tuple(values))
     return totals
+
+
+def read_counts(session: Session, scope: str, what: Counted, *, most: int) -> dict[str, int]:
+    return dict(session.rows(COUNTS, {"scope": scope, "name": what, "most": most}))
 
 
 def _histogram(values: Values) -> Histogram:

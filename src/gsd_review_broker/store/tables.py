@@ -139,6 +139,8 @@ messages = sa.Table(
     sa.Column("in_reply_to", sa.Integer),
     sa.Column("metadata", sa.Text),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    # A number is never given twice, not even when its message is in an archive.
+    sqlite_autoincrement=True,
 )
 sa.Index("ix_messages_review_id", messages.c.review_id, messages.c.id)
 
@@ -155,6 +157,7 @@ counter_patches = sa.Table(
     sa.Column("status", _STATE, nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("created_at", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
 )
 sa.Index("ix_counter_patches_review_id", counter_patches.c.review_id, counter_patches.c.id)
 

@@ -18,7 +18,7 @@ from gsd_review_broker.model import Event, EventType, ReviewId
 from gsd_review_broker.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.store import schema
 from gsd_review_broker.store.archive import is_archive
-from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, MESSAGES, REVIEWS, REVISIONS, Rows
+from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
 from gsd_review_broker.store.session import SqliteSession, Values, sql_of
 from gsd_review_broker.store.statistics import SCOPES, read_totals
 from gsd_review_broker.store.tables import (
@@ -26,6 +26,7 @@ from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
     events,
+    findings,
     messages,
     reviews,
     revisions,
@@ -39,6 +40,7 @@ _BY_REVIEW = sa.select(*EVENTS.columns).where(events.c.review_id.is_not(None)).o
 _REVIEWS = sa.select(*REVIEWS.columns).order_by(reviews.c.id)
 _REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revisions.c.number)
 _MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
+_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.created_at, findings.c.id)
 _COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
 _GAPS = sa.select(audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash).order_by(
     audit_gaps.c.first
@@ -56,35 +58,64 @@ class Report:
     statistics_checked: bool
 
 
+class _UnreadableError(Exception):
+    """A row that no broker wrote; the text names it."""
+
+
 def verify(database: Path, archives: Sequence[Path] = ()) -> Report:
     """The whole database, of one moment: the file itself, the chain, every review, the statistics."""
     with contextlib.ExitStack() as stack:
-        files = [_Whole(stack.enter_context(opened(path))) for path in (database, *archives)]
-        main = files[0]
-        damage = [f"{path.name}: {said}" for path, file in zip((database, *archives), files, strict=True)
-                  for said in file.damage()]  # fmt: skip
+        paths = (database, *archives)
+        files = [_Whole(stack.enter_context(opened(path))) for path in paths]
+        damage = [f"{path.name}: {said}" for path, file in zip(paths, files, strict=True) for said in file.damage()]
         if damage:
-            return Report(problems=damage, events=0, reviews=0, archived_events=0, statistics_checked=False)
-        if main.is_archive:
-            return _verify_archive(main)
-        archived = sum(gap.last - gap.first + 1 for gap in main.gaps())
-        statistics = bool(archives) or not archived
-        problems = audit.check(
-            heapq.merge(*(file.chain() for file in files), key=lambda event: event.id),
-            gaps=main.gaps(),
-            head=main.head(),
-            by_review=heapq.merge(*(file.by_review() for file in files), key=lambda event: (event.review_id, event.id)),
-            stored=heapq.merge(*(file.stored() for file in files), key=lambda row: row.review.id),
-            totals=main.totals() if statistics else None,
-            with_archives=bool(archives),
-        )
-        return Report(
-            problems=problems,
-            events=sum(file.count("events") for file in files),
-            reviews=sum(file.count("reviews") for file in files),
-            archived_events=archived,
-            statistics_checked=statistics,
-        )
+            return _not_whole(*damage)
+        try:
+            return _verify_archive(files[0]) if files[0].is_archive else _verify_all(files)
+        except (_UnreadableError, sqlite3.DatabaseError) as error:
+            return _not_whole(str(error))
+
+
+def _not_whole(*problems: str) -> Report:
+    return Report(problems=list(problems), events=0, reviews=0, archived_events=0, statistics_checked=False)
+
+
+def _verify_all(files: list["_Whole"]) -> Report:
+    main, *archives = files
+    archived = sum(gap.last - gap.first + 1 for gap in main.gaps())
+    statistics = bool(archives) or not archived
+    problems = audit.check(
+        _once(heapq.merge(*(file.chain() for file in files), key=lambda event: event.id)),
+        gaps=main.gaps(),
+        head=main.head(),
+        by_review=_once(
+            heapq.merge(*(file.by_review() for file in files), key=lambda event: (event.review_id, event.id))
+        ),
+        # Of a review that was copied and not yet removed, the database's own counts: it comes first.
+        stored=_first_of_each(heapq.merge(*(file.stored() for file in files), key=lambda row: row.review.id)),
+        totals=main.totals() if statistics else None,
+        with_archives=bool(archives),
+    )
+    return Report(
+        problems=problems,
+        events=sum(file.count("events") for file in files),
+        reviews=sum(file.count("reviews") for file in files),
+        archived_events=archived,
+        statistics_checked=statistics,
+    )
+
+
+def _once(found: Iterable[Event]) -> Iterator[Event]:
+    """Without the copies that a prune which was cut short left in an archive: the same number and the same hash."""
+    before: Event | None = None
+    for event in found:
+        if before is None or (event.id, event.hash) != (before.id, before.hash):
+            yield event
+        before = event
+
+
+def _first_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
+    return (next(same) for _, same in itertools.groupby(rows, key=lambda row: row.review.id))
 
 
 def _verify_archive(archive: "_Whole") -> Report:
@@ -149,25 +180,30 @@ class _Whole:
         self.is_archive = is_archive(connection)
 
     def damage(self) -> list[str]:
-        said = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
-        strays = self._connection.execute("PRAGMA foreign_key_check").fetchall()
+        try:
+            said = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
+            strays = self._connection.execute("PRAGMA foreign_key_check").fetchall()
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
         return [line for line in said if line != "ok"] + [f"a row of {row[0]} belongs to no review" for row in strays]
 
     def count(self, table: str) -> int:
         return self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
 
     def chain(self) -> Iterator[Event]:
-        return self._objects(_CHAIN, EVENTS)
+        return self._objects(_CHAIN, EVENTS, "event {id} was altered: it cannot be read")
 
     def by_review(self) -> Iterator[Event]:
-        return self._objects(_BY_REVIEW, EVENTS)
+        return self._objects(_BY_REVIEW, EVENTS, "event {id} was altered: it cannot be read")
 
     def gaps(self) -> list[Gap]:
         return [Gap(*row) for row in self._connection.execute(sql_of(_GAPS))]
 
     def head(self) -> tuple[int, str]:
-        number, last_hash = self._connection.execute(sql_of(_HEAD)).fetchone()
-        return number, last_hash
+        row = self._connection.execute(sql_of(_HEAD)).fetchone()
+        if row is None:
+            raise _UnreadableError("gap: the chain's head is missing")
+        return row[0], row[1]
 
     def totals(self) -> dict[str, Totals]:
         session = SqliteSession(self._connection)
@@ -179,32 +215,44 @@ class _Whole:
         return found
 
     def stored(self) -> Iterator[Stored]:
-        kinds = {
-            EventType.REVIEW_REVISED: _hashes(self._objects(_REVISIONS, REVISIONS), hash_of_revision),
-            EventType.MESSAGE_SENT: _hashes(self._objects(_MESSAGES, MESSAGES), hash_of_message),
-            EventType.COUNTER_PATCH_OFFERED: _hashes(
-                self._objects(_COUNTER_PATCHES, COUNTER_PATCHES), hash_of_counter_patch
-            ),
-        }
-        for review in self._objects(_REVIEWS, REVIEWS):
-            yield Stored(review=review, contents={kind: hashes_of(review.id) for kind, hashes_of in kinds.items()})
+        revisions_of = self._beside(_REVISIONS, REVISIONS, "revision")
+        messages_of = self._beside(_MESSAGES, MESSAGES, "message")
+        patches_of = self._beside(_COUNTER_PATCHES, COUNTER_PATCHES, "counter-patch")
+        findings_of = self._beside(_FINDINGS, FINDINGS, "finding")
+        for review in self._objects(_REVIEWS, REVIEWS, "review {id} was altered: it cannot be read"):
+            patches = patches_of(review.id)
+            yield Stored(
+                review=review,
+                contents={
+                    EventType.REVIEW_REVISED: [hash_of_revision(revision) for revision in revisions_of(review.id)],
+                    EventType.MESSAGE_SENT: [hash_of_message(message) for message in messages_of(review.id)],
+                    EventType.COUNTER_PATCH_OFFERED: [hash_of_counter_patch(patch) for patch in patches],
+                },
+                counter_patches=patches,
+                findings=findings_of(review.id),
+            )
 
-    def _objects(self, statement: sa.Executable, rows: Rows[T]) -> Iterator[T]:
-        return (rows.read(row) for row in self._connection.execute(sql_of(statement)))
+    def _beside(self, statement: sa.Executable, rows: Rows[T], what: str) -> Callable[[ReviewId], list[T]]:
+        """Reviews and what stands beside them come in the same order, so each group is read when its review is."""
+        found = self._objects(statement, rows, f"review {{review_id}}: a {what} was altered: it cannot be read")
+        groups = itertools.groupby(found, key=lambda row: getattr(row, "review_id"))  # noqa: B009 - all have one
+        waiting: list[tuple[str, list[T]]] = []
 
+        def of(review_id: ReviewId) -> list[T]:
+            while not waiting or waiting[0][0] < review_id:
+                waiting.clear()
+                group = next(groups, None)
+                if group is None:
+                    return []
+                waiting.append((group[0], list(group[1])))
+            return waiting[0][1] if waiting[0][0] == review_id else []
 
-def _hashes(contents: Iterable[T], hash_of: Callable[[T], str]) -> Callable[[ReviewId], list[str]]:
-    """Reviews and their contents come in the same order, so each group is read when its review is."""
-    groups = itertools.groupby(contents, key=lambda content: getattr(content, "review_id"))  # noqa: B009
-    waiting: list[tuple[str, list[str]]] = []
+        return of
 
-    def of(review_id: ReviewId) -> list[str]:
-        while not waiting or waiting[0][0] < review_id:
-            waiting.clear()
-            group = next(groups, None)
-            if group is None:
-                return []
-            waiting.append((group[0], [hash_of(content) for content in group[1]]))
-        return waiting[0][1] if waiting[0][0] == review_id else []
-
-    return of
+    def _objects(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[T]:
+        names = [column.name for column in rows.columns]
+        for row in self._connection.execute(sql_of(statement)):
+            try:
+                yield rows.read(row)
+            except (KeyError, ValueError, TypeError) as error:
+                raise _UnreadableError(unreadable.format(**dict(zip(names, row, strict=True)))) from error

@@ -229,6 +229,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["review_id"], ["reviews.id"], name=op.f("fk_counter_patches_review_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_counter_patches")),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_counter_patches_review_id", "counter_patches", ["review_id", "id"], unique=False)
     op.create_table(
@@ -272,6 +273,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["review_id"], ["reviews.id"], name=op.f("fk_messages_review_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_messages_review_id", "messages", ["review_id", "id"], unique=False)
     op.create_table(
