@@ -6,6 +6,7 @@ import itertools
 import logging
 import sys
 from contextvars import ContextVar
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -61,24 +62,27 @@ class _Unfailing:
             (self._target or sys.stderr).flush()
 
 
-class _RotatingFile:
+class _RotatingFile(RotatingFileHandler):
     """The standard library's rotation, as a file that takes whole lines. Readable by its owner alone."""
 
     def __init__(self, path: Path, *, size: int, count: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        self._handler = RotatingFileHandler(path, maxBytes=size, backupCount=count, encoding="utf-8")
-        self._handler.setFormatter(logging.Formatter("%(message)s"))
-        # Its own complaint would go to standard error for each line.
-        self._handler.handleError = lambda record: None  # noqa: ARG005
+        super().__init__(path, maxBytes=size, backupCount=count, encoding="utf-8")
+
+    def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).touch(mode=0o600)
+        return super()._open()
 
     def write(self, text: str) -> int:
-        line = text.rstrip("\n")
-        self._handler.emit(logging.LogRecord("", logging.INFO, "", 0, line, None, None))
+        self.emit(logging.LogRecord("", logging.INFO, "", 0, text.rstrip("\n"), None, None))
         return len(text)
 
-    def flush(self) -> None:
-        self._handler.flush()
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the standard library's name
+        """Not a word on standard error for each line that could not be written."""
+
+
+# The one that is open, if any.
+_files: list[_RotatingFile] = []
 
 
 def configure(
@@ -86,9 +90,12 @@ def configure(
 ) -> None:
     number = getattr(logging, level.upper())
     target: _RotatingFile | None = None
+    while _files:
+        _files.pop().close()
     if file is not None:
         try:
             target = _RotatingFile(file, size=file_bytes, count=file_count)
+            _files.append(target)
         except OSError as error:
             raise StartError(f"log_file: {file} cannot be written: {error.strerror or error}.") from error
     renderer: Any = (
