@@ -134,7 +134,7 @@ def test_states_events_and_codes_are_the_contracts() -> None:
         "verdict_submitted verdict_comment verdict_refused finding_resolved message_sent counter_patch_offered "
         "counter_patch_accepted counter_patch_rejected human_requested human_cleared review_closed reviewer_spawned "
         "reviewer_drain_start reviewer_terminated gate_refused gate_overridden access_refused "
-        # The contract's "pruning leaves a checkpoint", which names no event: ADR 5.
+        # The contract's "pruning leaves a checkpoint", which names no event: ADR 6.
         "audit_checkpoint"
     )
     assert set(said["error_codes"]) == words(
