@@ -116,6 +116,9 @@ def _pair(proposer: str, reviewer: str, given: dict[str, int]) -> PairVerdicts:
 
 
 def _counted(totals: Totals, what: Counted) -> Iterable[tuple[list[str], int]]:
-    for (name, key), value in list(totals.counts.items()):
-        if name == what:
-            yield json.loads(key), value
+    """With the key's parts. Where there were too many to read, the last name may lack a verdict: it is left out."""
+    rows: list[tuple[list[str], int]] = [
+        (json.loads(key), value) for (name, key), value in totals.counts.items() if name == what
+    ]
+    cut = rows[-1][0][:-1] if len(rows) >= _MOST_COUNTS else None
+    return [row for row in rows if row[0][:-1] != cut]

@@ -23,6 +23,8 @@ class Session(Protocol):
 
     def run(self, statement: sa.Executable, parameters: Parameters) -> None: ...
 
+    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None: ...
+
 
 def parameter(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name)
@@ -62,3 +64,7 @@ class SqliteSession:
 
     def run(self, statement: sa.Executable, parameters: Parameters) -> None:
         self._connection.execute(sql_of(statement), parameters)
+
+    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None:
+        if parameters:
+            self._connection.executemany(sql_of(statement), parameters)

@@ -1,5 +1,9 @@
 """Counters and histograms: added to in the transaction of each change, read whole by key."""
 
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
@@ -31,25 +35,51 @@ COUNTS = (
 HISTOGRAMS = sa.select(histograms.c.name, *(histograms.c[name] for name in _FIELDS)).where(
     histograms.c.scope == parameter("scope")
 )
+# Two kilobytes each.
+_MOST_AT_HAND = 1_000
 SCOPES = sa.select(counters.c.scope).where(counters.c.scope > parameter("after")).order_by(counters.c.scope).limit(1)
 
 
-def add_tally(session: Session, project: str | None, tally: Tally) -> None:
-    for scope in scopes_of(project):
-        for (name, key), by in tally.counts.items():
-            if by:
-                session.run(_ADD_COUNT, {"scope": scope, "name": name, "key": key, "value": by})
-        for name in dict(tally.samples):
-            _add_samples(session, scope, name, [value for of, value in tally.samples if of == name])
+class Statistics:
+    """What a batch of commands adds, in one go. The histograms are kept at hand: this store is the only writer."""
 
+    def __init__(self) -> None:
+        self._spreads: dict[tuple[str, str], Histogram] = {}
 
-def _add_samples(session: Session, scope: str, name: str, values: list[int]) -> None:
-    place = {"scope": scope, "name": name}
-    row = session.row(_HISTOGRAM, place)
-    histogram = _histogram(row) if row else Histogram()
-    for value in values:
-        histogram.add(value)
-    session.run(_SAVE_HISTOGRAM, place | {field: getattr(histogram, field) for field in _FIELDS})
+    def forget(self) -> None:
+        """What was added was rolled back."""
+        self._spreads.clear()
+
+    def add(self, session: Session, tallies: Sequence[tuple[str | None, Tally]]) -> None:
+        counts: dict[tuple[str, str, str], int] = defaultdict(int)
+        samples: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for project, tally in tallies:
+            for scope in scopes_of(project):
+                for (name, key), by in tally.counts.items():
+                    counts[scope, name, key] += by
+                for name, value in tally.samples:
+                    samples[scope, name].append(value)
+        session.run_all(
+            _ADD_COUNT,
+            [
+                {"scope": scope, "name": name, "key": key, "value": by}
+                for (scope, name, key), by in counts.items()
+                if by
+            ],
+        )
+        session.run_all(_SAVE_HISTOGRAM, [self._row(session, place, values) for place, values in samples.items()])
+        if len(self._spreads) > _MOST_AT_HAND:
+            self.forget()
+
+    def _row(self, session: Session, place: tuple[str, str], values: list[int]) -> dict[str, Any]:
+        where = {"scope": place[0], "name": place[1]}
+        spread = self._spreads.get(place)
+        if spread is None:
+            row = session.row(_HISTOGRAM, where)
+            spread = self._spreads[place] = _histogram(row) if row else Histogram()
+        for value in values:
+            spread.add(value)
+        return where | {field: getattr(spread, field) for field in _FIELDS}
 
 
 def read_totals(session: Session, scope: str, *, most: int) -> Totals:

@@ -24,7 +24,9 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.meters import Meters
 from gsd_review_broker.ports import Clock, Transaction, Wakeups
 from gsd_review_broker.store.session import SqliteSession
+from gsd_review_broker.store.statistics import Statistics
 from gsd_review_broker.store.writes import SqlTransaction
+from gsd_review_broker.tally import Tally
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -60,6 +62,7 @@ class Writer:
         self._clock = clock
         self._wakeups = wakeups
         self._meters = meters
+        self._statistics = Statistics()
         self._traced = tracing.is_on()
         self._jobs: deque[Job] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -187,14 +190,19 @@ class Writer:
 
     def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
         topics: list[str] = []
+        tallies: list[tuple[str | None, Tally]] = []
         try:
             for job in batch:
-                topics += self._run(job)
+                done = self._run(job)
+                if done is not None:
+                    topics += done.topics
+                    tallies += done.tallies
+            self._statistics.add(SqliteSession(self._connection), tallies)
         except sqlite3.Error as error:
             return [], self._rolled_back(error)
         return topics, None
 
-    def _run(self, job: Job) -> list[str]:
+    def _run(self, job: Job) -> SqlTransaction | None:
         """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
         transaction = SqlTransaction(SqliteSession(self._connection), self._clock.now())
         self._connection.execute("SAVEPOINT command")
@@ -206,10 +214,10 @@ class Writer:
             self._connection.execute("ROLLBACK TO command")
             self._connection.execute("RELEASE command")
             job.error = translate(error)
-            return []
+            return None
         self._connection.execute("RELEASE command")
         self._pages += _PAGES_A_COMMAND + transaction.stored_bytes // _PAGE_BYTES
-        return transaction.topics
+        return transaction
 
     def _commit(self) -> BaseException | None:
         started = perf_counter()
@@ -224,6 +232,7 @@ class Writer:
         return None
 
     def _rolled_back(self, error: sqlite3.Error) -> BaseException:
+        self._statistics.forget()
         with contextlib.suppress(sqlite3.Error):
             self._connection.rollback()
         return translate(error)

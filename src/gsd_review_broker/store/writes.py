@@ -30,7 +30,6 @@ from gsd_review_broker.store.rows import (
     revision_row,
 )
 from gsd_review_broker.store.session import Session, parameter
-from gsd_review_broker.store.statistics import add_tally
 from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
@@ -41,7 +40,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.tally import progress_of, tally_of
+from gsd_review_broker.tally import Tally, progress_of, tally_of
 
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
@@ -106,6 +105,8 @@ class SqlTransaction(SqlReader):
         self._now = now
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
+        # What there is to count; added once for all commands that share the commit.
+        self.tallies: list[tuple[str | None, Tally]] = []
         # How much content went in, beside the rows themselves.
         self.stored_bytes = 0
 
@@ -126,7 +127,7 @@ class SqlTransaction(SqlReader):
             return None
         before = self._loaded.get(change.review.id)
         self._save_review(change.review)
-        add_tally(self._session, change.review.project, tally_of(before and progress_of(before), change.events))
+        self.tallies.append((change.review.project, tally_of(before and progress_of(before), change.events)))
         if change.revision is not None:
             self._session.run(_INSERT_REVISION, revision_row(change.revision))
             self.stored_bytes += len(change.revision.diff or b"")
