@@ -8,7 +8,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gsd_review_broker.histogram import Histogram
@@ -69,9 +69,9 @@ class Tally:
         self.samples.append((what, value))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Progress:
-    """What must be known of a review to count its next event."""
+    """What must be known of a review to count its next event. It moves along with each."""
 
     agent_type: str
     category: Category | None
@@ -98,34 +98,34 @@ def progress_of(review: Review) -> Progress:
     )
 
 
-def tally_of(before: Progress | None, events: Iterable[NewEvent]) -> Tally:
+def tally_of(progress: Progress | None, events: Iterable[NewEvent]) -> Tally:
     tally = Tally()
     for event in events:
-        before = observe(before, event, tally)
+        progress = observe(progress, event, tally)
     return tally
 
 
-def observe(before: Progress | None, event: NewEvent, tally: Tally) -> Progress:
+def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progress:
     """Count one event of one review, and give what must be known for the next."""
     tally.count(Counted.EVENT, event.event_type)
-    if before is None:
+    if progress is None:
         return _begin(event, tally)
-    after = _move(before, event, tally)
+    _move(progress, event, tally)
     match event.event_type:
         case EventType.REVIEW_CLAIMED:
-            if not before.was_claimed:
-                tally.sample(Measured.TIME_TO_CLAIM, event.timestamp - before.created_at)
-            return replace(after, was_claimed=True)
+            if not progress.was_claimed:
+                tally.sample(Measured.TIME_TO_CLAIM, event.timestamp - progress.created_at)
+            progress.was_claimed = True
         case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
-            return _judge(after, event, tally)
+            _judge(progress, event, tally)
         case EventType.VERDICT_COMMENT:
             tally.count(Counted.VERDICT, Verdict.COMMENT)
             tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
         case EventType.REVIEW_CLOSED:
-            tally.sample(Measured.DURATION, event.timestamp - before.created_at)
+            tally.sample(Measured.DURATION, event.timestamp - progress.created_at)
         case _:
             pass
-    return after
+    return progress
 
 
 def _begin(event: NewEvent, tally: Tally) -> Progress:
@@ -149,32 +149,34 @@ def _begin(event: NewEvent, tally: Tally) -> Progress:
     )
 
 
-def _move(before: Progress, event: NewEvent, tally: Tally) -> Progress:
-    status = event.new_status
-    if status is None or status is before.status:
-        return before
-    tally.count(Counted.STATUS, before.status, -1)
+def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
+    before, status = progress.status, event.new_status
+    if status is None or status is before:
+        return
+    tally.count(Counted.STATUS, before, -1)
     tally.count(Counted.STATUS, status)
-    if Status.PENDING in {before.status, status}:
-        tally.count(Counted.QUEUE, before.priority, 1 if status is Status.PENDING else -1)
-    tally.sample(time_in(before.status), event.timestamp - before.entered_at)
-    return replace(before, status=status, entered_at=event.timestamp)
+    if before is Status.PENDING:
+        tally.count(Counted.QUEUE, progress.priority, -1)
+    elif status is Status.PENDING:
+        tally.count(Counted.QUEUE, progress.priority)
+    tally.sample(time_in(before), event.timestamp - progress.entered_at)
+    progress.status, progress.entered_at = status, event.timestamp
 
 
-def _judge(before: Progress, event: NewEvent, tally: Tally) -> Progress:
+def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
     verdict = Verdict(event.metadata["verdict"])
-    if before.last_verdict is None:
-        tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - before.created_at)
+    if progress.last_verdict is None:
+        tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
     else:
-        tally.count(Counted.LAST_VERDICT, before.last_verdict, -1)
+        tally.count(Counted.LAST_VERDICT, progress.last_verdict, -1)
     tally.count(Counted.LAST_VERDICT, verdict)
+    progress.last_verdict = verdict
     if event.event_type is EventType.VERDICT_SUBMITTED:
         tally.count(Counted.VERDICT, verdict)
         tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
-        tally.count(Counted.PAIR, _key(before.agent_type, kind_of(event.actor), verdict))
+        tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
         if verdict is Verdict.APPROVED:
             tally.sample(Measured.ROUNDS, event.metadata["round"])
-    return replace(before, last_verdict=verdict)
 
 
 def _key(*parts: str) -> str:

@@ -305,7 +305,7 @@ def _feed_statement(equal: tuple[str, ...], after: bool) -> sa.Select[Any]:
         place = sa.tuple_(parameter("after_updated"), parameter("after_id"))
         conditions.append(sa.tuple_(reviews.c.updated_at, reviews.c.id) < place)
     page = sa.select(*_FEED_COLUMNS).where(*conditions).order_by(*_LATEST).limit(parameter("most"))
-    if not equal or "status" in equal:
+    if "status" in equal:
         return page
     return _by_state(page, sa.desc("updated_at"), sa.desc("id"))
 

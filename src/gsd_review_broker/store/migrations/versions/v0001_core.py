@@ -146,7 +146,6 @@ def upgrade() -> None:
         sqlite_where=sa.text("closed_at IS NOT NULL"),
         postgresql_where=sa.text("closed_at IS NOT NULL"),
     )
-    op.create_index("ix_reviews_feed", "reviews", ["updated_at", "id"], unique=False)
     op.create_index("ix_reviews_feed_status", "reviews", ["status", "updated_at", "id"], unique=False)
     op.create_index(
         "ix_reviews_feed_category",
