@@ -1,0 +1,165 @@
+"""What each client needs to find the broker, and in which of its files."""
+
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, assert_never
+
+from gsd_review_broker.integrations import claude_files
+from gsd_review_broker.integrations.entries import Entry, Format
+from gsd_review_broker.integrations.json_format import JsonFormat
+from gsd_review_broker.integrations.surroundings import Client, Role, Scope, Surroundings
+from gsd_review_broker.integrations.toml_format import TomlFormat
+
+SERVER = "gsdreview"
+# opencode gives up after 60 s unless told; a wait may take 240.
+_OPENCODE_TIMEOUT = 270_000
+_HOOK_TIMEOUT = 30
+FORMATS: dict[str, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What the user asked for."""
+
+    url: str
+    role: Role = Role.PROPOSER
+    scope: Scope = Scope.PROJECT
+    trust: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    path: Path
+    format: Literal["json", "toml"]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asset:
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    documents: tuple[Document, ...]
+    assets: tuple[Asset, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def server_document(client: Client, scope: Scope, around: Surroundings) -> Path:
+    """The file in which a client looks for MCP servers."""
+    match client, scope:
+        case Client.CLAUDE, Scope.PROJECT:
+            return around.project() / ".mcp.json"
+        case Client.CLAUDE, Scope.USER:
+            return around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
+        case Client.CODEX, Scope.PROJECT:
+            return around.project() / ".codex" / "config.toml"
+        case Client.CODEX, Scope.USER:
+            return around.folder("CODEX_HOME", ".codex") / "config.toml"
+        case Client.GEMINI, Scope.PROJECT:
+            return around.project() / ".gemini" / "settings.json"
+        case Client.GEMINI, Scope.USER:
+            return around.folder("GEMINI_CLI_HOME") / ".gemini" / "settings.json"
+        case Client.OPENCODE, Scope.PROJECT:
+            return _json_or_jsonc(around.project() / "opencode")
+        case Client.OPENCODE, Scope.USER:
+            return _json_or_jsonc(around.folder("XDG_CONFIG_HOME", ".config") / "opencode" / "opencode")
+        case _:
+            assert_never(client)
+
+
+def server_path(client: Client) -> tuple[str, str]:
+    """The keys that lead to our entry."""
+    match client:
+        case Client.CLAUDE | Client.GEMINI:
+            return "mcpServers", SERVER
+        case Client.CODEX:
+            return "mcp_servers", SERVER
+        case Client.OPENCODE:
+            return "mcp", SERVER
+        case _:
+            assert_never(client)
+
+
+def server_value(client: Client, choice: Choice) -> dict[str, Any]:
+    match client:
+        case Client.CLAUDE:
+            return {"type": "http", "url": choice.url}
+        case Client.CODEX:
+            return {"url": choice.url} | ({"default_tools_approval_mode": "approve"} if choice.trust else {})
+        case Client.GEMINI:
+            return {"httpUrl": choice.url} | ({"trust": True} if choice.trust else {})
+        case Client.OPENCODE:
+            return {
+                "type": "remote",
+                "url": choice.url,
+                "enabled": True,
+                "oauth": False,
+                "timeout": _OPENCODE_TIMEOUT,
+            }
+        case _:
+            assert_never(client)
+
+
+def wanted(client: Client, choice: Choice, around: Surroundings) -> Wanted:
+    path = server_document(client, choice.scope, around)
+    entry = Entry(path=server_path(client), value=server_value(client, choice))
+    server = Document(path=path, format="toml" if client is Client.CODEX else "json", entries=(entry,))
+    match client:
+        case Client.CLAUDE:
+            return _with_claude_files(server, choice, around)
+        case Client.CODEX if choice.scope is Scope.PROJECT:
+            return Wanted(documents=(server,), notes=("Codex reads a project's configuration once you trust it.",))
+        case Client.GEMINI if choice.scope is Scope.PROJECT:
+            return Wanted(documents=(server,), notes=("Gemini CLI connects once you trust the folder.",))
+        case _:
+            return Wanted(documents=(server,))
+
+
+def hook(command: str) -> dict[str, Any]:
+    """Run as a session begins, so that the broker is there before the first call."""
+    return {
+        "matcher": "startup|resume",
+        "hooks": [{"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}],
+    }
+
+
+def _with_claude_files(server: Document, choice: Choice, around: Surroundings) -> Wanted:
+    if choice.scope is Scope.PROJECT:
+        folder = around.project() / ".claude"
+        notes = ["Claude Code asks once whether to use the server of the project's .mcp.json."]
+        if not shutil.which("tandem"):
+            notes.append("tandem is not on your PATH; the session hook needs it there.")
+    else:
+        folder = around.folder("CLAUDE_CONFIG_DIR", ".claude")
+        notes = []
+    entries = [Entry(path=("hooks", "SessionStart"), value=hook(up_command(choice.scope)), in_list=True)]
+    if choice.trust:
+        entries.append(Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True))
+    settings = Document(path=folder / "settings.json", format="json", entries=tuple(entries))
+    return Wanted(
+        documents=(server, settings),
+        assets=tuple(
+            Asset(path=folder.joinpath(*asset.installed), text=asset.text) for asset in claude_files.of_role(choice.role)
+        ),
+        notes=tuple(notes),
+    )
+
+
+def up_command(scope: Scope) -> str:
+    """A project's settings are shared, so the name alone; an account's broker serves all its repositories."""
+    if scope is Scope.PROJECT:
+        return "tandem up"
+    program = "tandem" if shutil.which("tandem") else shlex.quote(str(Path(sys.executable).with_name("tandem")))
+    return f"{program} up --user"
+
+
+def _json_or_jsonc(stem: Path) -> Path:
+    """opencode reads both; what is there already is the one that people edit."""
+    with_comments = stem.with_suffix(".jsonc")
+    return with_comments if with_comments.is_file() else stem.with_suffix(".json")
