@@ -40,17 +40,17 @@ class Placed:
     """How many keys of the path were there before; the containers after them are ours too."""
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The file is not in its format; the text says where."""
 
 
-class Unfit(ValueError):
+class UnfitError(ValueError):
     """The file is fine, but our entry cannot be put into it without rewriting what is foreign."""
 
 
 class Format(Protocol):
     def check(self, text: str) -> None:
-        """Raises Unreadable."""
+        """Raises UnreadableError."""
         ...
 
     def find(self, text: str, path: Sequence[str]) -> Any:

@@ -14,7 +14,7 @@ from gsd_review_broker.integrations.entries import refused
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-class Changed(Exception):
+class ChangedError(Exception):
     """Another process wrote the file after we had read it."""
 
 
@@ -47,7 +47,7 @@ def read(path: Path, *, within: Path | None = None) -> Snapshot:
 
 
 def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
-    """Whole, on disk, in the mode that it had; Changed if it is no longer what the snapshot shows."""
+    """Whole, on disk, in the mode that it had; ChangedError if it is no longer what the snapshot shows."""
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
         draft = snapshot.real.with_name(f".{snapshot.real.name}.{secrets.token_hex(6)}")
@@ -116,10 +116,10 @@ def _put_new(draft: Path, real: Path) -> None:
     try:
         os.link(draft, real)
     except FileExistsError:
-        raise Changed from None
+        raise ChangedError from None
     except OSError:
         if real.exists():
-            raise Changed from None
+            raise ChangedError from None
         draft.replace(real)
 
 
@@ -129,7 +129,7 @@ def _refuse_changed(snapshot: Snapshot) -> None:
     except FileNotFoundError:
         content = None
     if content != snapshot.content:
-        raise Changed
+        raise ChangedError
 
 
 def _refuse_read_only(snapshot: Snapshot) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gsd_review_broker.integrations import jsonc
 from gsd_review_broker.integrations.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
-from gsd_review_broker.integrations.entries import MISSING, Entry, Placed, Unfit, Unreadable, is_still_ours
+from gsd_review_broker.integrations.entries import MISSING, Entry, Placed, UnfitError, UnreadableError, is_still_ours
 
 _INDENT = "  "
 
@@ -65,10 +65,10 @@ class JsonFormat:
 def _parsed(text: str) -> jsonc.Document:
     try:
         document = jsonc.parse(text)
-    except jsonc.NotJson as error:
-        raise Unreadable(str(error)) from error
+    except jsonc.NotJsonError as error:
+        raise UnreadableError(str(error)) from error
     if document.root is not None and document.root.kind != "object":
-        raise Unreadable("the whole file must be one JSON object")
+        raise UnreadableError("the whole file must be one JSON object")
     return document
 
 
@@ -80,10 +80,10 @@ def _route(document: jsonc.Document, path: Sequence[str]) -> list[jsonc.Item]:
         if node is None:
             break
         if node.kind != "object":
-            raise Unfit(f"{'.'.join(path[:depth])} is no object")
+            raise UnfitError(f"{'.'.join(path[:depth])} is no object")
         found = [item for item in node.items if item.key == key]
         if len(found) > 1:
-            raise Unfit(f"{'.'.join(path[: depth + 1])} is there twice")
+            raise UnfitError(f"{'.'.join(path[: depth + 1])} is there twice")
         if not found:
             break
         route.append(found[0])
@@ -136,7 +136,7 @@ def _whole(text: str, entry: Entry) -> Edit:
 
 def _appended(document: jsonc.Document, node: jsonc.Node, entry: Entry) -> tuple[Edit, ...]:
     if node.kind != "array":
-        raise Unfit(f"{'.'.join(entry.path)} is no list")
+        raise UnfitError(f"{'.'.join(entry.path)} is no list")
     if _index(document, node, entry.value) is not None:
         return ()
     return _inserted(document, node, _Addition(None, entry.value))

@@ -22,7 +22,7 @@ _DEEPEST = 150
 Kind = Literal["object", "array", "scalar"]
 
 
-class NotJson(ValueError):
+class NotJsonError(ValueError):
     """The text is no JSON, with comments or without; says where."""
 
 
@@ -94,8 +94,8 @@ class _Reader:
         self._text = text
         self.offset = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
 
-    def wrong(self, what: str) -> NotJson:
-        return NotJson(f"{what} at {line_and_column(self._text, self.offset)}")
+    def wrong(self, what: str) -> NotJsonError:
+        return NotJsonError(f"{what} at {line_and_column(self._text, self.offset)}")
 
     def skip(self) -> None:
         """White space and comments."""

@@ -1,15 +1,15 @@
 """Where things are on this account: the home folder, the variables that clients heed, the project, our own state."""
 
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import platformdirs
-
-from gsd_review_broker.config import APPLICATION
+from gsd_review_broker import places
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git import run_git
 
 
 class Client(StrEnum):
@@ -19,7 +19,7 @@ class Client(StrEnum):
     OPENCODE = "opencode"
 
     @property
-    def title(self) -> str:
+    def full_name(self) -> str:
         return {"claude": "Claude Code", "codex": "Codex", "gemini": "Gemini CLI", "opencode": "opencode"}[self.value]
 
 
@@ -57,12 +57,9 @@ class Surroundings:
     state: Path
 
     @classmethod
-    def here(cls, root: Path | None) -> "Surroundings":
+    def of(cls, folder: Path) -> "Surroundings":
         return cls(
-            home=Path.home(),
-            variables=os.environ,
-            root=root,
-            state=Path(platformdirs.user_state_dir(APPLICATION, appauthor=False)),
+            home=Path.home(), variables=os.environ, root=_work_tree(folder), state=places.state_folder() / "installed"
         )
 
     def project(self) -> Path:
@@ -82,3 +79,13 @@ class Surroundings:
         """A client's own folder, unless its variable names another."""
         named = self.variables.get(variable)
         return Path(named).absolute() if named else self.home.joinpath(*default)
+
+
+def _work_tree(folder: Path) -> Path | None:
+    """The one that the folder is in: a linked worktree has its own files, though the broker is the main one's."""
+    try:
+        answer = run_git(folder, "rev-parse", "--show-toplevel")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    name = os.fsdecode(answer.output).rstrip("\n")
+    return Path(os.path.realpath(name)) if answer.code == 0 and name else None

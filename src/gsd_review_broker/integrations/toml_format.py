@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from gsd_review_broker.integrations.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
-from gsd_review_broker.integrations.entries import MISSING, Entry, Placed, Unfit, Unreadable, is_still_ours
+from gsd_review_broker.integrations.entries import MISSING, Entry, Placed, UnfitError, UnreadableError, is_still_ours
 
 # Longest first: three quotes are not one. A string that runs over lines ends at its first closing three (and the
 # quotes that may stand right before them), one on a line at its quote.
@@ -64,7 +64,7 @@ def _parsed(text: str) -> dict[str, Any]:
         # Numbers stay as they are written: nothing is lost, and not-a-number equals itself.
         return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK), parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"not valid TOML: {error}") from error
+        raise UnreadableError(f"not valid TOML: {error}") from error
 
 
 def _at(data: Any, path: Sequence[str]) -> Any:
@@ -102,7 +102,7 @@ def _replaced(text: str, entry: Entry, existing: int) -> Placed:
     theirs = _sections(text, entry.path)
     name = ".".join(entry.path)
     if not theirs or theirs[0].path != entry.path:
-        raise Unfit(f"{name} is there, but not as a table of its own ([{name}])")
+        raise UnfitError(f"{name} is there, but not as a table of its own ([{name}])")
     first, *others = theirs
     edits = (
         Edit(first.start, first.end, _table(entry, newline_of(text))),
@@ -116,17 +116,17 @@ def _verify(before: str, after: str, entry: Entry) -> None:
     """Ours is there, and everything else is as it was."""
     try:
         data = _parsed(after)
-    except Unreadable as error:
-        raise Unfit(f"{entry.path[0]} is no open table ({error})") from error
+    except UnreadableError as error:
+        raise UnfitError(f"{entry.path[0]} is no open table ({error})") from error
     if _at(data, entry.path) != entry.value or _without(data, entry.path) != _without(_parsed(before), entry.path):
-        raise Unfit(f"{'.'.join(entry.path)} cannot be set without changing something else")
+        raise UnfitError(f"{'.'.join(entry.path)} cannot be set without changing something else")
 
 
 def _verify_gone(before: str, after: str, entry: Entry, *, restored: bool) -> None:
     data = _parsed(after)
     gone = restored or _at(data, entry.path) is MISSING
     if not gone or _without(data, entry.path) != _without(_parsed(before), entry.path):
-        raise Unfit(f"{'.'.join(entry.path)} cannot be cut out without changing something else")
+        raise UnfitError(f"{'.'.join(entry.path)} cannot be cut out without changing something else")
 
 
 def _without(data: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:

@@ -52,23 +52,31 @@ class Wanted:
 
 def server_document(client: Client, scope: Scope, around: Surroundings) -> Path:
     """The file in which a client looks for MCP servers."""
-    match client, scope:
-        case Client.CLAUDE, Scope.PROJECT:
-            return around.project() / ".mcp.json"
-        case Client.CLAUDE, Scope.USER:
+    if scope is Scope.PROJECT:
+        return _project_document(client, around.project())
+    match client:
+        case Client.CLAUDE:
             return around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
-        case Client.CODEX, Scope.PROJECT:
-            return around.project() / ".codex" / "config.toml"
-        case Client.CODEX, Scope.USER:
+        case Client.CODEX:
             return around.folder("CODEX_HOME", ".codex") / "config.toml"
-        case Client.GEMINI, Scope.PROJECT:
-            return around.project() / ".gemini" / "settings.json"
-        case Client.GEMINI, Scope.USER:
+        case Client.GEMINI:
             return around.folder("GEMINI_CLI_HOME") / ".gemini" / "settings.json"
-        case Client.OPENCODE, Scope.PROJECT:
-            return _json_or_jsonc(around.project() / "opencode")
-        case Client.OPENCODE, Scope.USER:
+        case Client.OPENCODE:
             return _json_or_jsonc(around.folder("XDG_CONFIG_HOME", ".config") / "opencode" / "opencode")
+        case _:
+            assert_never(client)
+
+
+def _project_document(client: Client, root: Path) -> Path:
+    match client:
+        case Client.CLAUDE:
+            return root / ".mcp.json"
+        case Client.CODEX:
+            return root / ".codex" / "config.toml"
+        case Client.GEMINI:
+            return root / ".gemini" / "settings.json"
+        case Client.OPENCODE:
+            return _json_or_jsonc(root / "opencode")
         case _:
             assert_never(client)
 
@@ -145,7 +153,8 @@ def _with_claude_files(server: Document, choice: Choice, around: Surroundings) -
     return Wanted(
         documents=(server, settings),
         assets=tuple(
-            Asset(path=folder.joinpath(*asset.installed), text=asset.text) for asset in claude_files.of_role(choice.role)
+            Asset(path=folder.joinpath(*asset.installed), text=asset.text)
+            for asset in claude_files.of_role(choice.role)
         ),
         notes=tuple(notes),
     )

@@ -1,0 +1,175 @@
+"""Install, uninstall: plan, keep a receipt, write; and begin anew if somebody else wrote meanwhile."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from gsd_review_broker import config
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.planning import Change, plan_install, plan_undo
+from gsd_review_broker.integrations.receipts import Receipt, Receipts
+from gsd_review_broker.integrations.surroundings import Client, Role, Scope, Surroundings
+from gsd_review_broker.integrations.wanted import Choice, wanted
+
+_ATTEMPTS = 5
+_PROJECT_MODE = 0o644
+_USER_MODE = 0o600
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What was done, or with a dry run what would be."""
+
+    client: Client
+    scope: Scope
+    url: str | None
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_change(self) -> bool:
+        return any(change.is_change for change in self.changes)
+
+
+def install(client: Client, choice: Choice, around: Surroundings, *, dry_run: bool = False) -> Outcome:
+    base = around.base(choice.scope)
+    receipts = Receipts(around.state)
+    want = wanted(client, choice, around)
+
+    def attempt() -> Outcome:
+        receipt = receipts.read(client, base)
+        changes = plan_install(want, receipt, within=base)
+        if not dry_run:
+            _carry_out(receipts, _receipt(client, choice, base, changes, receipt), receipt, changes)
+        notes = want.notes if any(change.is_change for change in changes) else ()
+        return Outcome(
+            client=client, scope=choice.scope, url=choice.url, changes=tuple(changes), notes=(*notes, *_notes(changes))
+        )
+
+    return attempt() if dry_run else _repeated(receipts, attempt)
+
+
+def uninstall(client: Client, scope: Scope, around: Surroundings, *, dry_run: bool = False) -> Outcome:
+    base = around.base(scope)
+    receipts = Receipts(around.state)
+
+    def attempt() -> Outcome:
+        receipt = receipts.read(client, base)
+        if receipt is None:
+            return Outcome(client=client, scope=scope, url=None, changes=(), notes=())
+        changes = plan_undo(receipt.files, within=base)
+        if not dry_run:
+            for change in changes:
+                _write(change, base)
+            files.remove_empty([Path(folder) for folder in receipt.folders])
+            receipts.remove(receipt)
+        return Outcome(client=client, scope=scope, url=receipt.url, changes=tuple(changes), notes=_notes(changes))
+
+    return attempt() if dry_run else _repeated(receipts, attempt)
+
+
+def address(role: Role, scope: Scope, folder: Path, given: str | None = None) -> str:
+    """The endpoint to connect to: as given, else the one that the configuration of the project's (or the user's)
+    broker says."""
+    if given is None:
+        from gsd_review_broker.checkout import find_root  # noqa: PLC0415 - only where nobody says it
+
+        settings = config.load(root=find_root(folder) if scope is Scope.PROJECT else None, flags={}).settings
+        if settings.port == 0:
+            raise _no_address("the configured port is 0, another at each start")
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        return f"http://{host}:{settings.port}{role.endpoint}"
+    try:
+        parts = urlsplit(given)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not given.isprintable() or set(given) & set(" \"'\\<>"):
+        raise _no_address(f"{given!r} is no http address")
+    path = urlsplit(given).path.rstrip("/")
+    return given if path else given.rstrip("/") + role.endpoint
+
+
+def _no_address(why: str) -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, why, "Say where it is, such as --url http://127.0.0.1:8321")
+
+
+def _repeated(receipts: Receipts, attempt: Callable[[], Result]) -> Result:
+    with receipts.alone():
+        for _ in range(_ATTEMPTS):
+            try:
+                return attempt()
+            except files.ChangedError:
+                continue
+    raise BrokerError(
+        Code.BUSY, "another program keeps writing the same files", "End it (or let it finish), then try again."
+    )
+
+
+def _receipt(
+    client: Client, choice: Choice, base: Path | None, changes: list[Change], before: Receipt | None
+) -> Receipt:
+    folders = list(before.folders) if before else []
+    for change in changes:
+        if change.after is not None:
+            folders += [name for f in files.missing_folders(change.path) if (name := str(f)) not in folders]
+    return Receipt(
+        client=client.value,
+        scope=choice.scope.value,
+        root=str(base) if base else None,
+        url=choice.url,
+        role=choice.role.value,
+        files=tuple(change.record for change in changes if change.record is not None),
+        folders=tuple(folders),
+    )
+
+
+def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, changes: list[Change]) -> None:
+    """The receipt first: whatever happens after it can be taken back. A failure takes back what was done."""
+    receipts.write(receipt)
+    try:
+        for change in changes:
+            _write(change, Path(receipt.root) if receipt.root else None)
+    except BrokerError:
+        if before is None:
+            _take_back(receipts, receipt)
+        raise
+    if not receipt.files:
+        receipts.remove(receipt)
+    _tidy(receipts, receipt)
+
+
+def _take_back(receipts: Receipts, receipt: Receipt) -> None:
+    base = Path(receipt.root) if receipt.root else None
+    for change in plan_undo(receipt.files, within=base):
+        _write(change, base)
+    files.remove_empty([Path(folder) for folder in receipt.folders])
+    receipts.remove(receipt)
+
+
+def _tidy(receipts: Receipts, receipt: Receipt) -> None:
+    """Folders that no file of ours needs any more, after a role was changed."""
+    needed = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
+    unneeded = [Path(folder) for folder in receipt.folders if folder not in needed]
+    gone = {str(folder) for folder in files.remove_empty(unneeded)}
+    if gone and receipt.files:
+        receipts.write(receipt.model_copy(update={"folders": tuple(f for f in receipt.folders if f not in gone)}))
+
+
+def _write(change: Change, base: Path | None) -> None:
+    if not change.is_change:
+        return
+    if change.after is None:
+        files.remove(change.snapshot)
+        return
+    files.make_folders(files.missing_folders(change.path))
+    files.write(change.snapshot, change.after, new_mode=_PROJECT_MODE if base else _USER_MODE)
+
+
+def _notes(changes: list[Change]) -> tuple[str, ...]:
+    return tuple(f"{change.path}: {change.note}" for change in changes if change.note)
