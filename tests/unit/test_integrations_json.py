@@ -93,8 +93,8 @@ def test_the_new_member_follows_the_layout_that_is_there() -> None:
     tabs = '{\r\n\t"mcpServers": {\r\n\t\t"a": {},\r\n\t},\r\n}'
     assert put(four) == (
         '{\n    "mcpServers": {\n        "a": {"command": "x"},  // mine\n'
-        '        "gsdreview": {\n            "type": "http",\n            "url": "http://127.0.0.1:8321/mcp"\n        }\n'
-        "    }\n}\n"
+        '        "gsdreview": {\n            "type": "http",\n            "url": "http://127.0.0.1:8321/mcp"\n'
+        "        }\n    }\n}\n"
     )
     assert put(tabs) == (
         '{\r\n\t"mcpServers": {\r\n\t\t"a": {},\r\n\t\t"gsdreview": {\r\n\t\t\t"type": "http",\r\n'

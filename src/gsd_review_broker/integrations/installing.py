@@ -131,7 +131,9 @@ def _receipt(
 
 def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, changes: list[Change]) -> None:
     """The receipt first: whatever happens after it can be taken back. A failure takes back what was done."""
-    receipts.write(receipt)
+    kept = {record.path for record in receipt.files}
+    old = tuple(record for record in before.files if record.path not in kept) if before else ()
+    receipts.write(receipt.model_copy(update={"files": (*receipt.files, *old)}))
     try:
         for change in changes:
             _write(change, Path(receipt.root) if receipt.root else None)
@@ -139,9 +141,10 @@ def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, cha
         if before is None:
             _take_back(receipts, receipt)
         raise
-    if not receipt.files:
+    if receipt.files:
+        receipts.write(_without_unneeded_folders(receipt))
+    else:
         receipts.remove(receipt)
-    _tidy(receipts, receipt)
 
 
 def _take_back(receipts: Receipts, receipt: Receipt) -> None:
@@ -152,13 +155,12 @@ def _take_back(receipts: Receipts, receipt: Receipt) -> None:
     receipts.remove(receipt)
 
 
-def _tidy(receipts: Receipts, receipt: Receipt) -> None:
-    """Folders that no file of ours needs any more, after a role was changed."""
+def _without_unneeded_folders(receipt: Receipt) -> Receipt:
+    """After a change of role some folders are empty; they go, and need not be remembered."""
     needed = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
     unneeded = [Path(folder) for folder in receipt.folders if folder not in needed]
     gone = {str(folder) for folder in files.remove_empty(unneeded)}
-    if gone and receipt.files:
-        receipts.write(receipt.model_copy(update={"folders": tuple(f for f in receipt.folders if f not in gone)}))
+    return receipt.model_copy(update={"folders": tuple(folder for folder in receipt.folders if folder not in gone)})
 
 
 def _write(change: Change, base: Path | None) -> None:

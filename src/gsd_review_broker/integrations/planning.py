@@ -82,7 +82,7 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
     record = receipt.document(document.path) if receipt else None
     form = FORMATS[document.format]
     try:
-        current = text_of(snapshot)
+        current = document.start if snapshot.content is None else text_of(snapshot)
         if _is_installed(form, current, document, record):
             return Change(snapshot=snapshot, after=snapshot.content, record=record)
         base = _undone(form, current, record) if record else current
@@ -101,7 +101,8 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
         record=DocumentRecord(
             path=str(document.path),
             format=document.format,
-            created=record.created if record else snapshot.content is None,
+            created=snapshot.content is None or (record is not None and record.created),
+            start=document.start,
             entries=tuple(map(PlacedRecord.of, placed)),
             states={**(_kept_state(record, snapshot)), digest(after): steps},
         ),
@@ -152,7 +153,7 @@ def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> Change:
             return Change(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
     except (UnreadableError, UnfitError) as error:
         raise refused(record.path, str(error), "Take our entry out by hand, or mend the file.") from error
-    is_gone = record.created and form.is_blank(text)
+    is_gone = record.created and (form.is_blank(text) or text.split() == record.start.split())
     return Change(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
 
 

@@ -76,6 +76,8 @@ class DocumentRecord(_Record):
     path: str
     format: Literal["json", "toml"]
     created: bool
+    start: str
+    """What it began with, if we made it."""
     entries: tuple[PlacedRecord, ...]
     states: dict[str, tuple[Step, ...]]
     """By the digest of a content that we wrote: the steps from there back to what was before us."""

@@ -17,6 +17,8 @@ SERVER = "gsdreview"
 # opencode gives up after 60 s unless told; a wait may take 240.
 _OPENCODE_TIMEOUT = 270_000
 _HOOK_TIMEOUT = 30
+# opencode writes this into every file that lacks it; a file of ours has it from the beginning, and so stays ours.
+_OPENCODE_START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 FORMATS: dict[str, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
 
 
@@ -35,6 +37,8 @@ class Document:
     path: Path
     format: Literal["json", "toml"]
     entries: tuple[Entry, ...]
+    start: str = ""
+    """What a new file begins with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +121,12 @@ def server_value(client: Client, choice: Choice) -> dict[str, Any]:
 def wanted(client: Client, choice: Choice, around: Surroundings) -> Wanted:
     path = server_document(client, choice.scope, around)
     entry = Entry(path=server_path(client), value=server_value(client, choice))
-    server = Document(path=path, format="toml" if client is Client.CODEX else "json", entries=(entry,))
+    server = Document(
+        path=path,
+        format="toml" if client is Client.CODEX else "json",
+        entries=(entry,),
+        start=_OPENCODE_START if client is Client.OPENCODE else "",
+    )
     match client:
         case Client.CLAUDE:
             return _with_claude_files(server, choice, around)
@@ -138,26 +147,31 @@ def hook(command: str) -> dict[str, Any]:
 
 
 def _with_claude_files(server: Document, choice: Choice, around: Surroundings) -> Wanted:
-    if choice.scope is Scope.PROJECT:
-        folder = around.project() / ".claude"
-        notes = ["Claude Code asks once whether to use the server of the project's .mcp.json."]
-        if not shutil.which("tandem"):
-            notes.append("tandem is not on your PATH; the session hook needs it there.")
-    else:
-        folder = around.folder("CLAUDE_CONFIG_DIR", ".claude")
-        notes = []
-    entries = [Entry(path=("hooks", "SessionStart"), value=hook(up_command(choice.scope)), in_list=True)]
-    if choice.trust:
-        entries.append(Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True))
-    settings = Document(path=folder / "settings.json", format="json", entries=tuple(entries))
+    in_project = choice.scope is Scope.PROJECT
+    folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
+    start_hook = Entry(path=("hooks", "SessionStart"), value=hook(up_command(choice.scope)), in_list=True)
+    documents = [server, Document(path=folder / "settings.json", format="json", entries=(start_hook,))]
+    notes: list[str] = []
+    if in_project and not choice.trust:
+        notes.append("Claude Code asks once whether to use the server of the project's .mcp.json.")
+    if in_project and not shutil.which("tandem"):
+        notes.append("tandem is not on your PATH; the session hook needs it there.")
+    texts = claude_files.of_role(choice.role)
     return Wanted(
-        documents=(server, settings),
-        assets=tuple(
-            Asset(path=folder.joinpath(*asset.installed), text=asset.text)
-            for asset in claude_files.of_role(choice.role)
-        ),
+        documents=_trusting(documents, folder, in_project=in_project) if choice.trust else tuple(documents),
+        assets=tuple(Asset(path=folder.joinpath(*text.installed), text=text.text) for text in texts),
         notes=tuple(notes),
     )
+
+
+def _trusting(documents: list[Document], folder: Path, *, in_project: bool) -> tuple[Document, ...]:
+    """Trust is personal: in a project it goes into the settings that are not shared."""
+    allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
+    if in_project:
+        enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
+        return *documents, Document(path=folder / "settings.local.json", format="json", entries=(enabled, allowed))
+    server, settings = documents
+    return server, Document(path=settings.path, format="json", entries=(*settings.entries, allowed))
 
 
 def up_command(scope: Scope) -> str:
