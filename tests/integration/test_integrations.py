@@ -1,5 +1,6 @@
 """Clients are set up in files that others have written, and come out as if nothing had been."""
 
+import dataclasses
 import json
 import os
 import re
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from gsd_review_broker.cli.main import build
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import Client, Origin, Role, Scope, files, status, write_plugin
+from gsd_review_broker.integrations import Choice, Client, Origin, Role, Scope, endpoint, files, status, write_plugin
 from gsd_review_broker.integrations.claude_files import of_role
 from tests.support.accounts import URL, Account, put
+from tests.support.processes import git, make_repository
 
 OURS = "http://127.0.0.1:8321/mcp/proposer"
 JSON_FILES = {
@@ -86,7 +89,9 @@ def test_each_file_says_what_its_client_expects(account: Account) -> None:
 
     assert json.loads((root / ".mcp.json").read_text()) == {"mcpServers": {"gsdreview": {"type": "http", "url": OURS}}}
     settings = json.loads((root / ".claude/settings.json").read_text())
-    assert settings["hooks"]["SessionStart"][0]["hooks"] == [{"type": "command", "command": "tandem up", "timeout": 30}]
+    assert settings["hooks"]["SessionStart"][0]["hooks"] == [
+        {"type": "command", "command": "tandem up --port 8321", "timeout": 30}
+    ]
     assert json.loads((root / ".claude/settings.local.json").read_text()) == {
         "enabledMcpjsonServers": ["gsdreview"],
         "permissions": {"allow": ["mcp__gsdreview"]},
@@ -103,7 +108,7 @@ def test_each_file_says_what_its_client_expects(account: Account) -> None:
 def test_an_account_is_set_up_in_its_own_folders(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     account.install(Client.CLAUDE, Scope.USER)
     hook = json.loads((account.around.home / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]
-    assert hook["hooks"][0]["command"].endswith("tandem up --user")
+    assert hook["hooks"][0]["command"].endswith("tandem up --port 8321 --user")
     assert (account.around.home / ".claude/commands/tandem/propose.md").is_file()
 
     elsewhere = account.around.home / "elsewhere"
@@ -364,8 +369,8 @@ def test_an_installation_that_is_killed_anywhere_can_be_taken_back(
     if older:
         account.install(url="http://127.0.0.1:9/mcp", role=Role.ALL)
 
-    # A receipt, two documents and three texts; over an older one the receipt again, an address and two texts gone.
-    assert dies(monkeypatch, account.install, moment=moment) == (moment < (5 if older else 6))
+    # A receipt, two documents and three texts; over an older one two texts that go, and the receipt once more.
+    assert dies(monkeypatch, account.install, moment=moment) == (moment < 6)
 
     account.uninstall()
     assert account.seen() == before
@@ -388,6 +393,73 @@ def test_taking_back_can_be_killed_anywhere_and_done_again(
     account.uninstall()
     assert account.seen() == before
     assert account.receipts() == []
+
+
+@pytest.mark.parametrize("client", Client)
+def test_a_client_can_be_connected_by_a_program_instead(account: Account, client: Client) -> None:
+    before = account.seen()
+    account.install(client, url=None)
+    assert configured(account, client) == (Origin.OURS, "tandem mcp --role proposer")
+    assert not (account.root / ".claude/settings.json").exists(), "it starts the broker by itself"
+    assert not account.install(client, url=None).is_change
+    account.uninstall(client)
+    assert account.seen() == before
+
+
+def test_from_an_address_to_a_program_and_back(account: Account) -> None:
+    before = account.seen()
+    account.install()
+    installed = account.seen()
+    account.install(url=None)
+    assert not (account.root / ".claude/settings.json").exists()
+    account.install()
+    assert account.seen() == installed
+    account.uninstall()
+    assert account.seen() == before
+
+
+def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
+    first, second = (make_repository(tmp_path / name) for name in ("first", "second"))
+    git(first, "worktree", "add", "-q", str(tmp_path / "linked"))
+    account = Account.in_folder(tmp_path)
+
+    def at(folder: Path) -> Account:
+        return Account(dataclasses.replace(account.around, root=folder))
+
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    at(first).install()
+
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    assert endpoint(Role.ALL, Scope.PROJECT, at(tmp_path / "linked").around) == "http://127.0.0.1:8321/mcp"
+    assert endpoint(Role.PROPOSER, Scope.USER, at(second).around) == OURS
+    with pytest.raises(BrokerError, match=f"127.0.0.1:8321 is what {first} is connected to") as refusal:
+        endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around)
+    assert "Use --stdio" in refusal.value.hint
+    put(second / ".planning/review-broker.json", '{"port": 8322}')
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around) == "http://127.0.0.1:8322/mcp/proposer"
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://127.0.0.1:9", "http://127.0.0.1:9/mcp/reviewer"),
+        ("http://[::1]:9/", "http://[::1]:9/mcp/reviewer"),
+        ("https://broker.example.invalid/mcp", "https://broker.example.invalid/mcp"),
+        ("127.0.0.1:9", None),
+        ("http://", None),
+        ("http://x:0", None),
+        ("http://x:99999", None),
+        ('http://x/"', None),
+        ("http://x/\n", None),
+        ("file:///etc/passwd", None),
+    ],
+)
+def test_an_address_is_completed_or_refused(account: Account, given: str, url: str | None) -> None:
+    if url is not None:
+        assert endpoint(Role.REVIEWER, Scope.USER, account.around, given) == url
+        return
+    with pytest.raises(BrokerError, match="is no http address"):
+        endpoint(Role.REVIEWER, Scope.USER, account.around, given)
 
 
 def test_another_role_brings_other_files_and_takes_the_old_ones(account: Account) -> None:
@@ -504,8 +576,8 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
 def test_the_plugin_holds_the_same_texts(account: Account, role: Role) -> None:
     account.install(role=role)
     plugin = account.root.parent / "plugin"
-    write_plugin(plugin, URL, role)
-    write_plugin(plugin, URL, role)
+    write_plugin(plugin, Choice(url=URL, role=role))
+    write_plugin(plugin, Choice(url=URL, role=role))
 
     for file in of_role(role):
         assert plugin.joinpath(*file.plugin).read_text() == file.text
@@ -519,7 +591,7 @@ def test_a_plugin_is_written_over_nobodys_work(account: Account) -> None:
     put(account.root / "README.md", "mine")
     before = account.seen()
     with pytest.raises(BrokerError, match="neither empty nor our plugin"):
-        write_plugin(account.root, URL, Role.PROPOSER)
+        write_plugin(account.root, Choice(url=URL))
     assert account.seen() == before
 
 
@@ -558,3 +630,21 @@ def test_programs_are_found_and_asked_for_their_version(account: Account) -> Non
         Client.GEMINI: (None, None),
         Client.OPENCODE: (None, None),
     }
+
+
+def test_the_guide_shows_what_is_written(account: Account) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    for client in Client:
+        account.install(client)
+    for name in (".mcp.json", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
+        text = (account.root / name).read_text()
+        assert f"```{'toml' if name.endswith('toml') else 'json'}\n{text}```\n" in guide, name
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    _, commands = build(["setup"])
+    for command in ("install", "uninstall"):
+        for action in commands.parsers[command]._actions:
+            for option in action.option_strings:
+                assert option in {"-h", "--help"} or option in guide, option

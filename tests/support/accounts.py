@@ -36,7 +36,7 @@ class Account:
         client: Client = Client.CLAUDE,
         scope: Scope = Scope.PROJECT,
         *,
-        url: str = URL,
+        url: str | None = URL,
         role: Role = Role.PROPOSER,
         trust: bool = False,
         dry_run: bool = False,

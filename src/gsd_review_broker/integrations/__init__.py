@@ -5,7 +5,7 @@ languages by their text, so that foreign entries keep every byte; `files` replac
 how to go back.
 """
 
-from gsd_review_broker.integrations.installing import Outcome, address, install, uninstall
+from gsd_review_broker.integrations.installing import Outcome, endpoint, install, uninstall
 from gsd_review_broker.integrations.plugin import write_plugin
 from gsd_review_broker.integrations.presence import ClientStatus, Origin, Place, status
 from gsd_review_broker.integrations.surroundings import Client, Role, Scope, Surroundings
@@ -21,7 +21,7 @@ __all__ = [
     "Role",
     "Scope",
     "Surroundings",
-    "address",
+    "endpoint",
     "install",
     "status",
     "uninstall",

@@ -16,7 +16,7 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-_ADDRESS_KEYS = ("url", "httpUrl", "command")
+_ADDRESS_KEYS = ("url", "httpUrl", "command", "args")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from gsd_review_broker import config
+from gsd_review_broker import config, places
+from gsd_review_broker.checkout import find_root
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.planning import Change, plan_install, plan_undo
@@ -27,7 +28,8 @@ class Outcome:
 
     client: Client
     scope: Scope
-    url: str | None
+    address: str | None
+    """What the client is connected to: a URL, or a program's words; None if nothing of ours was there."""
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
 
@@ -48,7 +50,11 @@ def install(client: Client, choice: Choice, around: Surroundings, *, dry_run: bo
             _carry_out(receipts, _receipt(client, choice, base, changes, receipt), receipt, changes)
         notes = want.notes if any(change.is_change for change in changes) else ()
         return Outcome(
-            client=client, scope=choice.scope, url=choice.url, changes=tuple(changes), notes=(*notes, *_notes(changes))
+            client=client,
+            scope=choice.scope,
+            address=choice.shown,
+            changes=tuple(changes),
+            notes=(*notes, *_notes(changes)),
         )
 
     return attempt() if dry_run else _repeated(receipts, attempt)
@@ -61,29 +67,35 @@ def uninstall(client: Client, scope: Scope, around: Surroundings, *, dry_run: bo
     def attempt() -> Outcome:
         receipt = receipts.read(client, base)
         if receipt is None:
-            return Outcome(client=client, scope=scope, url=None, changes=(), notes=())
+            return Outcome(client=client, scope=scope, address=None, changes=(), notes=())
         changes = plan_undo(receipt.files, within=base)
         if not dry_run:
             for change in changes:
                 _write(change, base)
             files.remove_empty([Path(folder) for folder in receipt.folders])
             receipts.remove(receipt)
-        return Outcome(client=client, scope=scope, url=receipt.url, changes=tuple(changes), notes=_notes(changes))
+        return Outcome(
+            client=client, scope=scope, address=receipt.address, changes=tuple(changes), notes=_notes(changes)
+        )
 
     return attempt() if dry_run else _repeated(receipts, attempt)
 
 
-def address(role: Role, scope: Scope, folder: Path, given: str | None = None) -> str:
-    """The endpoint to connect to: as given, else the one that the configuration of the project's (or the user's)
-    broker says."""
-    if given is None:
-        from gsd_review_broker.checkout import find_root  # noqa: PLC0415 - only where nobody says it
+def endpoint(role: Role, scope: Scope, around: Surroundings, given: str | None = None) -> str:
+    """Where to connect: as given, else as the configuration of the project's (or the user's) broker says."""
+    if given is not None:
+        return _checked(given, role)
+    root = find_root(around.project()) if scope is Scope.PROJECT else None
+    settings = config.load(root=root, flags={}).settings
+    if settings.port == 0:
+        raise _no_address("the configured port is 0, another at each start")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if root is not None:
+        _refuse_shared(f"{host}:{settings.port}", root, Receipts(around.state))
+    return f"http://{host}:{settings.port}{role.endpoint}"
 
-        settings = config.load(root=find_root(folder) if scope is Scope.PROJECT else None, flags={}).settings
-        if settings.port == 0:
-            raise _no_address("the configured port is 0, another at each start")
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        return f"http://{host}:{settings.port}{role.endpoint}"
+
+def _checked(given: str, role: Role) -> str:
     try:
         parts = urlsplit(given)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -91,12 +103,25 @@ def address(role: Role, scope: Scope, folder: Path, given: str | None = None) ->
         usable = False
     if not usable or not given.isprintable() or set(given) & set(" \"'\\<>"):
         raise _no_address(f"{given!r} is no http address")
-    path = urlsplit(given).path.rstrip("/")
-    return given if path else given.rstrip("/") + role.endpoint
+    return given if urlsplit(given).path.rstrip("/") else given.rstrip("/") + role.endpoint
 
 
 def _no_address(why: str) -> BrokerError:
     return BrokerError(Code.INVALID_ARGUMENT, why, "Say where it is, such as --url http://127.0.0.1:8321")
+
+
+def _refuse_shared(server: str, root: Path, receipts: Receipts) -> None:
+    """Two projects on one port: whichever broker is up would get the reviews of both."""
+    for other in receipts.projects():
+        if urlsplit(other.address).netloc != server or not Path(other.root or "").is_dir():
+            continue
+        if other.root != str(root) and find_root(Path(other.root or "")) != root:
+            raise BrokerError(
+                Code.CONFLICT,
+                f"{server} is what {other.root} is connected to, and each project has a broker of its own",
+                "Use --stdio, which needs no port; or give this project one, such as "
+                f'{{"port": {int(server.rpartition(":")[2]) + 1}}} in {places.project_file(root)}.',
+            )
 
 
 def _repeated(receipts: Receipts, attempt: Callable[[], Result]) -> Result:
@@ -122,7 +147,7 @@ def _receipt(
         client=client.value,
         scope=choice.scope.value,
         root=str(base) if base else None,
-        url=choice.url,
+        address=choice.shown,
         role=choice.role.value,
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),

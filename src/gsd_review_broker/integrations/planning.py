@@ -93,7 +93,7 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
     except UnfitError as error:
         raise refused(document.path, str(error), "Put the entry there by hand (see docs/clients.md).") from error
     if not placed:
-        return Change(snapshot=snapshot, after=base.encode() if record else snapshot.content, record=None)
+        return _document_undone(snapshot, record) if record else _untouched(snapshot)
     after = text.encode()
     return Change(
         snapshot=snapshot,
@@ -107,6 +107,10 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
             states={**(_kept_state(record, snapshot)), digest(after): steps},
         ),
     )
+
+
+def _untouched(snapshot: Snapshot) -> Change:
+    return Change(snapshot=snapshot, after=snapshot.content, record=None)
 
 
 def _kept_state(record: DocumentRecord | None, snapshot: Snapshot) -> dict[str, tuple[Step, ...]]:

@@ -7,16 +7,16 @@ from typing import Any, cast
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import claude_files, files
-from gsd_review_broker.integrations.surroundings import Client, Role, Scope
+from gsd_review_broker.integrations.surroundings import Client
 from gsd_review_broker.integrations.wanted import Choice, hook, server_path, server_value, up_command
 
 NAME = "tandem"
+_MARKETPLACE = "gsd-tandem"
 _MANIFEST = (".claude-plugin", "plugin.json")
 
 
-def plugin_files(url: str, role: Role) -> dict[tuple[str, ...], str]:
-    """By their path below the plugin's folder."""
-    choice = Choice(url=url, role=role)
+def plugin_files(choice: Choice) -> dict[tuple[str, ...], str]:
+    """By their path below the plugin's folder. The marketplace is the folder itself, so that it can be installed."""
     table, server = server_path(Client.CLAUDE)
     manifest = {
         "name": NAME,
@@ -26,19 +26,26 @@ def plugin_files(url: str, role: Role) -> dict[tuple[str, ...], str]:
         "license": "MIT",
         "keywords": ["code-review", "mcp", "gsd"],
     }
+    marketplace = {
+        "name": _MARKETPLACE,
+        "owner": manifest["author"],
+        "plugins": [{"name": NAME, "source": "./", "description": manifest["description"]}],
+    }
+    command = up_command(choice)
     return {
         _MANIFEST: _json(manifest),
+        (".claude-plugin", "marketplace.json"): _json(marketplace),
         (".mcp.json",): _json({table: {server: server_value(Client.CLAUDE, choice)}}),
-        ("hooks", "hooks.json"): _json({"hooks": {"SessionStart": [hook(up_command(Scope.PROJECT))]}}),
-        **{file.plugin: file.text for file in claude_files.of_role(role)},
+        **({("hooks", "hooks.json"): _json({"hooks": {"SessionStart": [hook(command)]}})} if command else {}),
+        **{file.plugin: file.text for file in claude_files.of_role(choice.role)},
     }
 
 
-def write_plugin(folder: Path, url: str, role: Role) -> list[Path]:
+def write_plugin(folder: Path, choice: Choice) -> list[Path]:
     """Into an empty folder, or over an earlier plugin of ours; never into somebody's work."""
     _refuse_foreign(folder)
     written: list[Path] = []
-    for name, text in plugin_files(url, role).items():
+    for name, text in plugin_files(choice).items():
         path = folder.joinpath(*name)
         files.make_folders(files.missing_folders(path))
         files.write(files.read(path, within=folder), text.encode(), new_mode=0o644)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -101,7 +102,7 @@ def _place(client: Client, scope: Scope, around: Surroundings) -> Place:
     ours = any(
         e.path == server_path(client) and is_still_ours(value, e.value) for e in (record.entries if record else ())
     )
-    return Place(scope=scope, path=path, origin=Origin.OURS if ours else Origin.FOREIGN, url=_url(value))
+    return Place(scope=scope, path=path, origin=Origin.OURS if ours else Origin.FOREIGN, url=_address(value))
 
 
 def _entry(client: Client, path: Path) -> Any:
@@ -116,7 +117,17 @@ def _entry(client: Client, path: Path) -> Any:
     return None if value is MISSING else value
 
 
-def _url(value: Any) -> str | None:
+def _address(value: Any) -> str | None:
+    """A URL, or the words of a program."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    said = entry.get("url") or entry.get("httpUrl") or entry.get("command")
-    return str(said) if said else None
+    said = entry.get("url") or entry.get("httpUrl")
+    if said:
+        return str(said)
+    words = [*_words(entry.get("command")), *_words(entry.get("args"))]
+    return shlex.join(words) if words else None
+
+
+def _words(value: Any) -> list[str]:
+    return (
+        [str(word) for word in cast("list[Any]", value)] if isinstance(value, list) else [str(value)] if value else []
+    )

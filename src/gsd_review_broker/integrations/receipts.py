@@ -8,7 +8,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,7 +98,7 @@ class Receipt(_Record):
     client: str
     scope: Literal["project", "user"]
     root: str | None
-    url: str
+    address: str
     role: str
     files: tuple[DocumentRecord | AssetRecord, ...] = Field(default=())
     folders: tuple[str, ...] = ()
@@ -124,7 +124,18 @@ class Receipts:
         return self._folder / f"{client}-project-{digest(os.fsencode(root))[:16]}.json"
 
     def read(self, client: str, root: Path | None) -> Receipt | None:
-        path = self.path(client, root)
+        return self._read(self.path(client, root))
+
+    def projects(self) -> list[Receipt]:
+        """Of every project; one that cannot be read tells nothing."""
+        found: list[Receipt] = []
+        for path in sorted(self._folder.glob("*-project-*.json")):
+            with suppress(BrokerError):
+                receipt = self._read(path)
+                found += [receipt] if receipt else []
+        return found
+
+    def _read(self, path: Path) -> Receipt | None:
         content = files.read(path).content
         if content is None:
             return None

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, assert_never
+from urllib.parse import urlsplit
 
 from gsd_review_broker.integrations import claude_files
 from gsd_review_broker.integrations.entries import Entry, Format
@@ -17,6 +18,7 @@ SERVER = "gsdreview"
 # opencode gives up after 60 s unless told; a wait may take 240.
 _OPENCODE_TIMEOUT = 270_000
 _HOOK_TIMEOUT = 30
+_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 # opencode writes this into every file that lacks it; a file of ours has it from the beginning, and so stays ours.
 _OPENCODE_START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 FORMATS: dict[str, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
@@ -26,10 +28,20 @@ FORMATS: dict[str, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
 class Choice:
     """What the user asked for."""
 
-    url: str
+    url: str | None
+    """None: by `tandem mcp`, a program that the client starts, and that finds (or starts) the folder's own broker."""
     role: Role = Role.PROPOSER
     scope: Scope = Scope.PROJECT
     trust: bool = False
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        role = () if self.role is Role.ALL else ("--role", self.role.value)
+        return _tandem(self.scope), "mcp", *role
+
+    @property
+    def shown(self) -> str:
+        return self.url or shlex.join(self.program)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,21 +111,23 @@ def server_path(client: Client) -> tuple[str, str]:
 
 
 def server_value(client: Client, choice: Choice) -> dict[str, Any]:
+    program, *arguments = choice.program
+    by_program = {"command": program, "args": arguments}
     match client:
         case Client.CLAUDE:
-            return {"type": "http", "url": choice.url}
+            return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **by_program}
         case Client.CODEX:
-            return {"url": choice.url} | ({"default_tools_approval_mode": "approve"} if choice.trust else {})
+            trust = {"default_tools_approval_mode": "approve"} if choice.trust else {}
+            return ({"url": choice.url} if choice.url else by_program) | trust
         case Client.GEMINI:
-            return {"httpUrl": choice.url} | ({"trust": True} if choice.trust else {})
+            return ({"httpUrl": choice.url} if choice.url else by_program) | ({"trust": True} if choice.trust else {})
         case Client.OPENCODE:
-            return {
-                "type": "remote",
-                "url": choice.url,
-                "enabled": True,
-                "oauth": False,
-                "timeout": _OPENCODE_TIMEOUT,
-            }
+            address = (
+                {"type": "remote", "url": choice.url, "oauth": False}
+                if choice.url
+                else {"type": "local", "command": list(choice.program)}
+            )
+            return address | {"enabled": True, "timeout": _OPENCODE_TIMEOUT}
         case _:
             assert_never(client)
 
@@ -149,13 +163,12 @@ def hook(command: str) -> dict[str, Any]:
 def _with_claude_files(server: Document, choice: Choice, around: Surroundings) -> Wanted:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    start_hook = Entry(path=("hooks", "SessionStart"), value=hook(up_command(choice.scope)), in_list=True)
-    documents = [server, Document(path=folder / "settings.json", format="json", entries=(start_hook,))]
+    documents = [server, Document(path=folder / "settings.json", format="json", entries=_start_hooks(choice))]
     notes: list[str] = []
     if in_project and not choice.trust:
         notes.append("Claude Code asks once whether to use the server of the project's .mcp.json.")
     if in_project and not shutil.which("tandem"):
-        notes.append("tandem is not on your PATH; the session hook needs it there.")
+        notes.append("tandem is not on your PATH; Claude Code needs it there.")
     texts = claude_files.of_role(choice.role)
     return Wanted(
         documents=_trusting(documents, folder, in_project=in_project) if choice.trust else tuple(documents),
@@ -174,12 +187,25 @@ def _trusting(documents: list[Document], folder: Path, *, in_project: bool) -> t
     return server, Document(path=settings.path, format="json", entries=(*settings.entries, allowed))
 
 
-def up_command(scope: Scope) -> str:
-    """A project's settings are shared, so the name alone; an account's broker serves all its repositories."""
-    if scope is Scope.PROJECT:
-        return "tandem up"
-    program = "tandem" if shutil.which("tandem") else shlex.quote(str(Path(sys.executable).with_name("tandem")))
-    return f"{program} up --user"
+def _start_hooks(choice: Choice) -> tuple[Entry, ...]:
+    """`tandem mcp` starts the broker by itself, and a broker elsewhere is not ours to start."""
+    command = up_command(choice)
+    return (Entry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
+
+
+def up_command(choice: Choice) -> str | None:
+    """On exactly the port that the client connects to: a broker on another would be the wrong one, silently."""
+    parts = urlsplit(choice.url or "")
+    if parts.hostname not in _THIS_MACHINE:
+        return None
+    words = [_tandem(choice.scope), "up", "--port", str(parts.port or 80)]
+    return shlex.join(words if choice.scope is Scope.PROJECT else [*words, "--user"])
+
+
+def _tandem(scope: Scope) -> str:
+    """A project's files are shared, so the name alone."""
+    named = scope is Scope.PROJECT or shutil.which("tandem")
+    return "tandem" if named else str(Path(sys.executable).with_name("tandem"))
 
 
 def _json_or_jsonc(stem: Path) -> Path:

@@ -10,7 +10,7 @@ from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 
 if TYPE_CHECKING:
-    from gsd_review_broker.integrations import Client, ClientStatus, Outcome, Place, Scope, Surroundings
+    from gsd_review_broker.integrations import Choice, Client, ClientStatus, Outcome, Place, Scope, Surroundings
 
 # As in integrations, which is imported only when it is needed.
 _CLIENTS = ("claude", "codex", "gemini", "opencode")
@@ -33,6 +33,9 @@ def register(commands: Commands) -> None:
         help="whose tools the client is shown (proposer)",
     )
     install.add_argument("--url", help="the broker's address (else as the configuration says)")
+    install.add_argument(
+        "--stdio", action="store_true", help="connect by the program tandem mcp, which finds each project's broker"
+    )
     install.add_argument(
         "--trust", action="store_true", help="let the client call the broker's tools without asking each time"
     )
@@ -62,11 +65,7 @@ def run_install(options: argparse.Namespace) -> int:
     if options.plugin is not None:
         return _write_plugin(options)
     around = integrations.Surroundings.of(Path.cwd())
-    scope = _scope(options, around)
-    role = integrations.Role(options.role)
-    choice = integrations.Choice(
-        url=integrations.address(role, scope, Path.cwd(), options.url), role=role, scope=scope, trust=options.trust
-    )
+    choice = _choice(options, around)
     clients = _chosen(options)
     # All are planned before the first is written: what one file refuses is said before another is changed.
     outcomes = [integrations.install(client, choice, around, dry_run=True) for client in clients]
@@ -99,6 +98,19 @@ def _scope(options: argparse.Namespace, around: "Surroundings") -> "Scope":
     return Scope(options.scope or ("project" if around.root else "user"))
 
 
+def _choice(options: argparse.Namespace, around: "Surroundings") -> "Choice":
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    scope = _scope(options, around)
+    role = integrations.Role(options.role)
+    if options.stdio and options.url is not None:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "--stdio finds the broker by itself, and --url says where it is", "Give one of them."
+        )
+    url = None if options.stdio else integrations.endpoint(role, scope, around, options.url)
+    return integrations.Choice(url=url, role=role, scope=scope, trust=options.trust)
+
+
 def _report(outcomes: "list[Outcome]", options: argparse.Namespace, around: "Surroundings", *, undo: bool) -> int:
     screen = Screen()
     if options.json:
@@ -126,9 +138,9 @@ def _show_outcome(screen: Screen, outcome: "Outcome", around: "Surroundings", *,
     name = f"{outcome.client.full_name} ({outcome.scope})"
     if undo:
         done = "connected to" if outcome.is_change else "already connected to"
-        screen.say(Span(name, Style.BOLD), f": {done} {outcome.url}")
+        screen.say(Span(name, Style.BOLD), f": {done} {outcome.address}")
     else:
-        done = "taken back" if outcome.url else "nothing of ours is there"
+        done = "taken back" if outcome.address else "nothing of ours is there"
         screen.say(Span(name, Style.BOLD), f": {done}")
     for change in outcome.changes:
         if change.is_change:
@@ -147,7 +159,7 @@ def _facts(outcome: "Outcome") -> dict[str, Any]:
     return {
         "client": outcome.client.value,
         "scope": outcome.scope.value,
-        "url": outcome.url,
+        "address": outcome.address,
         "changed": outcome.is_change,
         "files": [
             {"path": str(change.path), "action": change.action, "diff": change.difference()}
@@ -164,16 +176,14 @@ def _write_plugin(options: argparse.Namespace) -> int:
         raise BrokerError(
             Code.INVALID_ARGUMENT, "only Claude Code has such plugins", "Run tandem install claude --plugin DIR."
         )
-    role = integrations.Role(options.role)
-    around = integrations.Surroundings.of(Path.cwd())
-    url = integrations.address(role, _scope(options, around), Path.cwd(), options.url)
+    choice = _choice(options, integrations.Surroundings.of(Path.cwd()))
     folder = Path(options.plugin).absolute()
-    written = integrations.write_plugin(folder, url, role)
+    written = integrations.write_plugin(folder, choice)
     screen = Screen()
     if options.json:
-        screen.json({"plugin": str(folder), "url": url, "files": [str(path) for path in written]})
+        screen.json({"plugin": str(folder), "address": choice.shown, "files": [str(path) for path in written]})
         return Exit.DONE
-    screen.say(Span("Claude Code plugin", Style.BOLD), f" for {url} in {folder}")
+    screen.say(Span("Claude Code plugin", Style.BOLD), f" for {choice.shown} in {folder}")
     for path in written:
         screen.say("  ", str(path.relative_to(folder)))
     screen.say(f"  Try it: claude --plugin-dir {folder}")
