@@ -36,7 +36,7 @@ CONNECTED = {
     "claude": r"gsdreview: {url} \(HTTP\) - .*Connected",
     "codex": r"gsdreview +{url} .*enabled",
     "gemini": r"gsdreview: {url} \(http\) - Connected",
-    "opencode": r"gsdreview .*connected",
+    "opencode": r"gsdreview connected\n.*{url}",
 }
 
 
@@ -54,7 +54,7 @@ def run(repository: Path, own_home: Path) -> Run:
             cwd=repository, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
             check=False,
         )  # fmt: skip
-        return done.stdout + done.stderr
+        return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
 
     return run
 
@@ -79,6 +79,19 @@ def test_the_program_lists_our_server(process: BrokerProcess, run: Run, client: 
     assert re.search(CONNECTED[client].format(url=re.escape(url)), said), said
     assert tandem(process.folder, process.home, "uninstall", client, "--scope", scope).returncode == 0
     assert "gsdreview" not in run(client, "mcp", "list")
+
+
+@pytest.mark.parametrize("client", CONNECTED)
+def test_the_program_is_connected_by_ours(process: BrokerProcess, run: Run, client: str) -> None:
+    run(client, "--version")
+    trust_the_project(process)
+    assert tandem(process.folder, process.home, "install", client, "--stdio", "--trust").returncode == 0
+
+    said = run(client, "mcp", "list")
+
+    listed = re.search(r"gsdreview.*", said)
+    assert listed, said
+    assert re.search(r"\b(connected|enabled)\b", listed[0], re.IGNORECASE), said
 
 
 def trust_the_project(process: BrokerProcess) -> None:

@@ -168,8 +168,16 @@ def test_an_entry_that_somebody_else_wrote_the_same_is_not_ours_to_take(account:
     before = account.seen()
     assert not account.install(Client.GEMINI).is_change
     assert configured(account, Client.GEMINI)[0] is Origin.FOREIGN
-    account.uninstall(Client.GEMINI)
+    (note,) = account.uninstall(Client.GEMINI).notes
+    assert note.endswith("has a gsdreview that tandem install did not write here; it is left")
     assert account.seen() == before
+
+
+def test_whoever_takes_back_in_the_wrong_place_is_told_the_right_one(account: Account) -> None:
+    account.install(Client.GEMINI, Scope.USER)
+    path = account.document(Client.GEMINI, Scope.USER)
+    assert account.uninstall(Client.GEMINI).notes == (f"{path} is ours: tandem uninstall gemini --scope user",)
+    assert path.is_file()
 
 
 def test_what_others_write_in_between_is_kept(account: Account) -> None:

@@ -12,6 +12,7 @@ from gsd_review_broker.checkout import find_root
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.planning import Change, plan_install, plan_undo
+from gsd_review_broker.integrations.presence import Origin, places_of
 from gsd_review_broker.integrations.receipts import Receipt, Receipts
 from gsd_review_broker.integrations.surroundings import Client, Role, Scope, Surroundings
 from gsd_review_broker.integrations.wanted import Choice, wanted
@@ -67,7 +68,7 @@ def uninstall(client: Client, scope: Scope, around: Surroundings, *, dry_run: bo
     def attempt() -> Outcome:
         receipt = receipts.read(client, base)
         if receipt is None:
-            return Outcome(client=client, scope=scope, address=None, changes=(), notes=())
+            return Outcome(client=client, scope=scope, address=None, changes=(), notes=_elsewhere(client, around))
         changes = plan_undo(receipt.files, within=base)
         if not dry_run:
             for change in changes:
@@ -196,6 +197,17 @@ def _write(change: Change, base: Path | None) -> None:
         return
     files.make_folders(files.missing_folders(change.path))
     files.write(change.snapshot, change.after, new_mode=_PROJECT_MODE if base else _USER_MODE)
+
+
+def _elsewhere(client: Client, around: Surroundings) -> tuple[str, ...]:
+    """What the user may have meant, when there is nothing to take back."""
+    notes: list[str] = []
+    for place in places_of(client, around):
+        if place.origin is Origin.OURS:
+            notes.append(f"{place.path} is ours: tandem uninstall {client} --scope {place.scope}")
+        elif place.origin is Origin.FOREIGN:
+            notes.append(f"{place.path} has a gsdreview that tandem install did not write here; it is left")
+    return tuple(notes)
 
 
 def _notes(changes: list[Change]) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from gsd_review_broker.integrations.edits import BYTE_ORDER_MARK, line_and_column
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_LINE_COMMENT = re.compile(r"//[^\r\n]*")
-_BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_GAP = re.compile(rf"(?:[ \t\r\n]+|{_COMMENT.pattern})*", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _DEEPEST = 150
@@ -60,7 +61,9 @@ class Document:
                 return json.loads(self.text[node.start : node.end])
 
 
+@lru_cache(maxsize=4)
 def parse(text: str) -> Document:
+    """Kept for a while: a file of some megabytes (Claude Code's own grows so) is looked at from several sides."""
     reader = _Reader(text)
     reader.skip()
     if reader.offset == len(text):
@@ -77,7 +80,7 @@ def comments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     offset = start
     while offset < end:
         offset = _after_space(text, offset)
-        found = _LINE_COMMENT.match(text, offset) or _BLOCK_COMMENT.match(text, offset)
+        found = _COMMENT.match(text, offset)
         if found is None or offset >= end:
             return
         yield found.span()
@@ -99,12 +102,8 @@ class _Reader:
 
     def skip(self) -> None:
         """White space and comments."""
-        while True:
-            self.offset = _after_space(self._text, self.offset)
-            found = _LINE_COMMENT.match(self._text, self.offset) or _BLOCK_COMMENT.match(self._text, self.offset)
-            if found is None:
-                return
-            self.offset = found.end()
+        found = _GAP.match(self._text, self.offset)
+        self.offset = found.end() if found else self.offset
 
     def value(self, depth: int) -> Node:
         if depth > _DEEPEST:
@@ -123,7 +122,7 @@ class _Reader:
                 return Node("scalar", found.start(), found.end())
 
     def _check_string(self, token: str) -> None:
-        if token.startswith('"'):
+        if token.startswith('"') and "\\" in token:
             try:
                 json.loads(token)
             except ValueError:

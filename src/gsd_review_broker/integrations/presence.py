@@ -64,10 +64,14 @@ def status(around: Surroundings, *, versions: bool = True) -> list[ClientStatus]
             client=client,
             program=Path(program) if program else None,
             version=version,
-            places=tuple(_place(client, scope, around) for scope in Scope if scope is Scope.USER or around.root),
+            places=places_of(client, around),
         )
         for client, program, version in zip(Client, programs, said, strict=True)
     ]
+
+
+def places_of(client: Client, around: Surroundings) -> tuple[Place, ...]:
+    return tuple(_place(client, scope, around) for scope in Scope if scope is Scope.USER or around.root)
 
 
 def _version(program: str | None) -> str | None:

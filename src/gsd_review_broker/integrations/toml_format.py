@@ -188,7 +188,7 @@ def _statements(text: str) -> Iterator[tuple[int, int]]:
             offset = found.end()
         else:
             end = _statement_end(text, offset)
-            yield offset, len(text[:end].rstrip())
+            yield offset, offset + len(text[offset:end].rstrip())
             offset = end
 
 
