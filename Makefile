@@ -32,7 +32,7 @@ test: $(VENV)/dev.stamp  ## set up and run every check
 	@$(BIN)/ruff check .
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
-	@$(BIN)/coverage run -m pytest -m "not torture"
+	@$(BIN)/coverage run -m pytest -m "not torture and not clients"
 	@$(BIN)/coverage report --include='*/rules/*,*/store/*' --fail-under=100
 
 torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)

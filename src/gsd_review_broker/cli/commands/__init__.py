@@ -19,6 +19,13 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
             "db": ("database",),
         },
     ),
+    (
+        "Begin",
+        {
+            "install": ("setup",),
+            "uninstall": ("setup",),
+        },
+    ),
 )
 
 

@@ -1,0 +1,160 @@
+"""A file that others write too: read once, replaced whole or not at all, and never over somebody's newer words."""
+
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.integrations.entries import refused
+
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class ChangedError(Exception):
+    """Another process wrote the file after we had read it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    path: Path
+    """As it was asked for."""
+    real: Path
+    """Where it is: links are followed, so that a link stays one."""
+    content: bytes | None
+    status: os.stat_result | None
+
+
+def read(path: Path, *, within: Path | None = None) -> Snapshot:
+    """With `within`, a link that leads out of that folder is refused: a cloned repository must not choose what is
+    written elsewhere."""
+    with explained(path):
+        real = Path(os.path.realpath(path))
+        if within is not None and not real.is_relative_to(os.path.realpath(within)):
+            raise refused(path, f"leads out of {within}, to {real}", "Replace the link, or use --scope user.")
+        try:
+            status = real.stat()
+        except FileNotFoundError:
+            return Snapshot(path=path, real=real, content=None, status=None)
+        except NotADirectoryError:
+            raise refused(path, "is below something that is no folder", "Move that away.") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise refused(path, "is no regular file", "Move it away.")
+        return Snapshot(path=path, real=real, content=real.read_bytes(), status=status)
+
+
+def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
+    """Whole, on disk, in the mode that it had; ChangedError if it is no longer what the snapshot shows."""
+    _refuse_read_only(snapshot)
+    with explained(snapshot.path):
+        draft = snapshot.real.with_name(f".{snapshot.real.name}.{secrets.token_hex(6)}")
+        mode = stat.S_IMODE(snapshot.status.st_mode) if snapshot.status else new_mode
+        try:
+            _write_draft(draft, content, mode, snapshot.status)
+            if snapshot.content is None:
+                _put_new(draft, snapshot.real)
+            else:
+                _refuse_changed(snapshot)
+                draft.replace(snapshot.real)
+        finally:
+            draft.unlink(missing_ok=True)
+        _sync_folder(snapshot.real.parent)
+
+
+def remove(snapshot: Snapshot) -> None:
+    _refuse_read_only(snapshot)
+    with explained(snapshot.path):
+        _refuse_changed(snapshot)
+        snapshot.real.unlink(missing_ok=True)
+        _sync_folder(snapshot.real.parent)
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """The folders that must be made for a file, outermost first."""
+    missing: list[Path] = []
+    for folder in Path(os.path.realpath(path)).parents:
+        if folder.exists():
+            break
+        missing.insert(0, folder)
+    return missing
+
+
+def make_folders(folders: list[Path]) -> None:
+    for folder in folders:
+        with explained(folder):
+            folder.mkdir(exist_ok=True)
+
+
+def remove_empty(folders: list[Path]) -> list[Path]:
+    """Innermost first; what is not empty stays."""
+    gone: list[Path] = []
+    for folder in reversed(folders):
+        with suppress(OSError):
+            folder.rmdir()
+            gone.append(folder)
+    return gone
+
+
+def _write_draft(draft: Path, content: bytes, mode: int, status: os.stat_result | None) -> None:
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor carries the mode
+        file.write(content)
+        file.flush()
+        if status is not None and hasattr(os, "fchown"):
+            # Run by root, a user's file stays the user's.
+            with suppress(PermissionError):
+                os.fchown(descriptor, status.st_uid, status.st_gid)
+        draft.chmod(mode)
+        os.fsync(descriptor)
+
+
+def _put_new(draft: Path, real: Path) -> None:
+    """A link cannot replace a file that has appeared meanwhile; where there are no links, look and rename."""
+    try:
+        os.link(draft, real)
+    except FileExistsError:
+        raise ChangedError from None
+    except OSError:
+        if real.exists():
+            raise ChangedError from None
+        draft.replace(real)
+
+
+def _refuse_changed(snapshot: Snapshot) -> None:
+    try:
+        content = snapshot.real.read_bytes()
+    except FileNotFoundError:
+        content = None
+    if content != snapshot.content:
+        raise ChangedError
+
+
+def _refuse_read_only(snapshot: Snapshot) -> None:
+    """Renaming would get around the mark, also for root; whoever set it meant it."""
+    if snapshot.status is not None and not snapshot.status.st_mode & _WRITABLE:
+        raise refused(snapshot.path, "is read-only", f"Allow it with `chmod u+w {snapshot.real}`.")
+
+
+def _sync_folder(folder: Path) -> None:
+    # Windows has no such thing.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BrokerError(
+            Code.UNAVAILABLE,
+            f"{path}: {error.strerror or error}",
+            "Look at the permissions of the file and its folder, and at the space on the disk.",
+        ) from error

@@ -1,0 +1,218 @@
+"""From what is wanted and what is there to what must be written. Reads, and writes nothing."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.edits import applied, inverse
+from gsd_review_broker.integrations.entries import Format, Missing, Placed, UnfitError, UnreadableError, refused
+from gsd_review_broker.integrations.files import Snapshot
+from gsd_review_broker.integrations.receipts import (
+    AssetRecord,
+    DocumentRecord,
+    PlacedRecord,
+    Receipt,
+    Step,
+    digest,
+)
+from gsd_review_broker.integrations.wanted import FORMATS, Asset, Document, Wanted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One file: as it is, as it shall be, and how that is taken back."""
+
+    snapshot: Snapshot
+    after: bytes | None
+    record: DocumentRecord | AssetRecord | None
+    note: str | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.snapshot.path
+
+    @property
+    def is_change(self) -> bool:
+        return self.after != self.snapshot.content
+
+    @property
+    def action(self) -> str:
+        if not self.is_change:
+            return "unchanged"
+        if self.after is None:
+            return "removed"
+        return "created" if self.snapshot.content is None else "changed"
+
+    def difference(self) -> str:
+        """Unified, as `diff` shows it; empty if nothing changes."""
+        name = str(self.path)
+        before, after = (_lines(content) for content in (self.snapshot.content, self.after))
+        lines = difflib.unified_diff(
+            before,
+            after,
+            "/dev/null" if self.snapshot.content is None else name,
+            "/dev/null" if self.after is None else name,
+        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def plan_install(wanted: Wanted, receipt: Receipt | None, *, within: Path | None) -> list[Change]:
+    """Files of an earlier installation that are no longer wanted are taken back on the way."""
+    changes = [_document(document, receipt, files.read(document.path, within=within)) for document in wanted.documents]
+    changes += [_asset(asset, receipt, files.read(asset.path, within=within)) for asset in wanted.assets]
+    kept = {str(change.path) for change in changes}
+    old = [record for record in receipt.files if record.path not in kept] if receipt else []
+    return changes + plan_undo(old, within=within)
+
+
+def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path | None) -> list[Change]:
+    changes: list[Change] = []
+    for record in records:
+        snapshot = files.read(Path(record.path), within=within)
+        if isinstance(record, DocumentRecord):
+            changes.append(_document_undone(snapshot, record))
+        else:
+            changes.append(_asset_undone(snapshot, record))
+    return changes
+
+
+def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -> Change:
+    record = receipt.document(document.path) if receipt else None
+    form = FORMATS[document.format]
+    try:
+        current = document.start if snapshot.content is None else text_of(snapshot)
+        if _is_installed(form, current, document, record):
+            return Change(snapshot=snapshot, after=snapshot.content, record=record)
+        base = _undone(form, current, record) if record else current
+        text, placed, steps = _with_entries(form, base, document)
+        _check(form, text, placed)
+    except UnreadableError as error:
+        raise refused(document.path, f"cannot be read: {error}", "Mend the file, then install again.") from error
+    except UnfitError as error:
+        raise refused(document.path, str(error), "Put the entry there by hand (see docs/clients.md).") from error
+    if not placed:
+        return _document_undone(snapshot, record) if record else _untouched(snapshot)
+    after = text.encode()
+    return Change(
+        snapshot=snapshot,
+        after=after,
+        record=DocumentRecord(
+            path=str(document.path),
+            format=document.format,
+            created=snapshot.content is None or (record is not None and record.created),
+            start=document.start,
+            entries=tuple(map(PlacedRecord.of, placed)),
+            states={**(_kept_state(record, snapshot)), digest(after): steps},
+        ),
+    )
+
+
+def _untouched(snapshot: Snapshot) -> Change:
+    return Change(snapshot=snapshot, after=snapshot.content, record=None)
+
+
+def _kept_state(record: DocumentRecord | None, snapshot: Snapshot) -> dict[str, tuple[Step, ...]]:
+    """What we find there stays known until the new content is written: this process may be killed before."""
+    now = digest(snapshot.content or b"")
+    return {now: record.states[now]} if record and now in record.states else {}
+
+
+def _is_installed(form: Format, text: str, document: Document, record: DocumentRecord | None) -> bool:
+    if record is not None and not all(placed.entry in document.entries for placed in record.entries):
+        return False
+    return all(not form.put(text, entry).edits for entry in document.entries)
+
+
+def _with_entries(form: Format, text: str, document: Document) -> tuple[str, list[Placed], tuple[Step, ...]]:
+    """One after the other; the steps back are in the order in which they must be taken."""
+    placed: list[Placed] = []
+    steps: list[Step] = []
+    for entry in document.entries:
+        one = form.put(text, entry)
+        if one.edits:
+            placed.append(one)
+            steps.insert(0, Step.of(inverse(text, one.edits)))
+            text = applied(text, one.edits)
+    return text, placed, tuple(steps)
+
+
+def _check(form: Format, text: str, placed: list[Placed]) -> None:
+    """What we are about to write is read once more, as a client would."""
+    form.check(text)
+    for one in placed:
+        if form.put(text, one.entry).edits:
+            raise UnfitError(f"{'.'.join(one.entry.path)} cannot be set")
+
+
+def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> Change:
+    if snapshot.content is None:
+        return Change(snapshot=snapshot, after=None, record=None)
+    form = FORMATS[record.format]
+    try:
+        before = text_of(snapshot)
+        text = _undone(form, before, record)
+        if text == before:
+            return Change(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
+    except (UnreadableError, UnfitError) as error:
+        raise refused(record.path, str(error), "Take our entry out by hand, or mend the file.") from error
+    is_gone = record.created and (form.is_blank(text) or text.split() == record.start.split())
+    return Change(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
+
+
+def _undone(form: Format, text: str, record: DocumentRecord) -> str:
+    """To the byte if the file is as we left it; else our entries are cut out of what others made of it."""
+    steps = record.states.get(digest(text.encode()))
+    if steps is not None:
+        for step in steps:
+            text = applied(text, step.as_edits())
+        return text
+    for entry in reversed(record.entries):
+        text = applied(text, form.take(text, entry.placed))
+    form.check(text)
+    return text
+
+
+def _left(form: Format, text: str, record: DocumentRecord) -> str | None:
+    changed = [e for e in record.entries if not e.in_list and not isinstance(form.find(text, e.path), Missing)]
+    return "the entry was changed since, and is left as it is" if changed else None
+
+
+def _asset(asset: Asset, receipt: Receipt | None, snapshot: Snapshot) -> Change:
+    record = receipt.asset(asset.path) if receipt else None
+    after = asset.text.encode()
+    now = snapshot.content
+    if now == after:
+        return Change(snapshot=snapshot, after=now, record=record)
+    if record is not None:
+        if now is not None and digest(now) not in record.digests:
+            return Change(snapshot=snapshot, after=now, record=record, note="you have changed it; left as it is")
+        digests = tuple({digest(now or b""): None, digest(after): None})
+        return Change(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
+    prior = text_of(snapshot) if now is not None else None
+    record = AssetRecord(path=str(asset.path), digests=(digest(after),), prior=prior)
+    return Change(snapshot=snapshot, after=after, record=record)
+
+
+def _asset_undone(snapshot: Snapshot, record: AssetRecord) -> Change:
+    now = snapshot.content
+    if now is None or digest(now) in record.digests:
+        prior = record.prior.encode() if record.prior is not None else None
+        return Change(snapshot=snapshot, after=prior, record=None)
+    untouched = record.prior is not None and now == record.prior.encode()
+    note = None if untouched else "you have changed it; left as it is"
+    return Change(snapshot=snapshot, after=now, record=None, note=note)
+
+
+def text_of(snapshot: Snapshot) -> str:
+    try:
+        return (snapshot.content or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise refused(snapshot.path, "is not UTF-8", "Store it as UTF-8, then install again.") from error
+
+
+def _lines(content: bytes | None) -> list[str]:
+    # By line feeds alone, so that a carriage return is seen for what it is.
+    text = (content or b"").decode("utf-8", "replace")
+    return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])

@@ -1,0 +1,171 @@
+"""What was done to a client's files, kept so that it can be undone: one small file for each client and place.
+
+It is written before the files are, and knows every state that it may find them in: a process killed halfway leaves
+nothing that `uninstall` cannot take back.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.edits import Edit
+from gsd_review_broker.integrations.entries import Entry, Placed
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PlacedRecord(_Record):
+    path: tuple[str, ...]
+    value: Any
+    in_list: bool
+    prior: str | None
+    existing: int
+
+    @classmethod
+    def of(cls, placed: Placed) -> "PlacedRecord":
+        entry = placed.entry
+        return cls(
+            path=entry.path, value=entry.value, in_list=entry.in_list, prior=placed.prior, existing=placed.existing
+        )
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(path=self.path, value=self.value, in_list=self.in_list)
+
+    @property
+    def placed(self) -> Placed:
+        return Placed(entry=self.entry, edits=(), prior=self.prior, existing=self.existing)
+
+
+class Step(_Record):
+    edits: tuple[tuple[int, int, str], ...]
+
+    @classmethod
+    def of(cls, edits: tuple[Edit, ...]) -> "Step":
+        return cls(edits=tuple((edit.start, edit.end, edit.text) for edit in edits))
+
+    def as_edits(self) -> tuple[Edit, ...]:
+        return tuple(Edit(*parts) for parts in self.edits)
+
+
+class DocumentRecord(_Record):
+    """A configuration file with entries of ours in it."""
+
+    kind: Literal["document"] = "document"
+    path: str
+    format: Literal["json", "toml"]
+    created: bool
+    start: str
+    """What it began with, if we made it."""
+    entries: tuple[PlacedRecord, ...]
+    states: dict[str, tuple[Step, ...]]
+    """By the digest of a content that we wrote: the steps from there back to what was before us."""
+
+
+class AssetRecord(_Record):
+    """A whole file of ours."""
+
+    kind: Literal["asset"] = "asset"
+    path: str
+    digests: tuple[str, ...]
+    prior: str | None
+    """What a foreign file in its place said."""
+
+
+class Receipt(_Record):
+    version: Literal[1] = 1
+    client: str
+    scope: Literal["project", "user"]
+    root: str | None
+    address: str
+    role: str
+    files: tuple[DocumentRecord | AssetRecord, ...] = Field(default=())
+    folders: tuple[str, ...] = ()
+
+    def document(self, path: Path) -> DocumentRecord | None:
+        return next((r for r in self.files if isinstance(r, DocumentRecord) and r.path == str(path)), None)
+
+    def asset(self, path: Path) -> AssetRecord | None:
+        return next((r for r in self.files if isinstance(r, AssetRecord) and r.path == str(path)), None)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Receipts:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, client: str, root: Path | None) -> Path:
+        if root is None:
+            return self._folder / f"{client}-user.json"
+        return self._folder / f"{client}-project-{digest(os.fsencode(root))[:16]}.json"
+
+    def read(self, client: str, root: Path | None) -> Receipt | None:
+        return self._read(self.path(client, root))
+
+    def projects(self) -> list[Receipt]:
+        """Of every project; one that cannot be read tells nothing."""
+        found: list[Receipt] = []
+        for path in sorted(self._folder.glob("*-project-*.json")):
+            with suppress(BrokerError):
+                receipt = self._read(path)
+                found += [receipt] if receipt else []
+        return found
+
+    def _read(self, path: Path) -> Receipt | None:
+        content = files.read(path).content
+        if content is None:
+            return None
+        try:
+            return Receipt.model_validate_json(content)
+        except ValidationError as error:
+            raise BrokerError(
+                Code.CONFLICT,
+                f"the receipt {path} is damaged or of another version",
+                "Move it away; then what it tells of counts as foreign, and is left to you.",
+            ) from error
+
+    def write(self, receipt: Receipt) -> None:
+        path = self.path(receipt.client, Path(receipt.root) if receipt.root is not None else None)
+        content = receipt.model_dump_json(indent=1).encode()
+        snapshot = files.read(path)
+        if snapshot.content != content:
+            files.write(snapshot, content, new_mode=0o600)
+
+    def remove(self, receipt: Receipt) -> None:
+        self.path(receipt.client, Path(receipt.root) if receipt.root is not None else None).unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """One installation at a time on this account."""
+        with files.explained(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,658 @@
+"""Clients are set up in files that others have written, and come out as if nothing had been."""
+
+import dataclasses
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gsd_review_broker.cli.main import build
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.integrations import Choice, Client, Origin, Role, Scope, endpoint, files, status, write_plugin
+from gsd_review_broker.integrations.claude_files import of_role
+from tests.support.accounts import URL, Account, put
+from tests.support.processes import git, make_repository
+
+OURS = "http://127.0.0.1:8321/mcp/proposer"
+JSON_FILES = {
+    "commented": '// mine\n{\n  /* servers */\n  "mcpServers": {\n    "z": {"command": "z"}, // last\n  },\n'
+    '  "mcp": {"z": {"type": "local", "command": ["z"]}},\n  "hooks": {"SessionStart": [\n'
+    '    {"hooks": [{"type": "command", "command": "date"}]} // keep\n  ], "Stop": []},\n}',
+    "windows": '\ufeff{\r\n\t"b": 1,\r\n\t"a": [1,\r\n2],\r\n\t"mcpServers": {}\r\n}\r\n',
+    "minified": '{"permissions":{"allow":["Bash(ls)"]},"mcp":{},"mcpServers":{"a":{"url":"x"}}}',
+    "bare": "{}",
+    "spacious": "\n\n  {  }  \n\n",
+    "empty": "",
+    "blank": "\n",
+    "missing": None,
+}
+TOML_FILES = {
+    "lived in": '# mine\nmodel = "x" # note\n[mcp_servers.z]\ncommand = "z"\n\n\n[projects."/a"]\ntrust_level = "yes"',
+    "windows": '\ufeffmodel = "x"\r\n\r\n[tui]\r\ntheme = "y"\r\n',
+    "empty": "",
+    "blank": "\n\n",
+    "missing": None,
+}
+CASES = [
+    (client, scope, text)
+    for client in Client
+    for scope in Scope
+    for text in (TOML_FILES if client is Client.CODEX else JSON_FILES)
+]
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Account:
+    return Account.in_folder(tmp_path)
+
+
+def configured(account: Account, client: Client, scope: Scope = Scope.PROJECT) -> tuple[Origin, str | None]:
+    places = next(found.places for found in status(account.around, versions=False) if found.client is client)
+    place = next(place for place in places if place.scope is scope)
+    return place.origin, place.url
+
+
+@pytest.mark.parametrize(("client", "scope", "name"), CASES)
+def test_each_client_is_set_up_and_taken_back_to_the_byte(
+    account: Account, client: Client, scope: Scope, name: str
+) -> None:
+    text = (TOML_FILES if client is Client.CODEX else JSON_FILES)[name]
+    if text is not None:
+        put(account.document(client, scope), text, mode=0o640)
+        if client is Client.CLAUDE:
+            folder = account.root if scope is Scope.PROJECT else account.around.home
+            put(folder / ".claude" / "settings.json", text, mode=0o600)
+            put(folder / ".claude" / "settings.local.json", text, mode=0o600)
+    before = account.seen()
+
+    assert account.install(client, scope, trust=True).is_change
+    after = account.seen()
+    assert configured(account, client, scope) == (Origin.OURS, OURS)
+    assert not account.install(client, scope, trust=True).is_change
+    assert account.seen() == after
+
+    assert account.uninstall(client, scope).is_change
+    assert account.seen() == before
+    assert account.receipts() == []
+    assert not account.uninstall(client, scope).is_change
+
+
+def test_each_file_says_what_its_client_expects(account: Account) -> None:
+    for client in Client:
+        account.install(client, trust=True)
+    root = account.root
+
+    assert json.loads((root / ".mcp.json").read_text()) == {"mcpServers": {"gsdreview": {"type": "http", "url": OURS}}}
+    settings = json.loads((root / ".claude/settings.json").read_text())
+    assert settings["hooks"]["SessionStart"][0]["hooks"] == [
+        {"type": "command", "command": "tandem up --port 8321", "timeout": 30}
+    ]
+    assert json.loads((root / ".claude/settings.local.json").read_text()) == {
+        "enabledMcpjsonServers": ["gsdreview"],
+        "permissions": {"allow": ["mcp__gsdreview"]},
+    }
+    assert tomllib.loads((root / ".codex/config.toml").read_text()) == {
+        "mcp_servers": {"gsdreview": {"url": OURS, "default_tools_approval_mode": "approve"}}
+    }
+    assert json.loads((root / ".gemini/settings.json").read_text()) == {
+        "mcpServers": {"gsdreview": {"httpUrl": OURS, "trust": True}}
+    }
+    assert json.loads((root / "opencode.json").read_text())["mcp"]["gsdreview"]["url"] == OURS
+
+
+def test_an_account_is_set_up_in_its_own_folders(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.install(Client.CLAUDE, Scope.USER)
+    hook = json.loads((account.around.home / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]
+    assert hook["hooks"][0]["command"].endswith("tandem up --port 8321 --user")
+    assert (account.around.home / ".claude/commands/tandem/propose.md").is_file()
+
+    elsewhere = account.around.home / "elsewhere"
+    around = {
+        "CLAUDE_CONFIG_DIR": elsewhere / "claude",
+        "CODEX_HOME": elsewhere / "codex",
+        "XDG_CONFIG_HOME": elsewhere / "xdg",
+        "GEMINI_CLI_HOME": elsewhere / "gemini",
+    }
+    other = Account(
+        type(account.around)(
+            home=account.around.home,
+            variables={name: str(path) for name, path in around.items()},
+            root=account.root,
+            state=account.around.state / "other",
+        )
+    )
+    documents = {client: other.document(client, Scope.USER) for client in Client}
+    assert documents == {
+        Client.CLAUDE: elsewhere / "claude/.claude.json",
+        Client.CODEX: elsewhere / "codex/config.toml",
+        Client.GEMINI: elsewhere / "gemini/.gemini/settings.json",
+        Client.OPENCODE: elsewhere / "xdg/opencode/opencode.json",
+    }
+
+
+def test_opencodes_file_with_comments_is_the_one_that_is_edited(account: Account) -> None:
+    put(account.root / "opencode.jsonc", "{ // mine\n}")
+    put(account.root / "opencode.json", "{}")
+    account.install(Client.OPENCODE)
+    assert "gsdreview" in (account.root / "opencode.jsonc").read_text()
+    assert (account.root / "opencode.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("client", Client)
+def test_a_foreign_entry_of_our_name_comes_back(account: Account, client: Client) -> None:
+    texts = {
+        Client.CLAUDE: '{"mcpServers": {"gsdreview": {"command" : "mine"}}}',
+        Client.CODEX: '[mcp_servers.gsdreview] # mine\ncommand = "mine"\n',
+        Client.GEMINI: '{"mcpServers": {"gsdreview": {"httpUrl" : "mine"}}}',
+        Client.OPENCODE: '{"mcp": {"gsdreview": {"type" : "local"}}}',
+    }
+    put(account.document(client, Scope.PROJECT), texts[client])
+    before = account.seen()
+    assert configured(account, client)[0] is Origin.FOREIGN
+
+    account.install(client)
+    account.install(client, url="http://127.0.0.1:9/mcp")
+    assert configured(account, client) == (Origin.OURS, "http://127.0.0.1:9/mcp")
+    account.uninstall(client)
+
+    assert account.seen() == before
+
+
+def test_an_entry_that_somebody_else_wrote_the_same_is_not_ours_to_take(account: Account) -> None:
+    put(account.root / ".gemini/settings.json", json.dumps({"mcpServers": {"gsdreview": {"httpUrl": URL}}}))
+    before = account.seen()
+    assert not account.install(Client.GEMINI).is_change
+    assert configured(account, Client.GEMINI)[0] is Origin.FOREIGN
+    (note,) = account.uninstall(Client.GEMINI).notes
+    assert note.endswith("has a gsdreview that tandem install did not write here; it is left")
+    assert account.seen() == before
+
+
+def test_whoever_takes_back_in_the_wrong_place_is_told_the_right_one(account: Account) -> None:
+    account.install(Client.GEMINI, Scope.USER)
+    path = account.document(Client.GEMINI, Scope.USER)
+    assert account.uninstall(Client.GEMINI).notes == (f"{path} is ours: tandem uninstall gemini --scope user",)
+    assert path.is_file()
+
+
+def test_what_others_write_in_between_is_kept(account: Account) -> None:
+    """Claude Code writes its own file anew at every start."""
+    path = put(account.document(Client.CLAUDE, Scope.USER), '{"numStartups": 1}', mode=0o600)
+    account.install(Client.CLAUDE, Scope.USER)
+    now = json.loads(path.read_text())
+    now |= {"numStartups": 2, "mcpServers": {"new": {"command": "x"}, **now["mcpServers"]}}
+    path.write_text(json.dumps(now, indent=2))
+
+    assert not account.install(Client.CLAUDE, Scope.USER).is_change
+    account.uninstall(Client.CLAUDE, Scope.USER)
+
+    assert path.read_text() == json.dumps({"numStartups": 2, "mcpServers": {"new": {"command": "x"}}}, indent=2)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_of_ours_that_others_use_too_stays_theirs(account: Account) -> None:
+    account.install(Client.CODEX)
+    path = account.document(Client.CODEX, Scope.PROJECT)
+    path.write_text(path.read_text() + '\n[tui]\ntheme = "x"\n')
+    account.uninstall(Client.CODEX)
+    assert tomllib.loads(path.read_text()) == {"tui": {"theme": "x"}}
+
+
+def test_an_entry_that_the_user_pointed_elsewhere_is_left_and_told(account: Account) -> None:
+    account.install(Client.GEMINI)
+    path = account.document(Client.GEMINI, Scope.PROJECT)
+    path.write_text(path.read_text().replace("8321", "9999"))
+    changed = path.read_bytes()
+
+    outcome = account.uninstall(Client.GEMINI)
+
+    assert path.read_bytes() == changed
+    assert outcome.notes == (f"{path}: the entry was changed since, and is left as it is",)
+
+
+def test_a_linked_file_stays_a_link(account: Account) -> None:
+    real = put(account.around.home / "dotfiles" / "settings.json", '{ "theme": "x" }', mode=0o640)
+    link = account.document(Client.GEMINI, Scope.USER)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    before = account.seen()
+
+    account.install(Client.GEMINI, Scope.USER)
+    assert link.is_symlink()
+    assert "gsdreview" in real.read_text()
+    account.uninstall(Client.GEMINI, Scope.USER)
+
+    assert account.seen() == before
+
+
+def test_a_link_to_nothing_gets_its_file_and_loses_it_again(account: Account) -> None:
+    link = account.document(Client.GEMINI, Scope.USER)
+    link.parent.mkdir()
+    link.symlink_to(account.around.home / "dotfiles" / "settings.json")
+    before = account.seen()
+    account.install(Client.GEMINI, Scope.USER)
+    assert configured(account, Client.GEMINI, Scope.USER) == (Origin.OURS, OURS)
+    account.uninstall(Client.GEMINI, Scope.USER)
+    assert account.seen() == before
+
+
+@pytest.mark.parametrize("linked", [".mcp.json", ".claude", ".claude/commands/tandem/propose.md"])
+def test_a_repository_cannot_lead_us_out_of_itself(account: Account, linked: str) -> None:
+    victim = account.around.home / "victim"
+    if linked == ".claude":
+        victim.mkdir()
+    else:
+        put(victim, "{}")
+    link = account.root / linked
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(victim)
+    before = account.seen()
+    with pytest.raises(BrokerError, match="leads out of") as refusal:
+        account.install()
+    assert refusal.value.code is Code.CONFLICT
+    assert account.seen() == before
+
+
+def test_a_read_only_file_stops_it_and_nothing_is_left_behind(account: Account) -> None:
+    put(account.root / ".claude/settings.json", "{}", mode=0o444)
+    before = account.seen()
+    with pytest.raises(BrokerError, match="is read-only"):
+        account.install()
+    assert account.seen() == before
+    assert account.receipts() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'{"a": }', "cannot be read: a value is expected at line 1, column 7"),
+        (b"\xff\xfe{\x00}\x00", "is not UTF-8"),
+        (b'{"mcpServers": "x"}', "mcpServers is no object"),
+        (b"[]", "must be one JSON object"),
+    ],
+)
+def test_a_file_that_cannot_be_edited_is_refused_and_untouched(account: Account, content: bytes, why: str) -> None:
+    put(account.root / ".mcp.json", content)
+    before = account.seen()
+    with pytest.raises(BrokerError, match=re.escape(why)) as refusal:
+        account.install()
+    assert refusal.value.code is Code.CONFLICT
+    assert refusal.value.hint.endswith("Nothing was changed.")
+    assert account.seen() == before
+
+
+def test_what_is_no_file_is_refused(account: Account) -> None:
+    (account.root / ".mcp.json").mkdir()
+    with pytest.raises(BrokerError, match="is no regular file"):
+        account.install()
+    put(account.root / ".gemini", "a file where a folder should be")
+    with pytest.raises(BrokerError, match="below something that is no folder"):
+        account.install(Client.GEMINI)
+    os.mkfifo(account.root / "opencode.json")
+    with pytest.raises(BrokerError, match="is no regular file"):
+        account.install(Client.OPENCODE)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, deed: Any, *, times: int = 1, at: int = 0) -> None:
+    """Another program acts at the worst moment: after our draft, before our rename."""
+    write_draft = files._write_draft
+    calls = iter(range(1_000))
+
+    def write_then_act(draft: Path, *rest: Any) -> None:
+        write_draft(draft, *rest)
+        if not draft.is_relative_to(draft.parents[1] / "state") and at <= next(calls) < at + times:
+            deed()
+
+    monkeypatch.setattr(files, "_write_draft", write_then_act)
+
+
+def test_what_another_program_writes_meanwhile_is_not_lost(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(account.root / ".mcp.json", '{"mcpServers": {}}')
+    interrupt(monkeypatch, lambda: path.write_text('{"mcpServers": {"new": {"command": "x"}}}'))
+    account.install()
+    assert set(json.loads(path.read_text())["mcpServers"]) == {"new", "gsdreview"}
+    account.uninstall()
+    assert path.read_text() == '{"mcpServers": {"new": {"command": "x"}}}'
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = account.root / ".mcp.json"
+    interrupt(monkeypatch, lambda: path.write_text('{"mcpServers": {"new": {"command": "x"}}}'))
+    account.install()
+    assert set(json.loads(path.read_text())["mcpServers"]) == {"new", "gsdreview"}
+    account.uninstall()
+    assert json.loads(path.read_text()) == {"mcpServers": {"new": {"command": "x"}}}
+
+
+def test_a_program_that_never_stops_writing_is_told_of(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(account.root / ".mcp.json", "{}")
+    numbers = iter(range(1_000))
+    interrupt(monkeypatch, lambda: path.write_text(json.dumps({"n": next(numbers)})), times=1_000)
+    with pytest.raises(BrokerError, match="keeps writing") as refusal:
+        account.install()
+    assert refusal.value.code is Code.BUSY
+    assert set(json.loads(path.read_text())) == {"n"}
+    assert not [name for name in account.seen() if name.endswith(".tmp") or "/..mcp.json" in name]
+
+
+class Killed(BaseException):
+    """As if the process had ended here."""
+
+
+def dies(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], *, moment: int) -> bool:
+    """At its n-th change of a file, unless it has fewer."""
+    calls = iter(range(100))
+
+    def deadly(change: Callable[..., None]) -> Callable[..., None]:
+        def change_or_die(*arguments: Any, **named: Any) -> None:
+            if next(calls) == moment:
+                raise Killed
+            change(*arguments, **named)
+
+        return change_or_die
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", deadly(files.write))
+        patch.setattr(files, "remove", deadly(files.remove))
+        try:
+            act()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("moment", range(9))
+@pytest.mark.parametrize("older", [False, True])
+def test_an_installation_that_is_killed_anywhere_can_be_taken_back(
+    account: Account, monkeypatch: pytest.MonkeyPatch, moment: int, older: bool
+) -> None:
+    put(account.root / ".mcp.json", JSON_FILES["commented"] or "")
+    put(account.root / ".claude/settings.json", JSON_FILES["windows"] or "")
+    before = account.seen()
+    if older:
+        account.install(url="http://127.0.0.1:9/mcp", role=Role.ALL)
+
+    # A receipt, two documents and three texts; over an older one two texts that go, and the receipt once more.
+    assert dies(monkeypatch, account.install, moment=moment) == (moment < 6)
+
+    account.uninstall()
+    assert account.seen() == before
+    account.install()
+    account.uninstall()
+    assert account.seen() == before
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_taking_back_can_be_killed_anywhere_and_done_again(
+    account: Account, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    put(account.root / ".mcp.json", '{"mcpServers": {"gsdreview": {"command": "foreign"}}}')
+    put(account.root / ".claude/commands/tandem/status.md", "foreign")
+    before = account.seen()
+    account.install()
+
+    assert dies(monkeypatch, account.uninstall, moment=moment) == (moment < 5)
+
+    account.uninstall()
+    assert account.seen() == before
+    assert account.receipts() == []
+
+
+@pytest.mark.parametrize("client", Client)
+def test_a_client_can_be_connected_by_a_program_instead(account: Account, client: Client) -> None:
+    before = account.seen()
+    account.install(client, url=None)
+    assert configured(account, client) == (Origin.OURS, "tandem mcp --role proposer")
+    assert not (account.root / ".claude/settings.json").exists(), "it starts the broker by itself"
+    assert not account.install(client, url=None).is_change
+    account.uninstall(client)
+    assert account.seen() == before
+
+
+def test_from_an_address_to_a_program_and_back(account: Account) -> None:
+    before = account.seen()
+    account.install()
+    installed = account.seen()
+    account.install(url=None)
+    assert not (account.root / ".claude/settings.json").exists()
+    account.install()
+    assert account.seen() == installed
+    account.uninstall()
+    assert account.seen() == before
+
+
+def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
+    first, second = (make_repository(tmp_path / name) for name in ("first", "second"))
+    git(first, "worktree", "add", "-q", str(tmp_path / "linked"))
+    account = Account.in_folder(tmp_path)
+
+    def at(folder: Path) -> Account:
+        return Account(dataclasses.replace(account.around, root=folder))
+
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    at(first).install()
+
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    assert endpoint(Role.ALL, Scope.PROJECT, at(tmp_path / "linked").around) == "http://127.0.0.1:8321/mcp"
+    assert endpoint(Role.PROPOSER, Scope.USER, at(second).around) == OURS
+    with pytest.raises(BrokerError, match=f"127.0.0.1:8321 is what {first} is connected to") as refusal:
+        endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around)
+    assert "Use --stdio" in refusal.value.hint
+    put(second / ".planning/review-broker.json", '{"port": 8322}')
+    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around) == "http://127.0.0.1:8322/mcp/proposer"
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://127.0.0.1:9", "http://127.0.0.1:9/mcp/reviewer"),
+        ("http://[::1]:9/", "http://[::1]:9/mcp/reviewer"),
+        ("https://broker.example.invalid/mcp", "https://broker.example.invalid/mcp"),
+        ("127.0.0.1:9", None),
+        ("http://", None),
+        ("http://x:0", None),
+        ("http://x:99999", None),
+        ('http://x/"', None),
+        ("http://x/\n", None),
+        ("file:///etc/passwd", None),
+    ],
+)
+def test_an_address_is_completed_or_refused(account: Account, given: str, url: str | None) -> None:
+    if url is not None:
+        assert endpoint(Role.REVIEWER, Scope.USER, account.around, given) == url
+        return
+    with pytest.raises(BrokerError, match="is no http address"):
+        endpoint(Role.REVIEWER, Scope.USER, account.around, given)
+
+
+def test_another_role_brings_other_files_and_takes_the_old_ones(account: Account) -> None:
+    before = account.seen()
+    account.install(role=Role.ALL)
+    assert (account.root / ".claude/skills/tandem-reviewing/SKILL.md").is_file()
+
+    account.install(role=Role.PROPOSER)
+
+    assert not (account.root / ".claude/skills/tandem-reviewing").exists()
+    assert (account.root / ".claude/commands/tandem/propose.md").is_file()
+    account.uninstall()
+    assert account.seen() == before
+
+
+def test_trust_can_be_taken_away_again(account: Account) -> None:
+    account.install(trust=True)
+    account.install()
+    assert not (account.root / ".claude/settings.local.json").exists()
+    account.install(scope=Scope.USER, trust=True)
+    account.install(scope=Scope.USER)
+    assert set(json.loads((account.around.home / ".claude/settings.json").read_text())) == {"hooks"}
+
+
+def test_a_command_that_the_user_has_changed_stays_so(account: Account) -> None:
+    account.install()
+    path = account.root / ".claude/commands/tandem/propose.md"
+    path.write_text("my own words")
+
+    again = account.install()
+    assert path.read_text() == "my own words"
+    assert again.notes == (f"{path}: you have changed it; left as it is",)
+    account.uninstall()
+
+    assert path.read_text() == "my own words"
+    assert not (account.root / ".claude/skills").exists()
+
+
+def test_a_foreign_command_of_our_name_comes_back(account: Account) -> None:
+    put(account.root / ".claude/commands/tandem/propose.md", "foreign\r\n", mode=0o600)
+    before = account.seen()
+    account.install()
+    account.install(role=Role.ALL)
+    account.uninstall()
+    assert account.seen() == before
+
+
+def test_an_older_text_of_ours_is_brought_up_to_date(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gsd_review_broker.integrations import claude_files
+
+    before = account.seen()
+    with monkeypatch.context() as patch:
+        patch.setattr(claude_files, "_text", lambda *name: f"older {name}")
+        account.install()
+    assert account.install().is_change
+    assert not (account.root / ".claude/commands/tandem/propose.md").read_text().startswith("older")
+    account.uninstall()
+    assert account.seen() == before
+
+
+def test_a_dry_run_shows_it_and_writes_nothing(account: Account) -> None:
+    put(account.root / ".mcp.json", '{\n  "mcpServers": {}\n}')
+    before = account.seen()
+
+    shown = account.install(dry_run=True)
+
+    assert account.seen() == before
+    assert not account.around.state.exists()
+    difference = shown.changes[0].difference()
+    assert difference.startswith(f"--- {account.root}/.mcp.json\n+++ {account.root}/.mcp.json\n@@ -1,3 +1,8 @@\n {{\n")
+    assert '-  "mcpServers": {}\n' in difference
+    assert difference.endswith("\\ No newline at end of file\n")
+    account.install()
+    installed = account.seen()
+    assert account.uninstall(dry_run=True).is_change
+    assert account.seen() == installed
+
+
+def test_a_damaged_receipt_is_named_and_nothing_is_guessed(account: Account) -> None:
+    account.install()
+    receipt = account.receipts()[0]
+    assert receipt.stat().st_mode & 0o777 == 0o600
+    receipt.write_text("{}")
+    before = account.seen()
+    for act in (account.install, account.uninstall):
+        with pytest.raises(BrokerError, match="is damaged or of another version"):
+            act()
+    assert account.seen() == before
+
+
+def test_projects_are_kept_apart(account: Account, tmp_path: Path) -> None:
+    other_root = tmp_path / "other"
+    other_root.mkdir()
+    around = account.around
+    other = Account(type(around)(home=around.home, variables=around.variables, root=other_root, state=around.state))
+    account.install(Client.GEMINI)
+    other.install(Client.GEMINI)
+    account.uninstall(Client.GEMINI)
+    assert configured(other, Client.GEMINI) == (Origin.OURS, OURS)
+    other.uninstall(Client.GEMINI)
+    assert list(other_root.iterdir()) == []
+
+
+def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
+    around = account.around
+    nowhere = Account(type(around)(home=around.home, variables=around.variables, root=None, state=around.state))
+    with pytest.raises(BrokerError, match="in no git repository"):
+        nowhere.install()
+    nowhere.install(Client.CODEX, Scope.USER)
+    assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
+
+
+@pytest.mark.parametrize("role", Role)
+def test_the_plugin_holds_the_same_texts(account: Account, role: Role) -> None:
+    account.install(role=role)
+    plugin = account.root.parent / "plugin"
+    write_plugin(plugin, Choice(url=URL, role=role))
+    write_plugin(plugin, Choice(url=URL, role=role))
+
+    for file in of_role(role):
+        assert plugin.joinpath(*file.plugin).read_text() == file.text
+        assert account.root.joinpath(".claude", *file.installed).read_text() == file.text
+    assert (plugin / ".mcp.json").read_text() == (account.root / ".mcp.json").read_text()
+    assert (plugin / "hooks/hooks.json").read_text() == (account.root / ".claude/settings.json").read_text()
+    assert json.loads((plugin / ".claude-plugin/plugin.json").read_text())["name"] == "tandem"
+
+
+def test_a_plugin_is_written_over_nobodys_work(account: Account) -> None:
+    put(account.root / "README.md", "mine")
+    before = account.seen()
+    with pytest.raises(BrokerError, match="neither empty nor our plugin"):
+        write_plugin(account.root, Choice(url=URL))
+    assert account.seen() == before
+
+
+def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
+    from gsd_review_broker.mcp.registry import Audience
+    from gsd_review_broker.mcp.server import all_tools
+
+    every = set(all_tools().shown_to(Audience.ALL))
+    for role, audience in ((Role.PROPOSER, Audience.PROPOSER), (Role.REVIEWER, Audience.REVIEWER)):
+        shown = set(all_tools().shown_to(audience))
+        for file in of_role(role):
+            named = every & set(re.findall(r"[a-z_]+", file.text))
+            assert named <= shown, (file.installed, named - shown)
+
+
+def test_an_unreadable_file_is_told_and_stops_nobody(account: Account) -> None:
+    put(account.root / ".mcp.json", "{")
+    found = status(account.around, versions=False)
+    assert [client.client for client in found] == list(Client)
+    place = found[0].places[0]
+    assert place.origin is Origin.UNREADABLE
+    assert "a key in double quotes is expected" in (place.problem or "")
+
+
+def test_programs_are_found_and_asked_for_their_version(account: Account) -> None:
+    programs = account.around.home / "bin"
+    put(programs / "claude", "#!/bin/sh\necho '2.1.300 (Claude Code)'\n", mode=0o755)
+    put(programs / "codex", "#!/bin/sh\necho broken; exit 1\n", mode=0o755)
+    around = type(account.around)(
+        home=account.around.home, variables={"PATH": str(programs)}, root=None, state=account.around.state
+    )
+    found = {client.client: (client.program, client.version) for client in status(around)}
+    assert found == {
+        Client.CLAUDE: (programs / "claude", "2.1.300"),
+        Client.CODEX: (programs / "codex", None),
+        Client.GEMINI: (None, None),
+        Client.OPENCODE: (None, None),
+    }
+
+
+def test_the_guide_shows_what_is_written(account: Account) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    for client in Client:
+        account.install(client)
+    for name in (".mcp.json", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
+        text = (account.root / name).read_text()
+        assert f"```{'toml' if name.endswith('toml') else 'json'}\n{text}```\n" in guide, name
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    _, commands = build(["setup"])
+    for command in ("install", "uninstall"):
+        for action in commands.parsers[command]._actions:
+            for option in action.option_strings:
+                assert option in {"-h", "--help"} or option in guide, option

@@ -1,0 +1,74 @@
+"""An account with clients' files in it, and everything that can be seen of it."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.integrations import Choice, Client, Outcome, Role, Scope, Surroundings, install, uninstall
+from gsd_review_broker.integrations.wanted import server_document
+
+URL = "http://127.0.0.1:8321/mcp/proposer"
+
+
+@dataclass(frozen=True)
+class Account:
+    around: Surroundings
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> "Account":
+        home, root = folder / "account", folder / "project"
+        home.mkdir()
+        root.mkdir()
+        state = folder / "state"
+        return cls(Surroundings(home=home, variables={"PATH": os.environ["PATH"]}, root=root, state=state))
+
+    @property
+    def root(self) -> Path:
+        assert self.around.root is not None
+        return self.around.root
+
+    def document(self, client: Client, scope: Scope) -> Path:
+        return server_document(client, scope, self.around)
+
+    def install(
+        self,
+        client: Client = Client.CLAUDE,
+        scope: Scope = Scope.PROJECT,
+        *,
+        url: str | None = URL,
+        role: Role = Role.PROPOSER,
+        trust: bool = False,
+        dry_run: bool = False,
+    ) -> Outcome:
+        return install(client, Choice(url=url, role=role, scope=scope, trust=trust), self.around, dry_run=dry_run)
+
+    def uninstall(
+        self, client: Client = Client.CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False
+    ) -> Outcome:
+        return uninstall(client, scope, self.around, dry_run=dry_run)
+
+    def seen(self) -> dict[str, tuple[int, bytes | str | None]]:
+        """Every file, folder and link outside our own state: its mode and content."""
+        folder = self.around.home.parent
+        return {
+            str(path.relative_to(folder)): (stat.S_IMODE(path.lstat().st_mode), _content(path))
+            for base in (self.around.home, self.root)
+            for path in sorted(base.rglob("*"))
+        }
+
+    def receipts(self) -> list[Path]:
+        return sorted(self.around.state.glob("*.json"))
+
+
+def _content(path: Path) -> bytes | str | None:
+    if path.is_symlink():
+        return str(path.readlink())
+    return path.read_bytes() if path.is_file() else None
+
+
+def put(path: Path, content: bytes | str, *, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(mode)
+    return path
