@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 from gsd_review_broker.app import Application
 from gsd_review_broker.config import Configuration
+from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.results import Pruned
 from gsd_review_broker.store.verification import Report, export, verify
 
@@ -27,6 +27,6 @@ def prune(configuration: Configuration, closed_before: str, said: Callable[[Prun
         finally:
             await application.store.close()
 
-    if not Path(configuration.database).is_file():
-        return
+    if not configuration.database.is_file():
+        raise StartError(f"there is no database {configuration.database}; give its path with --db.")
     asyncio.run(run())

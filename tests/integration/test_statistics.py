@@ -299,6 +299,70 @@ async def test_of_very_many_reviewers_each_that_is_told_is_told_whole(broker: Lo
     assert cut == []
 
 
+def orphan(broker: LocalBroker) -> None:
+    """A row that belongs to no review: SQLite refuses it, and only at the commit."""
+    connection = broker.store.writer._connection
+    connection.execute("PRAGMA defer_foreign_keys=ON")
+    connection.execute("INSERT INTO messages (review_id, round, sender_role, sender, body, created_at) "
+                       "VALUES ('nobody', 1, 'proposer', 'x', 'y', 0)")  # fmt: skip
+
+
+async def test_what_was_not_committed_is_not_counted(broker: LocalBroker) -> None:
+    for _ in range(2):
+        await broker.create(project="site")
+    reviews = [row["id"] for row in (await broker("list_reviews"))["reviews"]]
+    broker.clock.pass_time(3)
+    await broker("claim_review", review_id=reviews[0], reviewer_id="codex")
+    before = await broker("get_review_stats")
+    broker.clock.pass_time(4)
+    # In one transaction with something that cannot be committed.
+    answers = await asyncio.gather(
+        broker("claim_review", review_id=reviews[1], reviewer_id="codex"),
+        broker.store.write(lambda _tx: orphan(broker)),
+        return_exceptions=True,
+    )
+    assert [isinstance(answer, Exception) for answer in answers] == [True, True]
+    assert await broker("get_review_stats") == before
+    await broker("claim_review", review_id=reviews[1], reviewer_id="codex")
+    stats = await broker("get_review_stats", project="site")
+    assert (stats["claims"], stats["avg_time_to_claim_seconds"]) == (2, 5.0)
+    assert problems(broker.database) == []
+
+
+async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBroker) -> None:
+    """They share a transaction, and it alone is taken back."""
+    review_id = (await broker.create())["review_id"]
+
+    def half(tx: Any) -> None:
+        from gsd_review_broker import rules
+        from gsd_review_broker.model import Identity
+
+        review = tx.lock_review(review_id)
+        tx.save(rules.claim(review, reviewer=Identity("codex"), digest=None, timeout=1, now=tx.now))
+        raise RuntimeError("half way")
+
+    answers = await asyncio.gather(
+        *(broker.create() for _ in range(5)), broker.store.write(half), broker.create(), return_exceptions=True
+    )
+    assert sum(isinstance(answer, RuntimeError) for answer in answers) == 1
+    stats = await broker("get_review_stats")
+    assert (stats["total_reviews"], stats["claims"], stats["by_status"]["pending"]) == (7, 0, 7)
+    assert problems(broker.database) == []
+
+
+async def test_statistics_go_on_where_they_were_after_a_restart(tmp_path: Path) -> None:
+    for round_ in (1, 2):
+        async with local_broker(tmp_path) as broker:
+            broker.clock.pass_time(round_ * 3_600)
+            review_id = (await broker.create())["review_id"]
+            broker.clock.pass_time(round_)
+            await broker("claim_review", review_id=review_id, reviewer_id="codex")
+            stats = await broker("get_review_stats")
+            assert (stats["total_reviews"], stats["claims"]) == (round_, round_)
+    assert stats["avg_time_to_claim_seconds"] == 1.5
+    assert problems(broker.database) == []
+
+
 @pytest.mark.parametrize("project", ["x" * 257, "nul\0", "half \ud800"])
 async def test_a_project_that_cannot_be_one_is_refused(broker: LocalBroker, project: str) -> None:
     with pytest.raises(ToolError) as error:

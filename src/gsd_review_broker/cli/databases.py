@@ -56,16 +56,25 @@ def export(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _target(name: str | None) -> Generator[TextIO]:
+    """Standard output, or a new file that is there only if all of it is."""
     if name is None:
         yield sys.stdout
         return
     try:
-        with Path(name).open("x", encoding="utf-8") as file:
-            yield file
+        file = Path(name).open("x", encoding="utf-8")  # noqa: SIM115 - it is removed if something fails
     except FileExistsError as error:
         raise BrokerError(Code.CONFLICT, f"{name} is there already", "Give another name.") from error
     except OSError as error:
         raise BrokerError(Code.UNAVAILABLE, f"{name} cannot be written: {error}", "Give another name.") from error
+    try:
+        with file:
+            yield file
+    except OSError as error:
+        Path(name).unlink()
+        raise BrokerError(Code.UNAVAILABLE, f"{name} cannot be written: {error}", "Give another name.") from error
+    except BaseException:
+        Path(name).unlink()
+        raise
 
 
 def prune(options: argparse.Namespace) -> int:
@@ -78,7 +87,8 @@ def prune(options: argparse.Namespace) -> int:
         nonlocal moved, last
         moved, last = moved + turn["reviews"], turn
 
-    if client.find(session.wanted) is not None:
+    # One that was named by its address is asked, or nobody is.
+    if session.wanted.url or client.find(session.wanted) is not None:
         more = True
         while more:
             said(session.post("/api/db/prune", closed_before=options.closed_before))

@@ -4,9 +4,10 @@ The SDK's low-level server, not its decorators: arguments are checked by our own
 ones), results go out as they are (it indents the text), and errors carry our codes.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import structlog
@@ -24,6 +25,8 @@ from gsd_review_broker.service.broker import Broker
 log = structlog.get_logger()
 
 SERVER_NAME = "gsdreview"
+_LONG_LIST = 20
+_LONG_TEXT = 8_192
 _INSTRUCTIONS = {
     Audience.ALL: "Review broker: propose a change with create_review, judge one with claim_next.",
     Audience.PROPOSER: "Propose each change with create_review before you commit it, wait for the verdict with "
@@ -117,12 +120,22 @@ async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any], audienc
         took = perf_counter() - began
         broker.meters.tools[tool.name, outcome].add(took)
         log.debug("tool_called", outcome=outcome, seconds=took)
+    if _is_page(result):
+        # What takes a millisecond is done in pieces, so that a short call need not wait for all of it.
+        await asyncio.sleep(0)
+    text = as_text(result)
+    if len(text) > _LONG_TEXT:
+        await asyncio.sleep(0)
     return {
-        "content": [{"type": "text", "text": as_text(result)}],
+        "content": [{"type": "text", "text": text}],
         "structuredContent": result,
         "isError": False,
         "resultType": "complete",
     }
+
+
+def _is_page(result: dict[str, Any]) -> bool:
+    return any(isinstance(value, list) and len(cast("list[Any]", value)) > _LONG_LIST for value in result.values())
 
 
 def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:

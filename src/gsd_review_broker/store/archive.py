@@ -83,7 +83,9 @@ def closed_reviews(source: sqlite3.Connection, before: Milliseconds) -> dict[Rev
 
 
 def copy(source: sqlite3.Connection, archive: sqlite3.Connection, batch: Iterable[ReviewId]) -> None:
-    """All rows of these reviews, once: what an earlier run copied is replaced by what it is now."""
+    """All rows of these reviews, once: what an earlier run copied is replaced by what it is now. A review that is
+    not in the source any more was archived by another run, and is left as it is."""
+    batch = [review_id for review_id in batch if source.execute(sql_of(_VERSION), {"review_id": review_id}).fetchone()]
     archive.execute("BEGIN IMMEDIATE")
     try:
         for table in reversed(_TABLES):

@@ -44,6 +44,7 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
         self._closed = False
+        self._archiving = asyncio.Lock()
 
     def open(self) -> None:
         """Takes the lock and brings the schema up to date. Raises StartError."""
@@ -115,21 +116,27 @@ class SqliteStore:
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
         target = self._path.with_name(into)
         loop = asyncio.get_running_loop()
-        batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
-        if not batch:
-            return Archived(found=0, moved=0)
-        gone = await self.write(
-            lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
-        )
-        return Archived(found=len(batch), moved=len(gone))
+        async with self._archiving:
+            batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
+            if not batch:
+                return Archived(found=0, moved=0)
+            gone = await self.write(
+                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
+            )
+            return Archived(found=len(batch), moved=len(gone))
 
     def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         try:
             source = self._reader()
-            batch = archive.closed_reviews(source, before)
-            if batch:
-                with archive.opened_archive(target) as copies:
-                    archive.copy(source, copies, batch)
+            # Of one moment: what another prune removes meanwhile is still there to be copied.
+            source.execute("BEGIN")
+            try:
+                batch = archive.closed_reviews(source, before)
+                if batch:
+                    with archive.opened_archive(target) as copies:
+                        archive.copy(source, copies, batch)
+            finally:
+                source.execute("COMMIT")
         except (sqlite3.Error, DBAPIError) as error:
             raise translate(sqlite3.OperationalError(str(error))) from error
         except (OSError, StartError) as error:

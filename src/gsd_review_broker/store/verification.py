@@ -25,8 +25,10 @@ from gsd_review_broker.store.tables import (
     audit_gaps,
     audit_head,
     counter_patches,
+    counters,
     events,
     findings,
+    histograms,
     messages,
     reviews,
     revisions,
@@ -47,6 +49,7 @@ _GAPS = sa.select(audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_h
 )
 _HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash)
 _EVERY_COUNT = 1 << 40
+_METADATA = EVENTS.columns.index(events.c.metadata)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,8 +94,7 @@ def _verify_all(files: list["_Whole"]) -> Report:
         by_review=_once(
             heapq.merge(*(file.by_review() for file in files), key=lambda event: (event.review_id, event.id))
         ),
-        # Of a review that was copied and not yet removed, the database's own counts: it comes first.
-        stored=_first_of_each(heapq.merge(*(file.stored() for file in files), key=lambda row: row.review.id)),
+        stored=_newest_of_each(heapq.merge(*(file.stored() for file in files), key=lambda row: row.review.id)),
         totals=main.totals() if statistics else None,
         with_archives=bool(archives),
     )
@@ -114,8 +116,10 @@ def _once(found: Iterable[Event]) -> Iterator[Event]:
         before = event
 
 
-def _first_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
-    return (next(same) for _, same in itertools.groupby(rows, key=lambda row: row.review.id))
+def _newest_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
+    """Of a review that was copied and not removed, what it became later counts."""
+    for _, same in itertools.groupby(rows, key=lambda row: row.review.id):
+        yield max(same, key=lambda row: row.review.version)
 
 
 def _verify_archive(archive: "_Whole") -> Report:
@@ -183,29 +187,44 @@ class _Whole:
         try:
             said = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
             strays = self._connection.execute("PRAGMA foreign_key_check").fetchall()
+            orphans = {(table, self._owner(table, number)) for table, number, _, _ in strays}
         except sqlite3.DatabaseError as error:
             return [str(error)]
-        return [line for line in said if line != "ok"] + [f"a row of {row[0]} belongs to no review" for row in strays]
+        return [line for line in said if line != "ok"] + [
+            f"a row of {table} belongs to no review: {review_id} is not stored" for table, review_id in sorted(orphans)
+        ]
+
+    def _owner(self, table: str, number: int) -> str:
+        row = self._connection.execute(f"SELECT review_id FROM {table} WHERE rowid = ?", (number,)).fetchone()  # noqa: S608
+        return str(row[0])
 
     def count(self, table: str) -> int:
         return self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
 
     def chain(self) -> Iterator[Event]:
-        return self._objects(_CHAIN, EVENTS, "event {id} was altered: it cannot be read")
+        """In their order. What is hashed is the text of an event's metadata, which is written in one way only."""
+        for event, text in self._with_rows(_CHAIN, EVENTS, "event {id} was altered: it cannot be read"):
+            if audit.canonical(event.metadata) != text[_METADATA]:
+                raise _UnreadableError(f"event {event.id} was altered: its hash does not fit")
+            yield event
 
     def by_review(self) -> Iterator[Event]:
         return self._objects(_BY_REVIEW, EVENTS, "event {id} was altered: it cannot be read")
 
     def gaps(self) -> list[Gap]:
-        return [Gap(*row) for row in self._connection.execute(sql_of(_GAPS))]
+        unreadable = "the record of archived events was altered: it cannot be read"
+        return [Gap(*row) for row in self._rows(_GAPS, list(_GAPS.selected_columns), unreadable)]
 
     def head(self) -> tuple[int, str]:
-        row = self._connection.execute(sql_of(_HEAD)).fetchone()
-        if row is None:
+        rows = list(self._rows(_HEAD, list(_HEAD.selected_columns), "gap: the chain's head cannot be read"))
+        if not rows:
             raise _UnreadableError("gap: the chain's head is missing")
-        return row[0], row[1]
+        return rows[0][0], rows[0][1]
 
     def totals(self) -> dict[str, Totals]:
+        for table in (counters, histograms):
+            for _ in self._rows(sa.select(table), list(table.c), f"the {table.name} were altered: they cannot be read"):
+                pass
         session = SqliteSession(self._connection)
         found: dict[str, Totals] = {}
         row: Values | None = (EVERYTHING,)
@@ -215,10 +234,10 @@ class _Whole:
         return found
 
     def stored(self) -> Iterator[Stored]:
-        revisions_of = self._beside(_REVISIONS, REVISIONS, "revision")
-        messages_of = self._beside(_MESSAGES, MESSAGES, "message")
-        patches_of = self._beside(_COUNTER_PATCHES, COUNTER_PATCHES, "counter-patch")
-        findings_of = self._beside(_FINDINGS, FINDINGS, "finding")
+        revisions_of = self._beside(_REVISIONS, REVISIONS, "revision {number}")
+        messages_of = self._beside(_MESSAGES, MESSAGES, "message {id}")
+        patches_of = self._beside(_COUNTER_PATCHES, COUNTER_PATCHES, "counter-patch {id}")
+        findings_of = self._beside(_FINDINGS, FINDINGS, "finding {id}")
         for review in self._objects(_REVIEWS, REVIEWS, "review {id} was altered: it cannot be read"):
             patches = patches_of(review.id)
             yield Stored(
@@ -234,7 +253,7 @@ class _Whole:
 
     def _beside(self, statement: sa.Executable, rows: Rows[T], what: str) -> Callable[[ReviewId], list[T]]:
         """Reviews and what stands beside them come in the same order, so each group is read when its review is."""
-        found = self._objects(statement, rows, f"review {{review_id}}: a {what} was altered: it cannot be read")
+        found = self._objects(statement, rows, "review {review_id}: " + what + " was altered: it cannot be read")
         groups = itertools.groupby(found, key=lambda row: getattr(row, "review_id"))  # noqa: B009 - all have one
         waiting: list[tuple[str, list[T]]] = []
 
@@ -250,9 +269,31 @@ class _Whole:
         return of
 
     def _objects(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[T]:
-        names = [column.name for column in rows.columns]
-        for row in self._connection.execute(sql_of(statement)):
+        return (found for found, _ in self._with_rows(statement, rows, unreadable))
+
+    def _with_rows(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[tuple[T, Values]]:
+        for row in self._rows(statement, rows.columns, unreadable):
             try:
-                yield rows.read(row)
+                yield rows.read(row), row
             except (KeyError, ValueError, TypeError) as error:
-                raise _UnreadableError(unreadable.format(**dict(zip(names, row, strict=True)))) from error
+                raise _UnreadableError(_named(unreadable, rows.columns, row)) from error
+
+    def _rows(
+        self, statement: sa.Executable, columns: Sequence[sa.ColumnElement[Any]], unreadable: str
+    ) -> Iterator[Values]:
+        """SQLite stores any kind of value in any column; a broker stores the column's own."""
+        kinds = [_kinds_of(column) for column in columns]
+        for row in self._connection.execute(sql_of(statement)):
+            if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
+                raise _UnreadableError(_named(unreadable, columns, row))
+            yield row
+
+
+def _named(unreadable: str, columns: Sequence[sa.ColumnElement[Any]], row: Values) -> str:
+    return unreadable.format(**{str(column.key): value for column, value in zip(columns, row, strict=True)})
+
+
+def _kinds_of(column: sa.ColumnElement[Any]) -> tuple[type, ...]:
+    kind = column.type.python_type
+    kinds: tuple[type, ...] = {bool: (int,), float: (float, int)}.get(kind, (kind,))
+    return (*kinds, type(None)) if getattr(column, "nullable", False) else kinds

@@ -1,0 +1,818 @@
+"""Retention: what was closed moves into an archive, nothing is lost or doubled, and the chain stays whole."""
+
+import asyncio
+import contextlib
+import random
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gsd_review_broker import config, maintenance
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.service.moments import iso
+from gsd_review_broker.store import archive, schema
+from tests.integration.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
+from tests.support.local import LocalBroker, local_broker
+from tests.support.mcp import ToolError
+from tests.support.processes import make_repository
+from tests.support.texts import BETTER, GOOD
+
+TABLES = ("reviews", "revisions", "messages", "counter_patches", "findings", "events")
+DAY = 86_400
+
+
+@pytest.fixture
+async def lone(tmp_path: Path) -> AsyncGenerator[LocalBroker]:
+    """Outside any repository: no git is asked."""
+    async with local_broker(tmp_path) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def opened(database: Path) -> Generator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        yield connection
+
+
+async def begun(broker: LocalBroker, **proposal: Any) -> str:
+    review_id = (await broker.create(**proposal))["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await broker("add_message", review_id=review_id, sender_role="reviewer", body=f"about {review_id}")
+    return review_id
+
+
+async def ended(broker: LocalBroker, review_id: str) -> str:
+    await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=1)
+    await broker("close_review", review_id=review_id)
+    return review_id
+
+
+async def closed(broker: LocalBroker, **proposal: Any) -> str:
+    return await ended(broker, await begun(broker, **proposal))
+
+
+async def prune(broker: LocalBroker, closed_before: str | None = None) -> Any:
+    """Before now, unless another moment is given; to the end."""
+    moment = iso(broker.clock.now()) if closed_before is None else closed_before
+    moved = 0
+    while True:
+        turn = await broker.application.broker.retention.prune(moment)
+        moved += turn["reviews"]
+        if not turn["more"]:
+            return {**turn, "reviews": moved}
+
+
+def archives(broker: LocalBroker) -> list[Path]:
+    return sorted(broker.database.parent.glob(f"{broker.database.name}.archive-*[0-9]"))
+
+
+def problems(broker: LocalBroker, *, with_archives: bool = False) -> list[str]:
+    return maintenance.verify(broker.database, archives(broker) if with_archives else ()).problems
+
+
+def rows(database: Path, review_id: str | None = None) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of a review in every table, or of all reviews."""
+    found = {}
+    with opened(database) as connection:
+        for table in TABLES:
+            key = "id" if table == "reviews" else "review_id"
+            where = f"WHERE {key} = ?" if review_id else f"WHERE {key} IS NOT NULL"
+            found[table] = sorted(
+                connection.execute(f"SELECT * FROM {table} {where}", (review_id,) if review_id else ()).fetchall(),
+                key=repr,
+            )
+    return found
+
+
+NOWHERE = {table: [] for table in TABLES}
+
+
+# What moves, and what stays.
+
+
+async def test_a_closed_review_moves_with_all_its_rows_and_events(broker: LocalBroker) -> None:
+    review_id = await begun(broker, diff=GOOD, project="site")
+    remark = {"title": "t", "body": "b", "severity": "low", "path": "hello.txt", "line_start": 2}
+    no = {"verdict": "changes_requested", "reason": "no", "claim_generation": 1}
+    await broker("submit_verdict", review_id=review_id, **no, counter_patch=BETTER, findings=[remark])
+    await broker("accept_counter_patch", review_id=review_id)
+    await broker("close_review", review_id=review_id)
+    before = rows(broker.database, review_id)
+    assert all(before[table] for table in TABLES)
+    broker.clock.pass_time(1)
+    result = await prune(broker)
+    assert result == {
+        "closed_before": "2027-01-15T08:00:01.000Z",
+        "archive": "broker.sqlite3.archive-2027-01-15",
+        "reviews": 1,
+        "more": False,
+    }
+    assert rows(broker.database, review_id) == NOWHERE
+    assert rows(broker.database.with_name(result["archive"]), review_id) == before
+    assert problems(broker) == problems(broker, with_archives=True) == []
+
+
+async def test_what_is_open_or_was_closed_later_stays(lone: LocalBroker) -> None:
+    old = await closed(lone)
+    withdrawn = (await lone.create())["review_id"]
+    await lone("close_review", review_id=withdrawn)
+    lone.clock.pass_time(1)
+    open_ones = [(await lone.create())["review_id"], await begun(lone)]
+    approved = await begun(lone)
+    await lone("submit_verdict", review_id=approved, verdict="approved", claim_generation=1)
+    moment = iso(lone.clock.now())
+    # Closed at that very moment is not closed before it.
+    at_that_moment = await closed(lone)
+    lone.clock.pass_time(1)
+    later = await closed(lone)
+    assert (await prune(lone, moment))["reviews"] == 2
+    stayed = {row["id"] for row in (await lone("list_reviews"))["reviews"]}
+    assert stayed == {*open_ones, approved, at_that_moment, later}
+    (kept,) = archives(lone)
+    assert {row[0] for row in rows(kept)["reviews"]} == {old, withdrawn}
+    for review_id in (old, withdrawn):
+        with pytest.raises(ToolError) as error:
+            await lone("get_review_status", review_id=review_id)
+        assert error.value.code == "not_found"
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+async def test_more_than_one_batch_moves(lone: LocalBroker) -> None:
+    for _ in range(archive.BATCH * 2 + 3):
+        await lone("close_review", review_id=(await lone.create())["review_id"])
+    await lone.create()
+    lone.clock.pass_time(1)
+    assert (await prune(lone))["reviews"] == archive.BATCH * 2 + 3
+    report = maintenance.verify(lone.database, archives(lone))
+    assert (report.problems, report.reviews) == ([], archive.BATCH * 2 + 4)
+
+
+async def test_a_long_prune_is_done_in_turns(lone: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(archive.BATCH * 2):
+        await lone("close_review", review_id=(await lone.create())["review_id"])
+    lone.clock.pass_time(1)
+    moment = iso(lone.clock.now())
+    moving = lone.store.archive
+
+    async def slowly(**asked: Any) -> Any:
+        lone.clock.pass_time(2)
+        return await moving(**asked)
+
+    monkeypatch.setattr(lone.store, "archive", slowly)
+    turns = []
+    while not turns or turns[-1]["more"]:
+        turns.append(await lone.application.broker.retention.prune(moment))
+    assert [(turn["reviews"], turn["more"]) for turn in turns] == [(25, True), (25, True), (0, False)]
+
+
+async def test_where_nothing_was_closed_nothing_is_made(lone: LocalBroker) -> None:
+    await begun(lone)
+    lone.clock.pass_time(DAY)
+    before = (await lone("get_audit_log"))["events"]
+    assert (await prune(lone))["reviews"] == 0
+    assert archives(lone) == []
+    assert (await lone("get_audit_log"))["events"] == before
+
+
+async def test_nothing_is_pruned_by_itself(lone: LocalBroker) -> None:
+    review_id = await closed(lone)
+    for _ in range(40):
+        lone.clock.pass_time(30 * DAY)
+        await lone.sweep()
+    await lone.create()
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "closed"
+    assert archives(lone) == []
+
+
+# What a caller may say.
+
+
+async def test_a_day_is_its_first_moment_in_utc(lone: LocalBroker) -> None:
+    # It is 08:00 in UTC on 2027-01-15.
+    await closed(lone)
+    lone.clock.pass_time(DAY)
+    said = {
+        # Before there were years as we count them, nothing was closed.
+        "0001-01-01T00:00:00+23:59": 0,
+        "1969-12-31": 0,
+        "2027-01-15": 0,
+        "2027-01-15T08:00:00": 0,
+        "2027-01-15T08:00:00Z": 0,
+        "2027-01-15T09:00:00+01:00": 0,
+        "2027-01-15T09:00:00.001+01:00": 1,
+    }
+    for moment, moved in said.items():
+        assert (await prune(lone, moment))["reviews"] == moved, moment
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "", " ", "soon", "yesterday", "2027-02-30", "2027-13-01", "1800000000", "2027-01-15T25:00",
+        "2027-01-15 nonsense", "half \ud800", "nul\0", "x" * 100_000, "9999-12-31",
+        "2027-01-15T08:00:00.001Z", "2027-01-16",
+    ],
+    ids=lambda said: repr(said[:30]),
+)  # fmt: skip
+async def test_what_is_no_past_moment_is_refused(lone: LocalBroker, moment: str) -> None:
+    await closed(lone)
+    with pytest.raises(BrokerError) as error:
+        await prune(lone, moment)
+    assert error.value.code is Code.INVALID_ARGUMENT
+    assert len(error.value.message) < 300
+    assert archives(lone) == []
+
+
+# What is kept up.
+
+
+async def test_statistics_do_not_change(lone: LocalBroker) -> None:
+    for project in (None, "site", "site"):
+        await closed(lone, project=project)
+        lone.clock.pass_time(7)
+    await begun(lone, project="site")
+    before = [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})]
+    await prune(lone)
+    assert [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})] == before
+    report = maintenance.verify(lone.database, archives(lone))
+    assert (report.problems, report.statistics_checked) == ([], True)
+    # Alone, what the archive holds is not there to be counted.
+    assert not maintenance.verify(lone.database).statistics_checked
+
+
+async def test_events_that_stay_keep_their_numbers_and_a_checkpoint_tells_of_the_rest(lone: LocalBroker) -> None:
+    stays = await begun(lone)
+    await closed(lone)
+    lone.clock.pass_time(1)
+    result = await prune(lone)
+    after = await lone.create()
+    log = await lone("get_audit_log")
+    assert [event["id"] for event in log["events"]] == [1, 2, 3, 9, 10]
+    assert [event["review_id"] for event in log["events"]] == [stays, stays, stays, None, after["review_id"]]
+    checkpoint = log["events"][3]
+    assert (checkpoint["event_type"], checkpoint["actor"]) == ("audit_checkpoint", "broker")
+    assert (checkpoint["old_status"], checkpoint["new_status"]) == (None, None)
+    sealed = checkpoint["metadata"].pop("gaps_hash")
+    assert len(sealed) == 64
+    assert checkpoint["metadata"] == {
+        "archive": result["archive"], "closed_before": result["closed_before"], "reviews": 1, "events": 5,
+    }  # fmt: skip
+    # Read on over the gap.
+    assert [event["id"] for event in (await lone("get_audit_log", after=5))["events"]] == [9, 10]
+    page = await lone("get_audit_log", limit=3)
+    assert [event["id"] for event in (await lone("get_audit_log", after=page["next_cursor"]))["events"]] == [9, 10]
+
+
+async def test_lists_feed_and_status_know_only_what_stayed(lone: LocalBroker) -> None:
+    await closed(lone, project="site", category="handoff")
+    stays = await begun(lone, project="site", category="handoff")
+    lone.clock.pass_time(1)
+    await prune(lone)
+    for tool in ("list_reviews", "get_activity_feed"):
+        for asked in ({}, {"project": "site"}, {"category": "handoff"}, {"status": "in_review"}):
+            assert [row["id"] for row in (await lone(tool, **asked))["reviews"]] == [stays]
+    assert (await lone("broker_status"))["queue"] == {"critical": 0, "normal": 0, "low": 0}
+
+
+async def test_work_goes_on_after_a_prune(lone: LocalBroker) -> None:
+    parent = await closed(lone)
+    child = await begun(lone, parent_id=parent)
+    lone.clock.pass_time(1)
+    await prune(lone)
+    await ended(lone, child)
+    assert (await lone("get_review_timeline", review_id=child))["event_count"] == 5
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+# Several prunes.
+
+
+async def test_two_prunes_of_two_days_make_two_archives_and_one_chain(lone: LocalBroker) -> None:
+    first = await closed(lone)
+    lone.clock.pass_time(DAY)
+    second = await closed(lone)
+    lone.clock.pass_time(DAY)
+    stays = await begun(lone)
+    assert (await prune(lone, "2027-01-16"))["reviews"] == 1
+    assert (await prune(lone, "2027-01-17"))["reviews"] == 1
+    older, newer = archives(lone)
+    assert [row[0] for row in rows(older)["reviews"]] == [first]
+    assert [row[0] for row in rows(newer)["reviews"]] == [second]
+    assert problems(lone) == problems(lone, with_archives=True) == []
+    # What was beside each other is one gap now.
+    with opened(lone.database) as connection:
+        assert connection.execute("SELECT first, last FROM audit_gaps").fetchall() == [(1, 10)]
+    # Of two archives one does not tell the whole story.
+    assert maintenance.verify(lone.database, [older]).problems == ["gap: event 6 is missing, the next is 11"]
+    assert [row["id"] for row in (await lone("list_reviews"))["reviews"]] == [stays]
+
+
+async def test_two_prunes_into_one_archive_keep_the_words_of_both(lone: LocalBroker) -> None:
+    """The first prune takes the newest messages away, and their numbers must not be given again."""
+    first = await closed(lone)
+    lone.clock.pass_time(60)
+    await prune(lone)
+    second = await closed(lone)
+    lone.clock.pass_time(60)
+    await prune(lone)
+    (both,) = archives(lone)
+    with opened(both) as connection:
+        said = connection.execute("SELECT review_id, body FROM messages ORDER BY id").fetchall()
+    assert said == [(first, f"about {first}"), (second, f"about {second}")]
+    assert maintenance.verify(both).problems == problems(lone, with_archives=True) == []
+
+
+async def test_counter_patches_of_two_prunes_stay_apart(broker: LocalBroker) -> None:
+    for _ in range(2):
+        review_id = await begun(broker, diff=GOOD)
+        offer = {"verdict": "comment", "reason": "r", "claim_generation": 1, "counter_patch": BETTER}
+        await broker("submit_verdict", review_id=review_id, **offer)
+        await broker("close_review", review_id=review_id)
+        broker.clock.pass_time(60)
+        await prune(broker)
+    (both,) = archives(broker)
+    assert len(rows(both)["counter_patches"]) == 2
+    assert problems(broker, with_archives=True) == []
+
+
+async def interleaved(broker: LocalBroker) -> list[str]:
+    """Three reviews whose events alternate: 1 2 3 1 2 3 … in the audit."""
+    reviews = [(await broker.create())["review_id"] for _ in range(3)]
+    for review_id in reviews:
+        await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    for review_id in reviews:
+        await broker("add_message", review_id=review_id, sender_role="reviewer", body="hm")
+    return reviews
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)], ids=str)
+async def test_gaps_between_events_that_alternate_grow_together(lone: LocalBroker, order: tuple[int, int, int]) -> None:
+    reviews = await interleaved(lone)
+    for which in order:
+        await ended(lone, reviews[which])
+        lone.clock.pass_time(1)
+        await prune(lone)
+        assert problems(lone) == problems(lone, with_archives=True) == []
+    with opened(lone.database) as connection:
+        gaps = connection.execute("SELECT first, last FROM audit_gaps ORDER BY first").fetchall()
+        left = [row[0] for row in connection.execute("SELECT id FROM events ORDER BY id")]
+    # What is left are the three checkpoints, and around them everything is gone.
+    assert left == [12, 15, 18]
+    assert gaps == [(1, 11), (13, 14), (16, 17)]
+
+
+async def test_all_reviews_of_one_batch_join_their_gaps(lone: LocalBroker) -> None:
+    for review_id in reversed(await interleaved(lone)):
+        await ended(lone, review_id)
+    await lone.create()
+    lone.clock.pass_time(1)
+    await prune(lone)
+    with opened(lone.database) as connection:
+        assert connection.execute("SELECT first, last FROM audit_gaps").fetchall() == [(1, 15)]
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+# Cut short.
+
+
+def copied(broker: LocalBroker, name: str = "broker.sqlite3.archive-2027-01-15") -> dict[str, int]:
+    """A prune that got as far as its copy, into this archive, and then the power failed."""
+    return dict(broker.store._copy_closed(broker.clock.now(), broker.database.with_name(name)))
+
+
+async def test_a_crash_between_copy_and_removal_neither_doubles_nor_loses(lone: LocalBroker) -> None:
+    reviews = {await closed(lone) for _ in range(3)}
+    await begun(lone)
+    lone.clock.pass_time(1)
+    before = rows(lone.database)
+    assert set(copied(lone)) == reviews
+    # Everything is in the database still, and the copies disturb nobody.
+    assert rows(lone.database) == before
+    assert problems(lone) == problems(lone, with_archives=True) == []
+    (result,) = archives(lone)
+    assert maintenance.verify(result).problems == []
+    assert (await prune(lone))["reviews"] == 3
+    gone = rows(result)
+    assert {row[0] for row in gone["reviews"]} == reviews
+    assert {table: sorted([*gone[table], *rows(lone.database)[table]], key=repr) for table in TABLES} == before
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+async def test_copies_of_a_crash_under_another_date_do_no_harm(lone: LocalBroker) -> None:
+    await closed(lone)
+    lone.clock.pass_time(DAY)
+    copied(lone)
+    assert (await prune(lone))["archive"] == "broker.sqlite3.archive-2027-01-16"
+    assert len(archives(lone)) == 2
+    assert problems(lone) == problems(lone, with_archives=True) == []
+    assert maintenance.verify(lone.database, archives(lone)[::-1]).problems == []
+
+
+async def refuse_late_verdict(broker: LocalBroker, review_id: str) -> None:
+    """Even a closed review hears of it, and its version grows."""
+    with pytest.raises(ToolError) as error:
+        await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=0, reviewer_id="late")
+    assert error.value.code == "stale_claim"
+
+
+async def test_a_review_that_changes_between_copy_and_removal_is_not_lost(lone: LocalBroker) -> None:
+    changes, other = await closed(lone), await closed(lone)
+    lone.clock.pass_time(1)
+    batch = copied(lone)
+    await refuse_late_verdict(lone, changes)
+    said = {"archive": "broker.sqlite3.archive-2027-01-15", "closed_before": iso(lone.clock.now())}
+    assert await lone.store.write(lambda tx: archive.remove(tx, batch, **said)) == [other]
+    assert (await lone("get_review_timeline", review_id=changes))["event_count"] == 6
+    assert problems(lone) == problems(lone, with_archives=True) == []
+    # The next prune takes it as it is by then.
+    assert (await prune(lone))["reviews"] == 1
+    (kept,) = archives(lone)
+    assert len(rows(kept, changes)["events"]) == 6
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+async def test_if_everything_changed_meanwhile_nothing_is_removed(lone: LocalBroker) -> None:
+    changes = await closed(lone)
+    lone.clock.pass_time(1)
+    batch = copied(lone)
+    await refuse_late_verdict(lone, changes)
+    before = rows(lone.database)
+    gone = await lone.store.write(lambda tx: archive.remove(tx, batch, archive="x", closed_before="y"))
+    assert (gone, rows(lone.database)) == ([], before)
+
+
+async def test_a_review_that_changed_after_a_cut_short_copy_is_whole_in_any_order_of_archives(
+    lone: LocalBroker,
+) -> None:
+    changes = await closed(lone)
+    lone.clock.pass_time(DAY)
+    copied(lone)
+    await refuse_late_verdict(lone, changes)
+    await prune(lone)
+    older, newer = archives(lone)
+    assert problems(lone) == []
+    assert maintenance.verify(lone.database, [newer, older]).problems == []
+    assert maintenance.verify(lone.database, [older, newer]).problems == []
+
+
+async def test_a_prune_that_comes_late_takes_nothing_out_of_the_archive(
+    lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once: when the second begins to copy what it has chosen, the first has removed it."""
+    review_id = await closed(lone)
+    lone.clock.pass_time(1)
+    before = rows(lone.database, review_id)
+    chosen, go_on = threading.Event(), threading.Event()
+    choosing = archive.closed_reviews
+
+    def slowly(*asked: Any) -> Any:
+        batch = choosing(*asked)
+        chosen.set()
+        assert go_on.wait(10)
+        return batch
+
+    monkeypatch.setattr(archive, "closed_reviews", slowly)
+    late = asyncio.create_task(asyncio.to_thread(copied, lone))
+    assert await asyncio.to_thread(chosen.wait, 10)
+    monkeypatch.setattr(archive, "closed_reviews", choosing)
+    assert (await prune(lone))["reviews"] == 1
+    go_on.set()
+    assert set(await late) == {review_id}
+    (kept,) = archives(lone)
+    assert rows(kept, review_id) == before
+    assert problems(lone, with_archives=True) == []
+
+
+async def test_prunes_at_the_same_time_lose_nothing_and_count_each_review_once(lone: LocalBroker) -> None:
+    for _ in range(60):
+        await lone("close_review", review_id=(await lone.create())["review_id"])
+    lone.clock.pass_time(1)
+    turns = await asyncio.gather(*(prune(lone) for _ in range(4)))
+    assert sum(turn["reviews"] for turn in turns) == 60
+    (kept,) = archives(lone)
+    assert len(rows(kept)["reviews"]) == 60
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+async def test_writers_and_readers_go_on_while_it_prunes(lone: LocalBroker) -> None:
+    for _ in range(60):
+        await lone("close_review", review_id=(await lone.create())["review_id"])
+    lone.clock.pass_time(1)
+    pruning = asyncio.create_task(prune(lone))
+    made = []
+    while not pruning.done():
+        lone.clock.pass_time(0.001)
+        made.append(await closed(lone))
+        assert (await lone("get_activity_feed", limit=1))["reviews"][0]["id"] == made[-1]
+    # Those were not closed before it began.
+    assert (await pruning)["reviews"] == 60
+    assert {row["id"] for row in (await lone("list_reviews", limit=500))["reviews"]} == set(made)
+    assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroker) -> None:
+    review_id = await closed(lone)
+    lone.clock.pass_time(1)
+    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    before = rows(lone.database)
+    foreign, newer, unmarked = b"no database at all " * 500, target.with_suffix(".newer"), target.with_suffix(".main")
+    with opened(foreign_database := target.with_suffix(".foreign")) as connection:
+        connection.execute("CREATE TABLE precious (x)")
+    with archive.opened_archive(newer) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    # A whole broker's database is no archive.
+    with opened(unmarked) as connection:
+        connection.isolation_level = None
+        schema.upgrade(connection)
+    for content in (foreign, *(path.read_bytes() for path in (foreign_database, newer, unmarked))):
+        target.write_bytes(content)
+        with pytest.raises(BrokerError) as error:
+            await prune(lone)
+        assert error.value.code is Code.UNAVAILABLE
+        assert target.read_bytes() == content
+    assert rows(lone.database) == before
+    target.unlink()
+    assert (await prune(lone))["reviews"] == 1
+    assert len(rows(target, review_id)["reviews"]) == 1
+
+
+async def test_an_archive_that_cannot_be_made_stops_it_and_nothing_is_removed(lone: LocalBroker) -> None:
+    await closed(lone)
+    lone.clock.pass_time(1)
+    before = rows(lone.database)
+    lone.database.with_name("broker.sqlite3.archive-2027-01-15").mkdir()
+    with pytest.raises(BrokerError) as error:
+        await prune(lone)
+    assert (error.value.code, rows(lone.database)) == (Code.UNAVAILABLE, before)
+
+
+async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
+    first, second = [await closed(lone) for _ in range(2)]
+    lone.clock.pass_time(1)
+    source = lone.store._reader()
+    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    with archive.opened_archive(target) as copies:
+        archive.copy(source, copies, [first])
+        kept = rows(target)
+        copies.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+        with pytest.raises(sqlite3.Error, match="disk full"):
+            archive.copy(source, copies, [first, second])
+        assert not copies.in_transaction
+    assert rows(target) == kept
+    with pytest.raises(BrokerError) as error:
+        await prune(lone)
+    assert error.value.code is Code.UNAVAILABLE
+    assert len(rows(lone.database)["reviews"]) == 2
+
+
+# What is altered afterwards.
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a stopped broker's database and its archive: two gaps, one review left."""
+    folder = tmp_path_factory.mktemp("pruned")
+
+    async def live() -> None:
+        async with local_broker(folder) as broker:
+            reviews = await interleaved(broker)
+            for review_id in reviews[:2]:
+                await ended(broker, review_id)
+            broker.clock.pass_time(DAY)
+            await prune(broker, "2027-01-16")
+
+    asyncio.run(live())
+    return folder
+
+
+@pytest.fixture
+def kept(pruned: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The database and its archive, to be altered."""
+    for path in pruned.glob("broker.sqlite3*"):
+        shutil.copy(path, tmp_path)
+    return tmp_path / "broker.sqlite3", tmp_path / "broker.sqlite3.archive-2027-01-16"
+
+
+def alter(database: Path, sql: str) -> None:
+    with opened(database) as connection:
+        assert connection.execute(sql).rowcount > 0
+
+
+def test_what_was_pruned_is_whole_alone_together_and_apart(kept: tuple[Path, Path]) -> None:
+    main, old = kept
+    alone, together, apart = maintenance.verify(main), maintenance.verify(main, [old]), maintenance.verify(old)
+    assert (alone.problems, together.problems, apart.problems) == ([], [], [])
+    # Three of the one that stayed, and the checkpoint.
+    assert (alone.events, alone.reviews, alone.archived_events, alone.statistics_checked) == (4, 1, 10, False)
+    assert (together.events, together.reviews, together.archived_events, together.statistics_checked) == (
+        14, 3, 10, True,
+    )  # fmt: skip
+    assert (apart.events, apart.reviews, apart.archived_events, apart.statistics_checked) == (10, 2, 10, False)
+
+
+SEAL = "the record of archived events was altered: it is not what the newest checkpoint says"
+ALTERED_GAPS = {
+    "DELETE FROM audit_gaps WHERE first = 1": "gap: event 1 is missing, the next is 3",
+    "DELETE FROM audit_gaps WHERE first = 4": "gap: event 4 is missing, the next is 6",
+    "UPDATE audit_gaps SET first = 5 WHERE first = 4": "gap: event 4 is missing, the next is 6",
+    "UPDATE audit_gaps SET last = 4 WHERE first = 4": "gap: event 5 is missing, the next is 6",
+    "UPDATE audit_gaps SET last = 6 WHERE first = 4": "gap: the archived events 7 to 8 do not continue event 6",
+    "UPDATE audit_gaps SET previous_hash = hash WHERE first = 4": (
+        "gap: the archived events 4 to 5 do not continue event 3"
+    ),
+    "UPDATE audit_gaps SET hash = previous_hash WHERE first = 4": "event 6 was altered: its hash does not fit",
+    "INSERT INTO audit_gaps VALUES (500, 600, 'x', 'y')": SEAL,
+    "INSERT INTO audit_gaps VALUES (-5, 0, 'x', 'y')": SEAL,
+}
+
+
+@pytest.mark.parametrize("sql", ALTERED_GAPS)
+def test_a_gap_that_was_altered_is_named(kept: tuple[Path, Path], sql: str) -> None:
+    main, _ = kept
+    alter(main, sql)
+    assert maintenance.verify(main).problems == [ALTERED_GAPS[sql]]
+
+
+@pytest.mark.parametrize("sql", ALTERED_GAPS)
+def test_with_the_archive_the_record_of_gaps_is_still_compared(kept: tuple[Path, Path], sql: str) -> None:
+    main, old = kept
+    alter(main, sql)
+    assert maintenance.verify(main, [old]).problems == [SEAL]
+
+
+def test_a_gap_widened_over_an_event_that_was_deleted_is_named(kept: tuple[Path, Path]) -> None:
+    """The whole of it: the event is gone, and the gap made to hold it, with hashes that fit."""
+    main, _ = kept
+    with opened(main) as connection:
+        ((of_three,),) = connection.execute("SELECT hash FROM events WHERE id = 3").fetchall()
+        connection.execute("UPDATE audit_gaps SET last = 3, hash = ? WHERE first = 1", (of_three,))
+        connection.execute("DELETE FROM events WHERE id = 3")
+    assert maintenance.verify(main).problems == [SEAL]
+
+
+def test_a_checkpoint_that_was_altered_or_taken_away_is_named(kept: tuple[Path, Path]) -> None:
+    main, _ = kept
+    content = main.read_bytes()
+    alter(main, "UPDATE events SET metadata = json_set(metadata, '$.reviews', 1) WHERE id = 14")
+    assert maintenance.verify(main).problems == ["event 14 was altered: its hash does not fit"]
+    main.write_bytes(content)
+    alter(main, "DELETE FROM events WHERE id = 14")
+    assert len(maintenance.verify(main).problems) == 1
+
+
+ALTERED_ARCHIVES = {
+    "UPDATE events SET actor = 'mallory' WHERE id = 4": "event 4 was altered",
+    "UPDATE events SET metadata = '{}' WHERE id = 5": "event 5 was altered",
+    "UPDATE events SET hash = previous_hash WHERE id = 5": "event 5 was altered",
+    "UPDATE events SET new_status = 'nonsense' WHERE id = 5": "event 5 was altered",
+    "UPDATE reviews SET verdict = 'changes_requested'": "verdict is stored as",
+    "UPDATE messages SET body = 'all is well'": "message 1",
+    "DELETE FROM revisions": "revision 1",
+    "UPDATE revisions SET diff = x'00'": "revision 1",
+}
+
+
+@pytest.mark.parametrize("sql", ALTERED_ARCHIVES)
+def test_an_archive_that_was_altered_is_named_alone_and_together(kept: tuple[Path, Path], sql: str) -> None:
+    main, old = kept
+    alter(old, sql)
+    # The database itself is as whole as it was.
+    assert maintenance.verify(main).problems == []
+    for found in (maintenance.verify(old).problems, maintenance.verify(main, [old]).problems):
+        assert ALTERED_ARCHIVES[sql] in found[0]
+
+
+def test_an_event_taken_out_of_an_archive_is_named_alone_and_together(kept: tuple[Path, Path]) -> None:
+    main, old = kept
+    alter(old, "DELETE FROM events WHERE id = 4")
+    assert maintenance.verify(main, [old]).problems == ["gap: event 4 is missing, the next is 5"]
+    assert maintenance.verify(old).problems
+
+
+def test_a_review_taken_out_of_an_archive_is_missed(kept: tuple[Path, Path]) -> None:
+    main, old = kept
+    with opened(old) as connection:
+        ((gone,),) = connection.execute("SELECT review_id FROM events WHERE id = 1").fetchall()
+        for table in reversed(TABLES):
+            key = "id" if table == "reviews" else "review_id"
+            connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (gone,))
+    assert maintenance.verify(main, [old]).problems == ["gap: event 1 is missing, the next is 2"]
+
+
+def test_statistics_altered_after_a_prune_are_named_with_the_archive(kept: tuple[Path, Path]) -> None:
+    main, old = kept
+    alter(main, "UPDATE counters SET value = value + 1 WHERE name = 'last_verdict' AND key = 'approved'")
+    assert maintenance.verify(main).problems == []
+    assert maintenance.verify(main, [old]).problems == [
+        "statistics of all projects: last_verdict approved is 3, the events say 2"
+    ]
+
+
+def test_a_foreign_archive_is_named(kept: tuple[Path, Path], tmp_path: Path) -> None:
+    main, old = kept
+    empty = tmp_path / "empty"
+    with archive.opened_archive(empty):
+        pass
+    assert maintenance.verify(main, [empty]).problems == ["gap: event 1 is missing, the next is 3"]
+    assert maintenance.verify(main, [old, empty]).problems == []
+
+
+async def test_a_pruned_database_starts_and_works_as_before(kept: tuple[Path, Path]) -> None:
+    main, old = kept
+    async with local_broker(main.parent) as broker:
+        broker.clock.pass_time(2 * DAY)
+        assert len((await broker("list_reviews"))["reviews"]) == 1
+        assert (await broker("get_review_stats"))["total_reviews"] == 3
+        await closed(broker)
+    report = maintenance.verify(main, [old])
+    assert (report.problems, report.reviews) == ([], 4)
+
+
+# Any story.
+
+
+@settings(max_examples=12)
+@given(steps=STORIES, seed=st.integers(0, 2**32))
+def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[Step], seed: int) -> None:
+    """Between the steps of any story, now and then, what was closed goes away; statistics tell nothing of it."""
+    chance = random.Random(seed)
+
+    async def live(folder: Path) -> None:
+        async with local_broker(folder, root=tree) as broker:
+            driver = Driver(broker)
+            for begin in range(0, len(steps), 20):
+                await driver.do(steps[begin : begin + 20])
+                asked: list[dict[str, Any]] = [{"project": project} if project else {} for project in PROJECTS]
+                before = [in_order_of_names(await broker("get_review_stats", **one)) for one in asked]
+                broker.clock.pass_time(chance.choice([0.001, DAY]))
+                await prune(broker)
+                assert [in_order_of_names(await broker("get_review_stats", **one)) for one in asked] == before
+            reviews = (await broker("list_reviews", limit=500))["reviews"]
+            assert all(row["status"] != "closed" for row in reviews)
+            report = maintenance.verify(broker.database, archives(broker))
+            # Each review is in one place.
+            assert (report.problems, report.reviews) == ([], before[0]["total_reviews"])
+            assert maintenance.verify(broker.database).problems == []
+            for each in archives(broker):
+                assert maintenance.verify(each).problems == []
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(live(Path(folder)))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_repository(tmp_path_factory.mktemp("retention") / "repository")
+
+
+# Without a broker.
+
+
+def pruned_here(database: Path, closed_before: str) -> list[Any]:
+    turns: list[Any] = []
+    configuration = config.load(root=None, flags={"db": str(database)}, environment={})
+    maintenance.prune(configuration, closed_before, turns.append)
+    return turns
+
+
+def test_a_stopped_brokers_database_is_pruned_by_itself(tmp_path: Path) -> None:
+    async def live() -> None:
+        # The system's clock prunes, so all this was before.
+        from tests.support.local import MovableClock
+
+        async with local_broker(tmp_path, clock=MovableClock(1_600_000_000_000)) as broker:
+            for _ in range(30):
+                await closed(broker)
+            await begun(broker)
+
+    asyncio.run(live())
+    database = tmp_path / "broker.sqlite3"
+    turns = pruned_here(database, "2021-01-01")
+    assert sum(turn["reviews"] for turn in turns) == 30
+    kept = tmp_path / "broker.sqlite3.archive-2021-01-01"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    report = maintenance.verify(database, [kept])
+    assert (report.problems, report.reviews, report.statistics_checked) == ([], 31, True)
+    assert [turn["reviews"] for turn in pruned_here(database, "2021-01-01")] == [0]
+
+
+async def test_a_running_brokers_database_is_not_pruned_behind_its_back(lone: LocalBroker) -> None:
+    await closed(lone)
+    before = rows(lone.database)
+    with pytest.raises(StartError, match="pid"):
+        await asyncio.to_thread(pruned_here, lone.database, "2021-01-01")
+    assert rows(lone.database) == before
+
+
+def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
+    with contextlib.suppress(StartError):
+        pruned_here(tmp_path / "none.sqlite3", "2021-01-01")
+    assert not list(tmp_path.glob("none*"))
