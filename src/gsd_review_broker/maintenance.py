@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 
-from gsd_review_broker.app import Application
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.results import Pruned
@@ -14,6 +13,9 @@ __all__ = ["Report", "export", "prune", "verify"]
 
 def prune(configuration: Configuration, closed_before: str, said: Callable[[Pruned], None]) -> None:
     """As a broker that serves nobody: the database's lock is taken, so a running one is never disturbed."""
+
+    # Imported here: proving and exporting need no server.
+    from gsd_review_broker.app import Application  # noqa: PLC0415
 
     async def run() -> None:
         application = Application(configuration, port=0)

@@ -518,6 +518,21 @@ async def test_writers_and_readers_go_on_while_it_prunes(lone: LocalBroker) -> N
     assert problems(lone) == problems(lone, with_archives=True) == []
 
 
+async def test_all_is_whole_at_every_moment_of_a_prune(lone: LocalBroker) -> None:
+    for _ in range(archive.BATCH * 3):
+        await lone("close_review", review_id=(await lone.create())["review_id"])
+    await begun(lone)
+    lone.clock.pass_time(1)
+    pruning = asyncio.create_task(prune(lone))
+    looks = 0
+    while not pruning.done() or looks < 2:
+        # Each in a thread, so that the prune goes on under its eyes.
+        for with_archives in (False, True):
+            assert await asyncio.to_thread(problems, lone, with_archives=with_archives) == []
+        looks += 1
+    assert (await pruning)["reviews"] == archive.BATCH * 3
+
+
 async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroker) -> None:
     review_id = await closed(lone)
     lone.clock.pass_time(1)
@@ -542,6 +557,18 @@ async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroke
     target.unlink()
     assert (await prune(lone))["reviews"] == 1
     assert len(rows(target, review_id)["reviews"]) == 1
+
+
+async def test_an_archive_whose_making_was_cut_short_is_made_anew(lone: LocalBroker) -> None:
+    review_id = await closed(lone)
+    lone.clock.pass_time(1)
+    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    target.touch(mode=0o600)
+    assert (await prune(lone))["reviews"] == 1
+    assert len(rows(target, review_id)["events"]) == 5
+    assert problems(lone, with_archives=True) == []
+    # Nothing is left lying beside it.
+    assert sorted(path.name for path in lone.database.parent.glob("*archive*")) == [target.name]
 
 
 async def test_an_archive_that_cannot_be_made_stops_it_and_nothing_is_removed(lone: LocalBroker) -> None:

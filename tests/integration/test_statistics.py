@@ -350,6 +350,41 @@ async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBro
     assert problems(broker.database) == []
 
 
+async def test_a_damaged_histogram_is_an_error_for_its_caller_and_stops_nobody_else(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        for number in range(2):
+            review_id = (await broker.create())["review_id"]
+            if number == 0:
+                await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        ((whole,),) = connection.execute("SELECT buckets FROM histograms WHERE name = 'time_to_claim'").fetchall()
+        connection.execute("UPDATE histograms SET buckets = x'00' WHERE name = 'time_to_claim'")
+    async with local_broker(tmp_path) as broker:
+        with pytest.raises(Exception, match=r".") as refused:
+            await asyncio.wait_for(broker("claim_review", review_id=review_id, reviewer_id="codex"), 10)
+        assert not isinstance(refused.value, TimeoutError)
+        assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+        assert (await broker.create())["version"] == 1
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute("UPDATE histograms SET buckets = ? WHERE name = 'time_to_claim'", (whole,))
+    async with local_broker(tmp_path) as broker:
+        await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    assert problems(broker.database) == []
+
+
+async def test_statistics_of_very_many_projects_are_right_though_few_are_at_hand(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gsd_review_broker.store.statistics._MOST_AT_HAND", 3)
+    for number in range(6):
+        review_id = (await broker.create(project=f"p{number % 3}"))["review_id"]
+        broker.clock.pass_time(number)
+        await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    means = [(await broker("get_review_stats", project=f"p{n}"))["avg_time_to_claim_seconds"] for n in range(3)]
+    assert means == [1.5, 2.5, 3.5]
+    assert problems(broker.database) == []
+
+
 async def test_statistics_go_on_where_they_were_after_a_restart(tmp_path: Path) -> None:
     for round_ in (1, 2):
         async with local_broker(tmp_path) as broker:

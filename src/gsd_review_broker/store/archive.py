@@ -64,17 +64,26 @@ def is_archive(connection: sqlite3.Connection) -> bool:
 @contextlib.contextmanager
 def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
     """Made with the present schema where there is none, readable by its owner alone."""
-    path.touch(mode=0o600, exist_ok=True)
+    if not path.exists() or path.stat().st_size == 0:
+        _make_archive(path)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=FULL")
         version = schema.stored_version(connection)
-        if version is None:
-            schema.refuse_foreign(connection, version, path)
-            schema.upgrade(connection)
-            connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
-        elif version != schema.HEAD or not is_archive(connection):
+        schema.refuse_foreign(connection, version, path)
+        if version != schema.HEAD or not is_archive(connection):
             raise StartError(f"{path} is there already and is no archive of this version; move it away.")
         yield connection
+
+
+def _make_archive(path: Path) -> None:
+    """Whole before it has its name: one that was cut short is made anew."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
+    draft.replace(path)
 
 
 def closed_reviews(source: sqlite3.Connection, before: Milliseconds) -> dict[ReviewId, int]:

@@ -88,9 +88,9 @@ class Writer:
     async def _traced_wait(self, job: Job) -> Any:
         with tracing.span("store.write"):
             result = await job.future
-            if job.committed is not None:
-                began, ended, shared_by = job.committed
-                tracing.past_span("store.commit", began, ended, shared_by=shared_by)
+            assert job.committed is not None  # noqa: S101 - a result is told after its commit
+            began, ended, shared_by = job.committed
+            tracing.past_span("store.commit", began, ended, shared_by=shared_by)
             return result
 
     async def close(self) -> None:
@@ -198,7 +198,7 @@ class Writer:
                     topics += done.topics
                     tallies += done.tallies
             self._statistics.add(SqliteSession(self._connection), tallies)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, everybody in the batch is told, and the next can begin
             return [], self._rolled_back(error)
         return topics, None
 
@@ -231,7 +231,7 @@ class Writer:
         self._commit_seconds += (self._last_commit - self._commit_seconds) / 4
         return None
 
-    def _rolled_back(self, error: sqlite3.Error) -> BaseException:
+    def _rolled_back(self, error: Exception) -> BaseException:
         self._statistics.forget()
         with contextlib.suppress(sqlite3.Error):
             self._connection.rollback()
