@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test format torture bench bench-large test-pythons lock docs clean
+.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -38,6 +38,14 @@ test: $(VENV)/dev.stamp  ## set up and run every check
 torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
 	@$(BIN)/python -m pytest -m torture --timeout=3600 -s
 	@$(BIN)/python -m pytest tests/unit --timeout=3600 --hypothesis-profile=searching
+
+# The programs themselves come from npm only when asked for: make test-clients INSTALL=1
+CLIENTS := $(CURDIR)/.clients
+CLIENT_PACKAGES := @openai/codex @anthropic-ai/claude-code@latest @google/gemini-cli opencode-ai
+
+test-clients: $(VENV)/dev.stamp  ## the pool and the installers with the real agents that are found (INSTALL=1 fetches them)
+	@test -z "$(INSTALL)" || npm install --no-audit --no-fund --silent --prefix $(CLIENTS) $(CLIENT_PACKAGES)
+	@TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
 
 bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/
 	@$(BIN)/python -m benchmarks

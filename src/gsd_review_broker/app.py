@@ -18,26 +18,33 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gsd_review_broker import logs, tracing
+from gsd_review_broker import logs, places, tracing
 from gsd_review_broker.checkout import exclude_from_git
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.meters import Meters
+from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
+from gsd_review_broker.pool.policy import Limits as PoolLimits
+from gsd_review_broker.pool.supervisor import Supervisor
+from gsd_review_broker.pool_settings import resolved
 from gsd_review_broker.ports import Clock
 from gsd_review_broker.repository import GitRepository
 from gsd_review_broker.runtime_file import RuntimeFile
-from gsd_review_broker.service.broker import make_broker
+from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.presence import Presence
+from gsd_review_broker.service.reviewer_records import WorkWatcher
 from gsd_review_broker.store.sqlite import SqliteStore
 from gsd_review_broker.wake import LocalWakeups
 from gsd_review_broker.web.api import api_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
 from gsd_review_broker.web.health import health_endpoint, metrics_endpoint
+from gsd_review_broker.web.pool_api import pool_routes
 
 log = structlog.get_logger()
 
@@ -48,13 +55,22 @@ _LONGEST_HEALTH = 64 * 1024
 class Application:
     """One broker: its store, its services and its HTTP application."""
 
-    def __init__(self, configuration: Configuration, *, port: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        port: int,
+        clock: Clock | None = None,
+        pool_limits: PoolLimits | None = None,
+    ) -> None:
         settings = configuration.settings
         policy = settings.policy()
         clock = clock or SystemClock()
         self.wakeups = LocalWakeups()
         meters = Meters()
         self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
+        access = Access()
+        self.store.watchers.append(WorkWatcher(access))
         core = Core(
             store=self.store,
             repository=GitRepository(
@@ -65,17 +81,21 @@ class Application:
             wakeups=self.wakeups,
             clock=clock,
             policy=policy,
-            presence=Presence(clock),
+            presence=Presence(clock, access),
+            access=access,
         )
         self.broker = make_broker(
             core, serves=configuration.serves, database_name=configuration.database.name, meters=meters
         )
+        self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
+        self.broker.reviewers.attach(self.pool)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
         pages = Starlette(
             routes=[
                 Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
                 Route("/metrics", metrics_endpoint(self.broker)),
                 *api_routes(self.broker),
+                *pool_routes(self.broker),
             ],
             lifespan=self._lifespan,
         )
@@ -91,6 +111,8 @@ class Application:
                 await stack.enter_async_context(manager.run())
             sweeping = asyncio.create_task(self.broker.sweep.run())
             stack.callback(sweeping.cancel)
+            stack.push_async_callback(self.pool.stop)
+            await self.pool.start()
             # What lives as long as the broker is not looked at again by the collector.
             gc.collect()
             gc.freeze()
@@ -160,9 +182,38 @@ def serve(configuration: Configuration) -> int:
             started_at=iso(SystemClock().now()),
         )
         server = _Server(_uvicorn_config(application), application, announce)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(server.serve(sockets=[listening]))
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(server.serve(sockets=[listening]))
+        finally:
+            application.pool.kill_at_once()
     return 130 if server.interrupted else 0
+
+
+def _pool(
+    configuration: Configuration, core: Core, broker: Broker, *, port: int, limits: PoolLimits | None
+) -> Supervisor:
+    """Reviewers have their folders outside the repository: a proposal may have written what lies in it."""
+    settings = configuration.settings.reviewer_pool
+    root, template = configuration.root, settings.prompt_template_path
+    name = pool_name(configuration.database)
+    workspace = resolved(settings.workspace_path, root) if settings.workspace_path else root or Path.home()
+    place = Place(
+        broker_url=f"http://{_bracketed(configuration.settings.host)}:{port}/mcp/reviewer",
+        workspace=workspace,
+        folder=places.state_folder() / "reviewers" / name,
+        template=resolved(template, root) if template else None,
+        pool=name,
+    )
+    return Supervisor(
+        settings,
+        Launcher(settings, place),
+        records=broker.reviewers.records,
+        access=core.access,
+        clock=core.clock,
+        wakeups=core.wakeups,
+        limits=limits,
+    )
 
 
 def _uvicorn_config(application: Application) -> uvicorn.Config:

@@ -11,15 +11,16 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gsd_review_broker import places
+from gsd_review_broker import places, pool_settings
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.model import Fence, Limits, Policy
 from gsd_review_broker.places import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
+from gsd_review_broker.pool_settings import PoolSettings
 
 # What a cloned repository must not decide.
 USERS_OWN = frozenset({"allowed_roots", "log_file"})
 # Set for reviewer programs, and no settings.
-_NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN"})
+_NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
 Bytes = Annotated[int, Field(ge=1)]
 
@@ -37,10 +38,6 @@ class LimitSettings(_Section):
     intent_bytes: Bytes = 4 * 1024
     findings: Annotated[int, Field(ge=1)] = 500
     revisions: Annotated[int, Field(ge=1)] = 200
-
-
-class PoolSettings(_Section):
-    claim_timeout_seconds: Annotated[int, Field(ge=60)] = 1200
 
 
 class Settings(_Section):
@@ -104,9 +101,9 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     chosen = flags.get("config") or environment.get("BROKER_CONFIG")
     layers = [_file_layer(user_file(), must_exist=False)]
     if chosen:
-        layers.append(_project_layer(Path(chosen), must_exist=True))
+        layers.append(_project_layer(Path(chosen), root, must_exist=True))
     elif root is not None:
-        layers.append(_project_layer(places.project_file(root), must_exist=False))
+        layers.append(_project_layer(places.project_file(root), root, must_exist=False))
     layers.append(_environment_layer(environment))
     given = {name: value for name, value in flags.items() if value is not None and name != "config"}
     layers.append(_Layer(COMMAND_LINE, given))
@@ -115,6 +112,7 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         raise StartError(_explained(error, origins)) from error
+    pool_settings.check(settings.reviewer_pool, origins, root=root)
     if settings.host not in {"127.0.0.1", "localhost", "::1"}:
         where = origins.get("host", "default")
         raise StartError(
@@ -132,12 +130,13 @@ def _file_layer(path: Path, *, must_exist: bool) -> _Layer:
     return _Layer(str(path), places.read_settings_file(path, must_exist=must_exist))
 
 
-def _project_layer(path: Path, *, must_exist: bool) -> _Layer:
+def _project_layer(path: Path, root: Path | None, *, must_exist: bool) -> _Layer:
     layer = _file_layer(path, must_exist=must_exist)
     for key in sorted(USERS_OWN & layer.values.keys()):
         raise StartError(
             f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide it."
         )
+    pool_settings.refuse_in_project(path, layer.values, root=root, users=user_file())
     return layer
 
 
@@ -162,25 +161,41 @@ def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
-        for key, value in layer.values.items():
-            if isinstance(value, dict) and isinstance(merged.get(key, {}), dict):
-                inner = cast("dict[str, Any]", value)
-                merged[key] = {**merged.get(key, {}), **inner}
-                origins |= {f"{key}.{name}": layer.origin for name in inner}
-            else:
-                merged[key] = value
-            origins[key] = layer.origin
+        _merge(merged, layer.values, "", layer.origin, origins)
     return merged, origins
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any], path: str, origin: str, origins: dict[str, str]) -> None:
+    """Key by key, however deep; what is no section replaces what was there."""
+    for key, value in values.items():
+        origins[f"{path}{key}"] = origin
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            section = into[key] = dict(cast("dict[str, Any]", into.get(key, {})))
+            _merge(section, cast("dict[str, Any]", value), f"{path}{key}.", origin, origins)
+        else:
+            into[key] = value
 
 
 def _explained(error: ValidationError, origins: dict[str, str]) -> str:
     problem = error.errors(include_url=False)[0]
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path)
-    where = origins.get(key) or origins.get(path[0], "default")
+    where = next(
+        (origins[known] for n in range(len(path), 0, -1) if (known := ".".join(path[:n])) in origins), "default"
+    )
     if problem["type"] == "extra_forbidden":
-        known = Settings.model_fields[path[0]].annotation if len(path) > 1 else Settings
-        names = ", ".join(known.model_fields) if isinstance(known, type) and issubclass(known, BaseModel) else ""
-        return f"{where}: {key}: unknown setting; allowed are {names}."
+        return f"{where}: {key}: unknown setting; allowed are {', '.join(_siblings(path))}."
     message = problem["msg"]
     return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
+
+
+def _siblings(path: list[str]) -> list[str]:
+    """The settings that there are where an unknown one was given."""
+    section: type[BaseModel] = Settings
+    for name in path[:-1]:
+        found = section.model_fields[name].annotation if name in section.model_fields else None
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            section = found
+        elif name == "agents":
+            section = pool_settings.AgentSettings
+    return list(section.model_fields)

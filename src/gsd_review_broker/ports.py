@@ -14,11 +14,13 @@ from gsd_review_broker.model import (
     Identity,
     Message,
     Milliseconds,
+    NewEvent,
     Review,
     ReviewId,
     Revision,
     Status,
 )
+from gsd_review_broker.reviewer import Failure, Reviewer, Work
 from gsd_review_broker.tally import Totals
 
 T = TypeVar("T")
@@ -43,6 +45,8 @@ class ReviewFilter:
     # Leave out what this reviewer may not claim at this moment.
     claimable_by: Identity | None = None
     claimable_at: Milliseconds | None = None
+    # Leave out what the pool waits with: reviewers failed on it lately, or so often that a person was asked.
+    for_pool: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +76,41 @@ FEED = (*SUMMARY, "message_count", "last_message_at", "last_message_preview")
 EVENT_SUMMARY = ("id", "review_id", "event_type", "actor", "old_status", "new_status", "metadata", "timestamp")
 
 
-class Reader(Protocol):
+class ReviewerReader(Protocol):
+    """What is known of the pool's reviewers."""
+
+    def reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
+
+    def reviewer_ids(self) -> list[Identity]: ...
+
+    def running_reviewers(self) -> list[Reviewer]: ...
+
+    def ended_reviewers(self, limit: int) -> list[Reviewer]:
+        """The last ones first."""
+        ...
+
+    def work_under_way(self) -> list[Work]: ...
+
+    def open_work(self, review_id: ReviewId) -> Work | None: ...
+
+    def work_on(self, review_id: ReviewId) -> list[Work]: ...
+
+    def work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
+        """The last ones first."""
+        ...
+
+    def failure(self, review_id: ReviewId) -> Failure | None: ...
+
+    def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int: ...
+
+    def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
+        """Starts and tokens."""
+        ...
+
+    def is_pool_paused(self) -> bool: ...
+
+
+class Reader(ReviewerReader, Protocol):
     """Reads of one moment."""
 
     def review(self, review_id: ReviewId) -> Review | None: ...
@@ -150,6 +188,26 @@ class Transaction(Reader, Protocol):
 
     def forget_keys_before(self, moment: Milliseconds) -> None: ...
 
+    def append(self, *new_events: NewEvent) -> None:
+        """Events that are about no review."""
+        ...
+
+    def announce(self, topic: str) -> None:
+        """Wakes who waits for it, after the commit."""
+        ...
+
+    def save_reviewer(self, reviewer: Reviewer) -> None: ...
+
+    def save_work(self, work: Work) -> None: ...
+
+    def save_failure(self, failure: Failure) -> None: ...
+
+    def pause_pool(self, paused: bool) -> None: ...
+
+
+# Sees each change inside its transaction, and may add to it.
+Watcher = Callable[[Transaction, Change], None]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Archived:
@@ -200,6 +258,8 @@ class Repository(Protocol):
 
 # The topic of everybody who waits for work.
 QUEUE = "queue"
+# The topic of who looks after the pool's reviewers.
+POOL = "pool"
 
 
 def review_topic(review_id: ReviewId) -> str:
@@ -217,4 +277,4 @@ class Wakeups(Protocol):
 
     def publish(self, topics: Iterable[str]) -> None: ...
 
-    def listening(self, topic: str) -> AbstractContextManager[asyncio.Event]: ...
+    def listening(self, topic: str, *, counted: bool = True) -> AbstractContextManager[asyncio.Event]: ...

@@ -19,15 +19,16 @@ class LocalWakeups:
                 signal.set()
 
     @contextmanager
-    def listening(self, topic: str) -> Generator[asyncio.Event]:
-        """Begins before the first look, so that nothing that happens after the look is missed."""
+    def listening(self, topic: str, *, counted: bool = True) -> Generator[asyncio.Event]:
+        """Begins before the first look, so that nothing that happens after the look is missed. The broker's own
+        listeners are not counted among those who wait."""
         signal = asyncio.Event()
         self._waiters.setdefault(topic, set()).add(signal)
-        self.waiting += 1
+        self.waiting += counted
         try:
             yield signal
         finally:
-            self.waiting -= 1
+            self.waiting -= counted
             self._waiters[topic].discard(signal)
             if not self._waiters[topic]:
                 del self._waiters[topic]

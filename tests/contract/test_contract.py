@@ -31,6 +31,9 @@ PARAMETERS = {
     "get_audit_log": "review_id? after? limit?",
     "get_review_timeline": "review_id",
     "broker_status": "",
+    "spawn_reviewer": "agent? project? idempotency_key?",
+    "kill_reviewer": "reviewer_id force? idempotency_key?",
+    "list_reviewers": "",
 }
 RESULTS = {
     "create_review": "review_id status revision priority affected_files",
@@ -54,6 +57,9 @@ RESULTS = {
     "get_audit_log": "events",
     "get_review_timeline": "review_id intent current_status category events event_count",
     "broker_status": "version serves uptime_seconds queue oldest_pending_at last_activity_at waiting reviewers",
+    "spawn_reviewer": "reviewer_id display_name pid",
+    "kill_reviewer": "reviewer_id state",
+    "list_reviewers": "reviewers",
 }
 EVERYWHERE = {"get_review_status", "get_proposal", "list_reviews", "get_discussion"}
 ROLES = {
@@ -71,7 +77,8 @@ ROLES = {
     Audience.OBSERVER: EVERYWHERE
     | {"get_activity_feed", "get_review_stats", "get_audit_log", "get_review_timeline", "broker_status"},
 }
-READS = ROLES[Audience.OBSERVER]
+POOL = {"spawn_reviewer", "kill_reviewer", "list_reviewers"}
+READS = ROLES[Audience.OBSERVER] | {"list_reviewers"}
 
 
 def words(text: str) -> set[str]:
@@ -105,6 +112,10 @@ def test_every_result_has_the_keys_of_the_contract(tool: str) -> None:
 @pytest.mark.parametrize("audience", sorted(ROLES))
 def test_a_role_is_shown_what_it_uses(audience: Audience) -> None:
     assert set(all_tools().shown_to(audience)) == ROLES[audience]
+
+
+def test_the_pools_tools_are_shown_on_the_whole_endpoint_alone() -> None:
+    assert {name for name, tool in all_tools().shown_to(Audience.ALL).items() if not tool.audiences} == POOL
 
 
 def test_annotations_say_what_is_true() -> None:

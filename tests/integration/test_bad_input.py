@@ -23,6 +23,9 @@ GOOD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "get_review_stats": {},
     "get_audit_log": {},
     "broker_status": {},
+    "spawn_reviewer": {},
+    "kill_reviewer": {"reviewer_id": "codex-r1"},
+    "list_reviewers": {},
 }
 WRONG_TYPES: dict[str, list[Any]] = {
     "string": [5, True, ["x"], {"x": 1}],

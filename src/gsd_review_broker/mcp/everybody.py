@@ -147,7 +147,9 @@ async def add_message(
         in_reply_to=in_reply_to,
         metadata=metadata,
     )
-    return await call.broker.discussions.send(review_id, message, repeat=call.repeat)
+    return await call.broker.discussions.send(
+        review_id, message, repeat=call.repeat, authenticated_as=call.authenticated_as
+    )
 
 
 @TOOLS.tool(Audience.PROPOSER, Audience.REVIEWER)
@@ -167,4 +169,5 @@ async def resolve_finding(
         note=note,
         as_reviewer=call.audience is Audience.REVIEWER,
         repeat=call.repeat,
+        authenticated_as=call.authenticated_as,
     )

@@ -12,6 +12,8 @@ import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.model import Identity
+from gsd_review_broker.service.access import Asked
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.checks import encoded
 from gsd_review_broker.service.core import Repeat
@@ -38,6 +40,8 @@ class Call:
     broker: Broker
     repeat: Repeat | None
     audience: Audience
+    # Who calls, where a token proves it: the pool's reviewers.
+    authenticated_as: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,13 @@ class Tool:
     arguments: type[BaseModel]
     wire: types.Tool
 
-    async def __call__(self, broker: Broker, arguments: dict[str, Any], audience: Audience = Audience.ALL) -> Any:
+    async def __call__(
+        self,
+        broker: Broker,
+        arguments: dict[str, Any],
+        audience: Audience = Audience.ALL,
+        bearer: str | None = None,
+    ) -> Any:
         for name in arguments:
             encoded(ascii(name), name)
         values = self._validated(arguments)
@@ -59,7 +69,18 @@ class Tool:
         # if the caller says so.
         said = {name: value for name, value in arguments.items() if name != "idempotency_key"}
         repeat = Repeat(tool=self.name, key=key, arguments=said) if key is not None else None
-        return await self.function(Call(broker, repeat, audience), **values)
+        caller = await broker.gatekeeper.admit(bearer, self._asked(arguments)) if broker.gatekeeper.guards else None
+        return await self.function(Call(broker, repeat, audience, caller), **values)
+
+    def _asked(self, arguments: dict[str, Any]) -> Asked:
+        annotations = self.wire.annotations
+        return Asked(
+            tool=self.name,
+            # What the pool's own tools name is not who acts.
+            arguments=arguments if self.audiences else {},
+            writes=annotations is None or not annotations.read_only_hint,
+            for_reviewers=Audience.REVIEWER in self.audiences,
+        )
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

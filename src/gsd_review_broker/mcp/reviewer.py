@@ -96,10 +96,13 @@ async def submit_verdict(
         counter_patch=counter_patch,
         findings=[_finding(finding) for finding in findings or []],
         repeat=call.repeat,
+        authenticated_as=call.authenticated_as,
     )
 
 
 @TOOLS.tool(Audience.REVIEWER)
 async def release_claim(call: Call, review_id: str, claim_generation: Integer, idempotency_key: Key = None) -> Released:
     """Give a claim back without a verdict, so that another reviewer can take it."""
-    return await call.broker.claims.release(review_id, claim_generation, repeat=call.repeat)
+    return await call.broker.claims.release(
+        review_id, claim_generation, repeat=call.repeat, authenticated_as=call.authenticated_as
+    )

@@ -18,7 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gsd_review_broker import __version__, logs, tracing
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.mcp import everybody, observer, proposer, reviewer
+from gsd_review_broker.mcp import everybody, observer, pool, proposer, reviewer
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
 from gsd_review_broker.service.broker import Broker
 
@@ -38,7 +38,7 @@ _INSTRUCTIONS = {
 
 
 def all_tools() -> Registry:
-    return Registry.of(proposer.TOOLS, reviewer.TOOLS, everybody.TOOLS, observer.TOOLS)
+    return Registry.of(proposer.TOOLS, reviewer.TOOLS, everybody.TOOLS, observer.TOOLS, pool.TOOLS)
 
 
 def make_servers(broker: Broker) -> dict[Audience, Server[Any]]:
@@ -52,11 +52,12 @@ def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Serve
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return listing
 
-    async def call_tool(_context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
         tool = tools.get(params.name)
         if tool is None:
             return _failed(_no_such_tool(params.name, tools))
-        return await _called(tool, broker, params.arguments or {}, audience)
+        bearer = _bearer(context) if broker.gatekeeper.guards else None
+        return await _called(tool, broker, params.arguments or {}, audience, bearer)
 
     async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
@@ -101,11 +102,22 @@ def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> Server
     return middleware
 
 
-async def _called(tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience) -> dict[str, Any]:
+def _bearer(context: Any) -> str | None:
+    """The token of the HTTP request that brought the call."""
+    headers = context.request.scope["headers"] if context.request is not None else ()
+    for name, value in headers:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return value[7:].strip().decode("latin-1")
+    return None
+
+
+async def _called(
+    tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience, bearer: str | None
+) -> dict[str, Any]:
     logs.call_begins(tool.name, arguments.get("review_id"))
     began, outcome = perf_counter(), "cancelled"
     try:
-        result = await tool(broker, arguments, audience)
+        result = await tool(broker, arguments, audience, bearer)
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value

@@ -13,6 +13,7 @@ from gsd_review_broker.rules.claims import (
     release,
     take_over,
 )
+from gsd_review_broker.rules.convergence import call_human
 from gsd_review_broker.rules.discussion import (
     accept_counter_patch,
     reject_counter_patch,
@@ -28,6 +29,7 @@ __all__ = [
     "Command",
     "accept_counter_patch",
     "auto_reject",
+    "call_human",
     "claim",
     "close",
     "create",

@@ -1,6 +1,6 @@
 """When agents go round in circles, a person is asked; agents may go on meanwhile."""
 
-from gsd_review_broker.model import BROKER, Change, EventType, Identity, Milliseconds, is_human
+from gsd_review_broker.model import BROKER, Change, EventType, Identity, Milliseconds, Review, is_human
 from gsd_review_broker.rules.transitions import followed_by, record
 
 # The same finding raised this often means that the two sides do not agree on it.
@@ -20,6 +20,13 @@ def call_human_if_stuck(change: Change, *, max_rounds: int, now: Milliseconds) -
     else:
         return change
     return _with(change, EventType.HUMAN_REQUESTED, reason, actor=BROKER, now=now)
+
+
+def call_human(review: Review, *, reason: str, now: Milliseconds) -> Change:
+    """Nobody judged it, however often it was tried."""
+    return record(
+        review, EventType.HUMAN_REQUESTED, actor=BROKER, now=now, metadata={"reason": reason}, needs_human=reason
+    )
 
 
 def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change:

@@ -18,7 +18,9 @@ from gsd_review_broker.ports import (
     ReviewFilter,
     Transaction,
 )
+from gsd_review_broker.reviewer import ReviewerState
 from gsd_review_broker.service import checks, views
+from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
 from gsd_review_broker.service.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.diffs import read_diff
@@ -63,6 +65,8 @@ class Claims:
                 if kept is not None:
                     return kept
             begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+            if begins:
+                self._refuse_draining(reviewer)
             # Who holds it already is answered again; git was asked at the time.
             checked = await self._check(review) if begins else Applies(digest=review.digest)
             result = await self._core.store.write(
@@ -85,6 +89,7 @@ class Claims:
             return kept
         if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
             return remembered(tx, self._core, repeat, review.project, self._view(tx, review))
+        self._refuse_draining(reviewer)
         if review.revision != seen.revision:
             return None
         if isinstance(checked, DoesNotApply):
@@ -98,6 +103,13 @@ class Claims:
         change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
         tx.save(change)
         return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review))
+
+    def _refuse_draining(self, reviewer: Identity) -> bool:
+        """Says whether it is one of the pool's."""
+        standing = self._core.access.standing(reviewer)
+        if standing not in {None, ReviewerState.ACTIVE}:
+            raise draining(reviewer)
+        return standing is not None
 
     def _view(self, reader: Reader, review: Review) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)
@@ -162,6 +174,7 @@ class Claims:
         return found
 
     async def _first_claimable(self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None) -> Claim | None:
+        of_pool = self._refuse_draining(reviewer)
         # Asked by everybody who waits at each new review, so the quick question comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
             return None
@@ -175,6 +188,7 @@ class Claims:
                         project=wanted.project,
                         claimable_by=reviewer,
                         claimable_at=self._core.clock.now(),
+                        for_pool=of_pool,
                     ),
                     after=after,
                     limit=_CANDIDATES,
@@ -198,13 +212,22 @@ class Claims:
             return None
         return None if "auto_rejected" in result else result
 
-    async def release(self, review_id: str, claim_generation: int, *, repeat: Repeat | None) -> Released:
+    async def release(
+        self,
+        review_id: str,
+        claim_generation: int,
+        *,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+    ) -> Released:
+        by_claim = ByClaim(tool="release_claim", authenticated_as=authenticated_as, claim_generation=claim_generation)
+
         def command(tx: Transaction, review: Review) -> Released:
             change = rules.release(review, claim_generation=claim_generation, now=tx.now)
             tx.save(change)
             return views.released(change.review)
 
-        return await self._core.change(review_id, repeat, command)
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def take_over(self, review_id: str, person: str) -> Claim:
         """A person goes first; for the dashboard and the command line."""
@@ -229,6 +252,7 @@ class Claims:
         repeat: Repeat | None,
         counter_patch: str | None = None,
         findings: list[NewFinding] | None = None,
+        authenticated_as: Identity | None = None,
     ) -> VerdictResult:
         limits, policy = self._core.policy.limits, self._core.policy
         reason = checks.optional_text("reason", reason, limits.text)
@@ -246,7 +270,7 @@ class Claims:
                 findings=raised.changed,
                 open_finding_count=raised.open_count,
                 fence=policy.fence,
-                pool_managed=False,
+                pool_managed=self._core.access.standing(review.claimed_by) is not None,
                 timeout=policy.claim_timeout,
                 max_rounds=policy.max_rounds,
                 now=now,
@@ -264,7 +288,15 @@ class Claims:
             tx.save(change)
             return change.refusal or views.verdict(change.review, verdict.value)
 
-        return await self._core.change(review_id, repeat, command)
+        by_claim = ByClaim(
+            tool="submit_verdict",
+            authenticated_as=authenticated_as,
+            named=reviewer,
+            claim_generation=claim_generation,
+        )
+        return await self._core.change(
+            review_id, repeat, command, by_claim=by_claim if reviewer or claim_generation is not None else None
+        )
 
     async def _may_judge(self, review_id: str, repeat: Repeat | None, judge: _Judge) -> bool:
         """A look beforehand; the transaction decides. A call that was answered before is answered there, too."""

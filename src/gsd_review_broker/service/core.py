@@ -10,6 +10,7 @@ from gsd_review_broker.audit import canonical
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.model import Identity, Policy, Review
 from gsd_review_broker.ports import Clock, IdempotencyKey, Reader, Repository, Store, Transaction, Wakeups
+from gsd_review_broker.service.access import Access, ByClaim
 from gsd_review_broker.service.checks import text
 from gsd_review_broker.service.finding_reviews import find_review, lock_review
 from gsd_review_broker.service.presence import Presence
@@ -28,17 +29,26 @@ class Core:
     clock: Clock
     policy: Policy
     presence: Presence
+    access: Access
 
     async def find(self, review_id: str) -> Review:
         return await self.store.glance(lambda reader: find_review(reader, review_id))
 
     async def change(
-        self, review_id: str, repeat: "Repeat | None", command: Callable[[Transaction, Review], R | BrokerError]
+        self,
+        review_id: str,
+        repeat: "Repeat | None",
+        command: Callable[[Transaction, Review], R | BrokerError],
+        *,
+        by_claim: ByClaim | None = None,
     ) -> R:
         """One command on one review. A refusal that was recorded is raised only after its commit."""
 
         def run(tx: Transaction) -> R | BrokerError:
             review = lock_review(tx, review_id)
+            refused = by_claim.refusal(self.access, tx, review) if by_claim else None
+            if refused is not None:
+                return refused
             return once(tx, self, repeat, review.project, lambda: command(tx, review))
 
         result = await self.store.write(run)

@@ -9,6 +9,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import CounterPatch, Disposition, Finding, Identity, Message, Review, Role, Status
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import checks, cursors, findings
+from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.insight import limit_of
 from gsd_review_broker.service.moments import iso
@@ -44,7 +45,14 @@ class Discussions:
         self._core = core
         self._waiting = waiting
 
-    async def send(self, review_id: str, message: NewMessage, *, repeat: Repeat | None) -> SentMessage:
+    async def send(
+        self,
+        review_id: str,
+        message: NewMessage,
+        *,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+    ) -> SentMessage:
         limits = self._core.policy.limits
         checks.text("body", message.body, limits.text)
         checks.optional_text("path", message.path, limits.intent)
@@ -68,7 +76,9 @@ class Discussions:
                 "round": current.round,
             }
 
-        return await self._core.change(review_id, repeat, command)
+        unnamed = message.sender_role is Role.REVIEWER and sender_id is None
+        by_claim = ByClaim(tool="add_message", authenticated_as=authenticated_as) if unnamed else None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def read(
         self,
@@ -119,6 +129,7 @@ class Discussions:
         note: str | None,
         as_reviewer: bool,
         repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
     ) -> ResolvedFinding:
         note = checks.optional_text("note", note, self._core.policy.limits.text)
 
@@ -144,7 +155,8 @@ class Discussions:
             tx.save(change)
             return findings.resolved(change.review, change.findings[0])
 
-        return await self._core.change(review_id, repeat, command)
+        by_claim = ByClaim(tool="resolve_finding", authenticated_as=authenticated_as) if as_reviewer else None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
 
 def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:

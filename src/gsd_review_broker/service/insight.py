@@ -8,6 +8,7 @@ from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import CounterPatchStatus, Identity, Review, Status
 from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.reviewer import ReviewerState
 from gsd_review_broker.service import checks, cursors, views
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.finding_reviews import find_review
@@ -21,6 +22,7 @@ from gsd_review_broker.service.results import (
     ReviewStatus,
     Timeline,
 )
+from gsd_review_broker.service.reviewers import Reviewers
 from gsd_review_broker.service.waiting import Waiting
 
 DEFAULT_LIMIT = 50
@@ -42,9 +44,10 @@ def limit_of(limit: int | None) -> int:
 
 
 class Insight:
-    def __init__(self, core: Core, waiting: Waiting, *, serves: str) -> None:
+    def __init__(self, core: Core, waiting: Waiting, reviewers: Reviewers, *, serves: str) -> None:
         self._core = core
         self._waiting = waiting
+        self._reviewers = reviewers
         self._serves = serves
         self._started = core.clock.steady()
 
@@ -130,7 +133,15 @@ class Insight:
         after: ListPosition | None,
         size: int,
     ) -> Sequence[tuple[Any, ...]]:
-        filtered = replace(wanted, claimable_by=reviewer, claimable_at=self._core.clock.now())
+        standing = self._core.access.standing(reviewer)
+        if standing not in {None, ReviewerState.ACTIVE}:
+            return []
+        filtered = replace(
+            wanted,
+            claimable_by=reviewer,
+            claimable_at=self._core.clock.now(),
+            for_pool=standing is not None and wanted.status is Status.PENDING,
+        )
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
         return reader.summaries(filtered, after=after, limit=size)
@@ -200,7 +211,7 @@ class Insight:
             "oldest_pending_at": views.moment(oldest),
             "last_activity_at": views.moment(last),
             "waiting": self._core.wakeups.waiting,
-            "reviewers": [],
+            "reviewers": await self._reviewers.running(),
         }
 
 

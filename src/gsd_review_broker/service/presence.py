@@ -4,14 +4,17 @@ from collections import OrderedDict
 
 from gsd_review_broker.model import Identity, Milliseconds, identity_key
 from gsd_review_broker.ports import Clock
+from gsd_review_broker.reviewer import ReviewerState
+from gsd_review_broker.service.access import Access
 
 ALIVE_MILLISECONDS = 60_000
 _MOST_REMEMBERED = 10_000
 
 
 class Presence:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, access: Access) -> None:
         self._clock = clock
+        self._access = access
         self._seen: OrderedDict[str, Milliseconds] = OrderedDict()
 
     def heard(self, identity: Identity) -> None:
@@ -22,5 +25,9 @@ class Presence:
             self._seen.popitem(last=False)
 
     def is_alive(self, identity: Identity | None) -> bool:
+        standing = self._access.standing(identity)
+        if standing is not None:
+            # The pool knows: a process that runs and may claim again.
+            return standing is ReviewerState.ACTIVE
         seen = self._seen.get(identity_key(identity)) if identity else None
         return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS

@@ -32,6 +32,7 @@ from gsd_review_broker.ports import (
     ListPosition,
     ReviewFilter,
 )
+from gsd_review_broker.store.reviewer_rows import ReviewerReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
 from gsd_review_broker.store.session import Session, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
@@ -126,7 +127,7 @@ _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
 
-class SqlReader:
+class SqlReader(ReviewerReads):
     def __init__(self, session: Session) -> None:
         self._session = session
 
@@ -165,10 +166,13 @@ class SqlReader:
             claimable=wanted.claimable_by is not None,
             after=after is not None,
             live=wanted.status is not Status.CLOSED,
+            for_pool=wanted.for_pool,
         )
         parameters: dict[str, Any] = {**equal, "most": limit}
         if wanted.claimable_by is not None:
-            parameters |= {"reviewer": identity_key(wanted.claimable_by), "now": wanted.claimable_at or 0}
+            parameters |= {"reviewer": identity_key(wanted.claimable_by)}
+        if wanted.claimable_at is not None:
+            parameters["now"] = wanted.claimable_at
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
         return self._session.rows(statement, parameters)
@@ -258,7 +262,13 @@ _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "pare
 
 @cache
 def _list_statement(
-    columns: tuple[str, ...], equal: tuple[str, ...], needs_human: bool | None, claimable: bool, after: bool, live: bool
+    columns: tuple[str, ...],
+    equal: tuple[str, ...],
+    needs_human: bool | None,
+    claimable: bool,
+    after: bool,
+    live: bool,
+    for_pool: bool = False,
 ) -> sa.Select[Any]:
     """One statement for each shape of question; there are few, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
@@ -270,6 +280,8 @@ def _list_statement(
         conditions.append(sa.not_(is_null) if needs_human else is_null)
     if claimable:
         conditions += _claimable()
+    if for_pool:
+        conditions.append(not_held_back(parameter("now")))
     if after:
         places = (parameter(name) for name in ("after_rank", "after_created", "after_id"))
         conditions.append(sa.tuple_(*_ORDER) > sa.tuple_(*places))

@@ -40,7 +40,7 @@ T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 
 
-def _member_of(kind: type[StrEnum]) -> _Convert:
+def member_of(kind: type[StrEnum]) -> _Convert:
     members: Mapping[str | None, StrEnum | None] = {None: None, **{member.value: member for member in kind}}
     return members.__getitem__
 
@@ -95,38 +95,38 @@ class Rows(Generic[T]):
 REVIEWS = Rows(
     Review,
     tables.reviews,
-    status=_member_of(Status),
-    agent_role=_member_of(Role),
-    category=_member_of(Category),
-    priority=_member_of(Priority),
+    status=member_of(Status),
+    agent_role=member_of(Role),
+    category=member_of(Category),
+    priority=member_of(Priority),
     has_diff=bool,
-    verdict=_member_of(Verdict),
-    outcome=_member_of(Outcome),
-    counter_patch_status=_member_of(CounterPatchStatus),
-    last_verdict=_member_of(Verdict),
+    verdict=member_of(Verdict),
+    outcome=member_of(Outcome),
+    counter_patch_status=member_of(CounterPatchStatus),
+    last_verdict=member_of(Verdict),
 )
 REVISIONS = Rows(Revision, tables.revisions, skip_diff_validation=bool, affected_files=_files_from)
-MESSAGES = Rows(Message, tables.messages, sender_role=_member_of(Role), metadata=_json_or_none)
+MESSAGES = Rows(Message, tables.messages, sender_role=member_of(Role), metadata=_json_or_none)
 COUNTER_PATCHES = Rows(
     CounterPatch,
     tables.counter_patches,
     affected_files=_files_from,
-    status=_member_of(CounterPatchStatus),
+    status=member_of(CounterPatchStatus),
 )
 FINDINGS = Rows(
     Finding,
     tables.findings,
-    side=_member_of(Side),
-    severity=_member_of(Severity),
-    anchor=_member_of(Anchor),
-    disposition=_member_of(Disposition),
+    side=member_of(Side),
+    severity=member_of(Severity),
+    anchor=member_of(Anchor),
+    disposition=member_of(Disposition),
 )
 EVENTS = Rows(
     Event,
     tables.events,
-    event_type=_member_of(EventType),
-    old_status=_member_of(Status),
-    new_status=_member_of(Status),
+    event_type=member_of(EventType),
+    old_status=member_of(Status),
+    new_status=member_of(Status),
     metadata=json.loads,
 )
 # What may change, and the column by which it is compared.

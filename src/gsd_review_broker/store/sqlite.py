@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.meters import Meters
 from gsd_review_broker.model import Milliseconds, ReviewId
-from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups
+from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
 from gsd_review_broker.store import archive, schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
@@ -45,6 +45,8 @@ class SqliteStore:
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
         self._closed = False
         self._archiving = asyncio.Lock()
+        # Each sees every change inside its transaction.
+        self.watchers: list[Watcher] = []
 
     def open(self) -> None:
         """Takes the lock and brings the schema up to date. Raises StartError."""
@@ -62,7 +64,12 @@ class SqliteStore:
             raise
         self._glances = SqlReader(SqliteSession(self._glancer))
         self.writer = Writer(
-            self._connection, self._path, clock=self._clock, wakeups=self._wakeups, meters=self._meters
+            self._connection,
+            self._path,
+            clock=self._clock,
+            wakeups=self._wakeups,
+            meters=self._meters,
+            watchers=self.watchers,
         )
 
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:

@@ -256,3 +256,62 @@ idempotency_keys = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 sa.Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)
+
+# The pool: its reviewers, what they worked on, what failed. No foreign keys: statistics outlive pruned reviews.
+reviewers = sa.Table(
+    "reviewers",
+    metadata,
+    sa.Column("id", _IDENTITY, primary_key=True),
+    sa.Column("display_name", _IDENTITY, nullable=False),
+    sa.Column("agent", _STATE, nullable=False),
+    sa.Column("model", _IDENTITY),
+    sa.Column("project", _IDENTITY),
+    sa.Column("state", _STATE, nullable=False),
+    sa.Column("host", _IDENTITY, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("process_start", _IDENTITY),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("drained_at", sa.BigInteger),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("end_reason", _STATE),
+    sa.Column("exit_code", sa.Integer),
+    sa.Column("reviews_completed", sa.Integer, nullable=False),
+    sa.Column("reviews_approved", sa.Integer, nullable=False),
+    sa.Column("review_milliseconds", sa.BigInteger, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger),
+    sa.Column("output_tokens", sa.BigInteger),
+    sa.Column("cost_usd", sa.Float),
+)
+sa.Index("ix_reviewers_ended_at", reviewers.c.ended_at, reviewers.c.started_at)
+sa.Index("ix_reviewers_started_at", reviewers.c.started_at)
+
+reviewer_work = sa.Table(
+    "reviewer_work",
+    metadata,
+    sa.Column("review_id", _ID, primary_key=True),
+    sa.Column("claim_generation", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("reviewer_id", _IDENTITY, nullable=False),
+    sa.Column("claimed_at", sa.BigInteger, nullable=False),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("outcome", _STATE),
+    sa.Column("input_tokens", sa.BigInteger),
+    sa.Column("output_tokens", sa.BigInteger),
+    sa.Column("cost_usd", sa.Float),
+)
+sa.Index("ix_reviewer_work_reviewer_id", reviewer_work.c.reviewer_id, reviewer_work.c.claimed_at)
+sa.Index("ix_reviewer_work_ended_at", reviewer_work.c.ended_at)
+
+review_failures = sa.Table(
+    "review_failures",
+    metadata,
+    sa.Column("review_id", _ID, primary_key=True),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("retry_at", sa.BigInteger, nullable=False),
+)
+
+pool_switches = sa.Table(
+    "pool_switches",
+    metadata,
+    sa.Column("name", _STATE, primary_key=True),
+    sa.Column("on", sa.Boolean, nullable=False),
+)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import structlog
 from gsd_review_broker import tracing
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.meters import Meters
-from gsd_review_broker.ports import Clock, Transaction, Wakeups
+from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
 from gsd_review_broker.store.session import SqliteSession
 from gsd_review_broker.store.statistics import Statistics
 from gsd_review_broker.store.writes import SqlTransaction
@@ -54,7 +54,14 @@ class Job:
 
 class Writer:
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, *, clock: Clock, wakeups: Wakeups, meters: Meters
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        *,
+        clock: Clock,
+        wakeups: Wakeups,
+        meters: Meters,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self._connection = connection
         self._path = path
@@ -65,6 +72,7 @@ class Writer:
         self._statistics = Statistics()
         self._traced = tracing.is_on()
         self._jobs: deque[Job] = deque()
+        self._watchers = watchers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._turn: asyncio.Handle | asyncio.Task[None] | None = None
         self._idle: asyncio.Event | None = None
@@ -204,7 +212,7 @@ class Writer:
 
     def _run(self, job: Job) -> SqlTransaction | None:
         """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
-        transaction = SqlTransaction(SqliteSession(self._connection), self._clock.now())
+        transaction = SqlTransaction(SqliteSession(self._connection), self._clock.now(), self._watchers)
         self._connection.execute("SAVEPOINT command")
         try:
             job.result = job.command(transaction)

@@ -1,5 +1,6 @@
 """One command's transaction: what it reads for update, and what it leaves behind."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,8 +18,9 @@ from gsd_review_broker.model import (
     ReviewId,
     Status,
 )
-from gsd_review_broker.ports import QUEUE, IdempotencyKey, review_topic
+from gsd_review_broker.ports import QUEUE, IdempotencyKey, Watcher, review_topic
 from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.reviewer_rows import ReviewerWrites
 from gsd_review_broker.store.rows import (
     REVIEWS,
     changed_columns,
@@ -99,10 +101,11 @@ def _update_review(columns: tuple[str, ...]) -> sa.Update:
     return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
 
-class SqlTransaction(SqlReader):
-    def __init__(self, session: Session, now: Milliseconds) -> None:
+class SqlTransaction(SqlReader, ReviewerWrites):
+    def __init__(self, session: Session, now: Milliseconds, watchers: Sequence[Watcher] = ()) -> None:
         super().__init__(session)
         self._now = now
+        self._watchers = watchers
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
         # What there is to count; added once for all commands that share the commit.
@@ -134,6 +137,8 @@ class SqlTransaction(SqlReader):
         self._save_counter_patch(change)
         self._save_findings(change.review.id, change.findings)
         self.append(*change.events)
+        for watch in self._watchers:
+            watch(self, change)
         return self._save_message(change.message)
 
     def _save_review(self, review: Review) -> None:
@@ -197,6 +202,9 @@ class SqlTransaction(SqlReader):
             self._session.run(_INSERT_EVENT, row)
             previous = row["hash"]
         self._session.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
+
+    def announce(self, topic: str) -> None:
+        self.topics.append(topic)
 
     def put_off(self, review: Review) -> None:
         self._update(review.id, {"claim_expires_at": review.claim_expires_at})

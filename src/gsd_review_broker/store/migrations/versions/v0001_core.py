@@ -294,3 +294,61 @@ def upgrade() -> None:
         sa.table("audit_head", sa.column("id"), sa.column("sequence"), sa.column("hash")),
         [{"id": 1, "sequence": 0, "hash": "0" * 64}],
     )
+    _create_pool_tables()
+
+
+def _create_pool_tables() -> None:
+    op.create_table(
+        "reviewers",
+        sa.Column("id", sa.String(length=256), nullable=False),
+        sa.Column("display_name", sa.String(length=256), nullable=False),
+        sa.Column("agent", sa.String(length=32), nullable=False),
+        sa.Column("model", sa.String(length=256), nullable=True),
+        sa.Column("project", sa.String(length=256), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("host", sa.String(length=256), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("process_start", sa.String(length=256), nullable=True),
+        sa.Column("started_at", sa.BigInteger(), nullable=False),
+        sa.Column("drained_at", sa.BigInteger(), nullable=True),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("end_reason", sa.String(length=32), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("reviews_completed", sa.Integer(), nullable=False),
+        sa.Column("reviews_approved", sa.Integer(), nullable=False),
+        sa.Column("review_milliseconds", sa.BigInteger(), nullable=False),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost_usd", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_reviewers")),
+    )
+    op.create_index("ix_reviewers_ended_at", "reviewers", ["ended_at", "started_at"], unique=False)
+    op.create_index("ix_reviewers_started_at", "reviewers", ["started_at"], unique=False)
+    op.create_table(
+        "reviewer_work",
+        sa.Column("review_id", sa.String(length=32), nullable=False),
+        sa.Column("claim_generation", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("reviewer_id", sa.String(length=256), nullable=False),
+        sa.Column("claimed_at", sa.BigInteger(), nullable=False),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("outcome", sa.String(length=32), nullable=True),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost_usd", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("review_id", "claim_generation", name=op.f("pk_reviewer_work")),
+    )
+    op.create_index("ix_reviewer_work_reviewer_id", "reviewer_work", ["reviewer_id", "claimed_at"], unique=False)
+    op.create_index("ix_reviewer_work_ended_at", "reviewer_work", ["ended_at"], unique=False)
+    op.create_table(
+        "review_failures",
+        sa.Column("review_id", sa.String(length=32), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("retry_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("review_id", name=op.f("pk_review_failures")),
+    )
+    op.create_table(
+        "pool_switches",
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("on", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_pool_switches")),
+    )

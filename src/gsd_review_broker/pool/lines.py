@@ -1,0 +1,82 @@
+"""A child's bytes as lines, whatever it writes: lines of any length, any bytes, any amount."""
+
+import time
+from collections.abc import Callable
+
+# What is kept of one line; the agents' events are far shorter, but for what a tool gave them.
+LONGEST_LINE = 256 * 1024
+
+
+class Lines:
+    """Cuts a stream into lines and keeps at most the beginning of each."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._begun = bytearray()
+        # The rest of a line whose beginning was given, or left out, already.
+        self._dropping = False
+        self.left_out = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        pieces = chunk.split(b"\n")
+        lines: list[bytes] = []
+        for piece in pieces[:-1]:
+            lines += self._ended(piece)
+        self._append(pieces[-1])
+        return lines
+
+    def skip(self, chunk: bytes) -> None:
+        """Bytes that nobody looks at. Where the next line begins is known all the same."""
+        self.left_out += len(chunk) + len(self._begun)
+        self._begun.clear()
+        self._dropping = not chunk.endswith(b"\n")
+
+    def rest(self) -> list[bytes]:
+        """At the end of the stream: a last line that was not ended."""
+        return self._ended(b"") if self._begun else []
+
+    def _append(self, piece: bytes) -> None:
+        if self._dropping:
+            self.left_out += len(piece)
+            return
+        room = self._longest - len(self._begun)
+        self._begun += piece[:room]
+        self.left_out += max(0, len(piece) - room)
+
+    def _ended(self, piece: bytes) -> list[bytes]:
+        self._append(piece)
+        if self._dropping:
+            self._dropping = False
+            return []
+        line = bytes(self._begun)
+        self._begun.clear()
+        return [line]
+
+
+class Allowance:
+    """So many bytes a second, and a store of some seconds' worth for those who were quiet."""
+
+    def __init__(self, *, per_second: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._at_once = at_once
+        self._clock = clock
+        self._left = float(at_once)
+        self._then = clock()
+
+    def take(self, amount: int) -> bool:
+        self._fill()
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True
+
+    def owe(self, amount: int) -> float:
+        """Take it in any case; gives for how many seconds to rest until it is paid."""
+        self._fill()
+        self._left -= amount
+        return max(0.0, -self._left / self._per_second)
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._left = min(self._at_once, self._left + (now - self._then) * self._per_second)
+        self._then = now

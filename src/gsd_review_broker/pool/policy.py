@@ -1,0 +1,165 @@
+"""When to start, drain and end reviewers: a pure function of what is. Times are milliseconds of a steady clock."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gsd_review_broker.model import Identity, Milliseconds
+from gsd_review_broker.reviewer import EndReason
+
+# A crash loop ends up here: one try in a quarter of an hour.
+LONGEST_PAUSE = 900_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    max_pool_size: int = 3
+    scaling_ratio: float = 3
+    spawn_cooldown: int = 10_000
+    idle_timeout: int = 300_000
+    max_ttl: int = 3_600_000
+    # A reviewer that is drained may take this long to finish what it holds.
+    overtime: int = 1_200_000
+    # One that holds nothing may take this long to go by itself, and say what it spent.
+    farewell: int = 5_000
+    failure_pause: int = 10_000
+    max_spawns_per_day: int = 200
+    max_tokens_per_day: int | None = None
+    check_interval: int = 30_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A reviewer whose process runs."""
+
+    id: Identity
+    started_at: Milliseconds
+    # Since when it holds no review; None while it does: busy is not idle, and not free capacity either.
+    free_since: Milliseconds | None
+    draining_since: Milliseconds | None = None
+    # It was told to end, and its process is still there: it takes room, and nothing more is decided about it.
+    ending: bool = False
+    # Its claim was taken back at the deadline while it ran.
+    lost_a_claim: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        return self.draining_since is None and not self.ending
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    pending: int
+    reviewers: tuple[Seen, ...]
+    now: Milliseconds
+    paused: bool = False
+    last_spawn_at: Milliseconds | None = None
+    failures_in_a_row: int = 0
+    last_failure_at: Milliseconds | None = None
+    spawns_today: int = 0
+    tokens_today: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """No new claim; what it holds it may finish."""
+
+    reviewer: Identity
+    reason: EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Without a reason: for the one that it was drained for."""
+
+    reviewer: Identity
+    reason: EndReason | None = None
+
+
+Action = Spawn | Drain | End
+Hindrance = Literal["paused", "spawns", "tokens", "room", "pause"]
+
+
+def pause_after(failures: int, limits: Limits) -> int:
+    """Growing: each failure doubles it."""
+    if failures <= 0:
+        return 0
+    return min(LONGEST_PAUSE, limits.failure_pause * 2 ** min(failures - 1, 20))
+
+
+def decide(situation: Situation, limits: Limits) -> list[Action]:
+    actions = [action for one in situation.reviewers if (action := _of(one, situation.now, limits))]
+    if is_wanted(situation, limits) and hindrance(situation, limits) is None:
+        actions.append(Spawn())
+    return actions
+
+
+def _of(one: Seen, now: Milliseconds, limits: Limits) -> Action | None:
+    if one.ending:
+        return None
+    if one.lost_a_claim:
+        return End(one.id, EndReason.HUNG)
+    if one.draining_since is not None:
+        since = now - one.draining_since
+        if one.free_since is not None and since >= limits.farewell:
+            return End(one.id)
+        return End(one.id, EndReason.HUNG) if since >= limits.overtime + limits.farewell else None
+    if now - one.started_at >= limits.max_ttl:
+        return Drain(one.id, EndReason.TTL)
+    if one.free_since is not None and now - one.free_since >= limits.idle_timeout:
+        return Drain(one.id, EndReason.IDLE)
+    return None
+
+
+def is_wanted(situation: Situation, limits: Limits) -> bool:
+    """Is there more work than the active reviewers are for? What a busy one has in its hands counts as well."""
+    active = [one for one in situation.reviewers if one.is_active]
+    if not situation.pending:
+        return False
+    busy = sum(one.free_since is None for one in active)
+    return not active or situation.pending + busy > limits.scaling_ratio * len(active)
+
+
+def hindrance(situation: Situation, limits: Limits) -> Hindrance | None:
+    """Why no reviewer may be started now."""
+    if situation.paused:
+        return "paused"
+    if situation.spawns_today >= limits.max_spawns_per_day:
+        return "spawns"
+    if limits.max_tokens_per_day is not None and situation.tokens_today >= limits.max_tokens_per_day:
+        return "tokens"
+    if len(situation.reviewers) >= limits.max_pool_size:
+        return "room"
+    if situation.now < may_spawn_at(situation, limits):
+        return "pause"
+    return None
+
+
+def may_spawn_at(situation: Situation, limits: Limits) -> int:
+    """After the cooldown, and after the pause that failures bring."""
+    moments = [situation.now]
+    if situation.last_spawn_at is not None:
+        moments.append(Milliseconds(situation.last_spawn_at + limits.spawn_cooldown))
+    if situation.last_failure_at is not None:
+        pause = pause_after(situation.failures_in_a_row, limits)
+        moments.append(Milliseconds(situation.last_failure_at + pause))
+    return max(moments)
+
+
+def next_look(situation: Situation, limits: Limits) -> int:
+    """When something may have to be decided, though nothing happens until then."""
+    moments = [situation.now + limits.check_interval]
+    if is_wanted(situation, limits):
+        moments.append(may_spawn_at(situation, limits))
+    for one in situation.reviewers:
+        if one.draining_since is not None:
+            moments += [one.draining_since + limits.farewell, one.draining_since + limits.farewell + limits.overtime]
+        else:
+            moments.append(one.started_at + limits.max_ttl)
+            if one.free_since is not None:
+                moments.append(one.free_since + limits.idle_timeout)
+    return min((moment for moment in moments if moment > situation.now), default=situation.now + limits.check_interval)

@@ -1,0 +1,202 @@
+"""The pool with real child processes: it scales up, judges, drains and goes home."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from tests.support import invariants
+from tests.support.pool import QUICK, alive, pool_broker, program, script
+
+
+async def test_a_pending_review_starts_a_reviewer_that_judges_it(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
+        assert await broker.listed() == []
+        review_id = await broker.create()
+        await broker.until_status(review_id, "approved")
+        (event,) = await broker.events("verdict_submitted")
+        (reviewer,) = await broker.listed()
+        assert reviewer["id"] == event["actor"]
+        assert reviewer["id"].rpartition("-")[0] == reviewer["display_name"] == "command-r1"
+        (spawned,) = await broker.events("reviewer_spawned")
+        assert spawned["review_id"] is None
+        assert spawned["metadata"] == {
+            "reviewer_id": reviewer["id"],
+            "display_name": "command-r1",
+            "agent": "command",
+            "model": None,
+            "project": None,
+            "pid": reviewer["pid"],
+        }
+        assert (await broker.call("broker_status"))["reviewers"][0]["id"] == reviewer["id"]
+
+
+async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_zero(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    quick = replace(QUICK, idle_timeout=1_500, max_pool_size=4)
+    async with pool_broker(tmp_path, own_home, repository, program("good"), limits=quick) as broker:
+        reviews = await asyncio.gather(
+            *(broker.create(intent=f"{'NO' if index % 4 == 0 else 'yes'} {index}") for index in range(200))
+        )
+        largest = 0
+
+        async def judged() -> bool:
+            nonlocal largest
+            state = await broker.reviewers.state()
+            largest = max(largest, sum(one["state"] != "terminated" for one in state["reviewers"]))
+            return len(await broker.events("verdict_submitted")) == 200
+
+        await broker.until(judged, 60)
+
+        async def nobody() -> bool:
+            return all(one["state"] == "terminated" for one in await broker.listed())
+
+        await broker.until(nobody, 30)
+        assert largest == 4
+        verdicts = await broker.events("verdict_submitted")
+        assert {event["review_id"] for event in verdicts} == set(reviews)
+        spawned = {event["metadata"]["reviewer_id"] for event in await broker.events("reviewer_spawned")}
+        assert {event["actor"] for event in verdicts} <= spawned
+        claims = {event["review_id"]: event for event in await broker.events("review_claimed")}
+        for verdict in verdicts:
+            claim = claims[verdict["review_id"]]
+            assert verdict["actor"] == claim["actor"]
+            assert verdict["metadata"]["claim_generation"] == claim["metadata"]["claim_generation"]
+        ended = {
+            event["metadata"]["reviewer_id"]: event["metadata"] for event in await broker.events("reviewer_terminated")
+        }
+        drained = {
+            event["metadata"]["reviewer_id"]: event["metadata"] for event in await broker.events("reviewer_drain_start")
+        }
+        assert set(ended) == set(drained) == spawned
+        assert {one["reason"] for one in (*ended.values(), *drained.values())} == {"idle"}
+        assert sum(one["reviews_completed"] for one in ended.values()) == 200
+        for one in await broker.listed():
+            assert one["reviews_completed"] == sum(event["actor"] == one["id"] for event in verdicts)
+            mine = [event["metadata"]["verdict"] for event in verdicts if event["actor"] == one["id"]]
+            assert one["approval_rate_pct"] == round(100 * mine.count("approved") / len(mine), 1)
+            assert one["avg_review_seconds"] > 0
+            assert one["input_tokens"] == 100 * one["reviews_completed"]
+        assert alive("BROKER_POOL", broker.application.pool._launcher._place.pool) == []
+    assert invariants.problems(broker.database) == []
+
+
+async def test_a_revision_comes_back_to_the_reviewer_that_judged_it(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
+        review_id = await broker.create(intent="NO, not so")
+        await broker.until_status(review_id, "changes_requested")
+        await broker.create(review_id=review_id, intent="then so")
+        await broker.until_status(review_id, "approved")
+        first, second = await broker.events("verdict_submitted")
+        assert first["actor"] == second["actor"]
+        work = await broker.reviewers.work_on(review_id)
+        assert [one["outcome"] for one in work] == ["changes_requested", "approved"]
+        # A third report has come for the second one by now, or comes in a moment.
+        assert work[0]["input_tokens"] == 100
+
+
+async def test_after_its_time_a_reviewer_finishes_what_it_holds_and_takes_nothing_more(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    go = tmp_path / "go"
+    text = f"""
+import client, os, time
+claimed = client.claim()
+while not os.path.exists({str(go)!r}): time.sleep(0.02)
+client.judge(claimed)
+client.claim()
+"""
+    quick = replace(QUICK, max_ttl=400, max_pool_size=1)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=quick) as broker:
+        review_id = await broker.create()
+        (reviewer,) = await broker.until_state("draining")
+        assert reviewer["current_review"] == review_id
+        other = await broker.create()
+        assert await broker.status(review_id) == "claimed"
+        go.touch()
+        await broker.until_status(review_id, "approved")
+        (ended,) = await broker.until_state("terminated")
+        assert (ended["id"], ended["end_reason"], ended["exit_code"]) == (reviewer["id"], "ttl", 0)
+        # The next one takes the next review.
+        await broker.until_status(other, "approved")
+
+
+async def test_a_reviewer_that_dies_gives_its_claim_back_at_once(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    text = "import client, os\nclaimed = client.claim()\nos.kill(os.getpid(), 9)\n"
+    slow = replace(QUICK, failure_pause=600_000)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=slow) as broker:
+        review_id = await broker.create()
+        (ended,) = await broker.until_state("terminated")
+        assert (ended["exit_code"], ended["end_reason"]) == (-9, "exited")
+        assert await broker.status(review_id) == "pending"
+        (reclaimed,) = await broker.events("review_reclaimed")
+        assert reclaimed["metadata"]["reason"] == f"the process of {ended['id']} ended (exit code -9)"
+        state = await broker.reviewers.state()
+        assert "ended without a verdict" in state["problem"]
+
+
+async def test_a_reviewer_that_lets_its_claim_run_out_is_ended(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    text = "import client, time\nclient.claim()\ntime.sleep(600)\n"
+    slow = replace(QUICK, failure_pause=600_000)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=slow) as broker:
+        review_id = await broker.create()
+        await broker.until_status(review_id, "claimed")
+        store, sweep = broker.application.store, broker.application.broker.sweep
+        await store.write(lambda tx: tx.shift_deadlines(-2_000_000))
+        sweep._grace_until = 0
+        await sweep.once()
+        (ended,) = await broker.until_state("terminated")
+        assert (ended["end_reason"], ended["exit_code"]) == ("hung", -15)
+        assert await broker.status(review_id) == "pending"
+
+
+async def test_the_pool_waits_while_it_is_paused_and_stays_paused_over_a_restart(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
+        assert (await broker.reviewers.pause())["paused"]
+        review_id = await broker.create()
+        await broker.application.pool._look()
+        assert await broker.listed() == []
+    async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
+        assert (await broker.reviewers.state())["paused"]
+        await broker.application.pool._look()
+        assert await broker.listed() == []
+        assert not (await broker.reviewers.resume())["paused"]
+        await broker.until_status(review_id, "approved")
+
+
+async def test_the_days_caps_on_starts_and_on_tokens_hold(tmp_path: Path, own_home: Path, repository: Path) -> None:
+    spent = "{'type': 'usage', 'input_tokens': 90, 'output_tokens': 10}"
+    text = f"import client, json\nclient.judge(client.claim())\nprint(json.dumps({spent}))\n"
+    capped = replace(QUICK, max_tokens_per_day=150)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=capped) as broker:
+        for expected in (1, 2):
+            await broker.until_status(await broker.create(), "approved")
+            await broker.until_state("terminated", expected)
+        await broker.create()
+        await broker.application.pool._look()
+        assert len(await broker.events("reviewer_spawned")) == 2
+        state = await broker.reviewers.state()
+        assert (state["tokens_today"], state["max_tokens_per_day"]) == (200, 150)
+
+
+async def test_a_reviewers_own_number_is_used_again_but_not_its_name(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    text = "import client\nclient.judge(client.claim())\n"
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text)) as broker:
+        for count in (1, 2):
+            await broker.until_status(await broker.create(), "approved")
+            await broker.until_state("terminated", count)
+        one, two = await broker.listed()
+        assert one["display_name"] == two["display_name"] == "command-r1"
+        assert one["id"] != two["id"]

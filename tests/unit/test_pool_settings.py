@@ -1,0 +1,166 @@
+"""The pool's configuration: its bounds, its lists, and who may say what."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gsd_review_broker import config
+from gsd_review_broker.config import load
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.pool.supervisor import limits_of
+from gsd_review_broker.pool_settings import PoolSettings
+from tests.support.pool import user_file
+
+
+def of_user(home: Path, root: Path | None = None, **pool: Any) -> PoolSettings:
+    user_file(home, **pool)
+    return load(root=root, flags={}, environment={}).settings.reviewer_pool
+
+
+def of_project(root: Path, **pool: Any) -> PoolSettings:
+    path = root / ".planning" / "review-broker.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"reviewer_pool": pool}))
+    return load(root=root, flags={}, environment={}).settings.reviewer_pool
+
+
+def test_the_defaults_are_the_contracts() -> None:
+    pool = load(root=None, flags={}, environment={}).settings.reviewer_pool
+    limits = limits_of(pool)
+    assert not pool.is_on
+    assert (pool.agent, pool.model, pool.reasoning_effort, pool.wsl_distro) == (
+        "codex",
+        "gpt-5.3-codex",
+        "high",
+        "Ubuntu",
+    )
+    assert (limits.max_pool_size, limits.scaling_ratio, limits.spawn_cooldown) == (3, 3, 10_000)
+    assert (limits.idle_timeout, limits.max_ttl, limits.check_interval) == (300_000, 3_600_000, 30_000)
+    assert (pool.claim_timeout_seconds, pool.kill_grace_seconds) == (1200, 10)
+
+
+@pytest.mark.parametrize(
+    ("said", "on"),
+    [
+        ({}, False),
+        ({"claim_timeout_seconds": 60}, False),
+        ({"enabled": True}, True),
+        ({"agent": "codex"}, True),
+        ({"max_pool_size": 2}, True),
+        ({"agent": "codex", "enabled": False}, False),
+    ],
+)
+def test_the_pool_is_on_when_it_is_configured_and_not_before(own_home: Path, said: dict[str, Any], on: bool) -> None:
+    assert of_user(own_home, **said).is_on is on
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "right"),
+    [
+        ("max_pool_size", [0, 11, "many"], [1, 10]),
+        ("idle_timeout_seconds", [59], [60]),
+        ("max_ttl_seconds", [299], [300]),
+        ("claim_timeout_seconds", [59], [60]),
+        ("spawn_cooldown_seconds", [0], [1]),
+        ("background_check_interval_seconds", [4], [5]),
+        ("scaling_ratio", [0.9], [1, 2.5]),
+        ("reasoning_effort", ["huge", "xhigh"], ["low", "medium", "high"]),
+        ("max_spawns_per_day", [0], [1]),
+        ("max_tokens_per_day", [0], [1]),
+    ],
+)
+def test_each_bound_is_kept_and_its_breach_names_file_and_key(
+    own_home: Path, key: str, wrong: list[Any], right: list[Any]
+) -> None:
+    for value in right:
+        assert getattr(of_user(own_home, **{key: value}), key) == value
+    for value in wrong:
+        with pytest.raises(StartError) as refused:
+            of_user(own_home, **{key: value})
+        assert str(refused.value).startswith(f"{config.user_file()}: reviewer_pool.{key}: input should be ")
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "allowed"),
+    [
+        ({"model": "gpt-4"}, "model", "gpt-5.3-codex"),
+        ({"model": "sonnet"}, "model", "gpt-5.3-codex"),
+        ({"agent": "claude", "model": "gpt-5.3-codex"}, "model", "sonnet"),
+        ({"agents": {"gemini": {"model": "nano"}}}, "agents.gemini.model", "gemini-2.5-pro"),
+        ({"model": "x; id"}, "model", "letters, digits"),
+        ({"wsl_distro": "a b"}, "wsl_distro", "letters, digits"),
+        ({"workspace_path": "/tmp/$(id)"}, "workspace_path", "without quotes"),
+        ({"workspace_path": "/no/such/folder"}, "workspace_path", "is no folder"),
+        ({"workspace_wsl_path": "/mnt/c;id"}, "workspace_wsl_path", "without quotes"),
+        ({"prompt_template_path": "/no/such/file.md"}, "prompt_template_path", "cannot be read"),
+        ({"environment": ["A=B"]}, "environment", "no variable's name"),
+        ({"agent": "command"}, "agent", "reviewer_pool.agents.command.command"),
+        ({"agents": {"emacs": {}}}, "agents.emacs", "'codex', 'claude', 'gemini', 'opencode' or 'command'"),
+        ({"agents": {"codex": {"modell": "x"}}}, "agents.codex.modell", "model, reasoning_effort, command"),
+        ({"agents": {"command": {"command": []}}}, "agents.command.command", "begin with a program"),
+        ({"agents": {"command": {"command": ["a\0b"]}}}, "agents.command.command", "begin with a program"),
+        ({"agents": {"command": {"command": "sh -c id"}}}, "agents.command.command", "list"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_key_and_what_is_allowed(
+    own_home: Path, said: dict[str, Any], key: str, allowed: str
+) -> None:
+    with pytest.raises(StartError) as refused:
+        of_user(own_home, **said)
+    told = str(refused.value)
+    assert told.startswith(f"{config.user_file()}: reviewer_pool.{key}")
+    assert allowed in told
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ({"agents": {"codex": {"command": ["evil"]}}}, "agents.codex.command"),
+        ({"allowed_models": ["evil"]}, "allowed_models"),
+        ({"environment": ["AWS_SECRET_ACCESS_KEY"]}, "environment"),
+        ({"prompt_template_path": "/etc/passwd"}, "prompt_template_path"),
+        ({"prompt_template_path": "../x.md"}, "prompt_template_path"),
+        ({"workspace_path": "/"}, "workspace_path"),
+        ({"workspace_path": ".."}, "workspace_path"),
+    ],
+)
+def test_a_project_does_not_choose_what_runs_or_what_it_sees(repository: Path, said: dict[str, Any], key: str) -> None:
+    with pytest.raises(StartError) as refused:
+        of_project(repository, **said)
+    assert f"reviewer_pool.{key}: " in str(refused.value)
+    assert str(repository) in str(refused.value)
+
+
+def test_a_project_may_say_the_rest_and_the_users_programs_stay(own_home: Path, repository: Path) -> None:
+    user_file(own_home, agents={"codex": {"command": ["my-codex"], "model": "gpt-5.2-codex"}}, max_pool_size=2)
+    (repository / "prompt.md").write_text("hello")
+    pool = of_project(
+        repository,
+        agents={"codex": {"model": "gpt-5.3-codex"}},
+        prompt_template_path="prompt.md",
+        workspace_path=".",
+        max_pool_size=4,
+    )
+    assert pool.settings_of("codex").command == ["my-codex"]
+    assert pool.model_of("codex") == "gpt-5.3-codex"
+    assert pool.max_pool_size == 4
+
+
+def test_models_and_efforts_are_an_agents_own_before_they_are_everybodys(own_home: Path) -> None:
+    pool = of_user(
+        own_home,
+        model="mine",
+        allowed_models={"codex": ["mine"]},
+        reasoning_effort="low",
+        agents={"claude": {"model": "opus", "reasoning_effort": "high"}},
+    )
+    assert [pool.model_of(agent) for agent in ("codex", "claude", "gemini", "command")] == [
+        "mine",
+        "opus",
+        "gemini-2.5-pro",
+        None,
+    ]
+    assert (pool.effort_of("codex"), pool.effort_of("claude")) == ("low", "high")
+    assert of_user(own_home, model="other", allowed_models=["other"]).model_of("codex") == "other"
