@@ -4,10 +4,44 @@ A module has `register(commands)`; a group such as `audit` may be made by severa
 
 TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     (
+        "Propose",
+        {
+            "propose": ("proposing",),
+            "wait": ("waiting",),
+            "accept": ("answering",),
+            "reject": ("answering",),
+            "apply": ("applying",),
+            "close": ("answering",),
+        },
+    ),
+    (
+        "Review",
+        {
+            "claim": ("judging",),
+            "release": ("judging",),
+            "approve": ("judging",),
+            "request-changes": ("judging",),
+            "comment": ("judging",),
+            "counter": ("judging",),
+        },
+    ),
+    (
+        "Discuss",
+        {
+            "message": ("answering",),
+            "resolve": ("answering",),
+        },
+    ),
+    (
         "Look",
         {
             "list": ("reviews",),
             "show": ("reviews",),
+            "diff": ("diffs",),
+            "log": ("watching",),
+            "watch": ("watching",),
+            "stats": ("statistics",),
+            "open": ("pages",),
             "audit": ("audit_log", "database"),
         },
     ),
@@ -15,6 +49,9 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         "The broker",
         {
             "serve": ("serving",),
+            "up": ("running",),
+            "down": ("running",),
+            "status": ("running",),
             "config": ("serving",),
             "db": ("database",),
         },
