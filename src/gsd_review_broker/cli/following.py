@@ -32,22 +32,25 @@ def last_event(session: Session) -> int:
 
 def follow(session: Session, *, review_id: str | None, after: int, until: float | None) -> Iterator[list[Json] | None]:
     """What came since the last look, again and again: an empty list for nothing, None while nobody answers. Of one
-    review, each look is a wait for news."""
+    review, each look is a wait for news, and its end is the end."""
     version = 0
-    while until is None or time.monotonic() < until:
+    is_closed = False
+    while not is_closed and (until is None or time.monotonic() < until):
         try:
-            events = _since(session, review_id, after)
-            after = events[-1]["id"] if events else after
-            yield events
             left = slice_seconds() if until is None else max(0.0, until - time.monotonic())
             if review_id is not None:
-                version = _wait(session, review_id, version, min(slice_seconds(), left))
-            elif not events:
-                time.sleep(min(_PAUSE_SECONDS, left))
+                # Before the events are read, so that none is older than the version that is waited on next.
+                version, is_closed = _wait(session, review_id, version, min(slice_seconds(), left))
+            events = _since(session, review_id, after)
         except UnreachableError:
             session.forget_broker()
             yield None
             time.sleep(_PAUSE_SECONDS)
+            continue
+        after = events[-1]["id"] if events else after
+        yield events
+        if review_id is None and not events:
+            time.sleep(min(_PAUSE_SECONDS, left))
 
 
 def _since(session: Session, review_id: str | None, after: int) -> list[Json]:
@@ -60,7 +63,8 @@ def _since(session: Session, review_id: str | None, after: int) -> list[Json]:
     return events
 
 
-def _wait(session: Session, review_id: str, version: int, seconds: float) -> int:
+def _wait(session: Session, review_id: str, version: int, seconds: float) -> tuple[int, bool]:
+    """The review's version, and whether nothing more will come."""
     status = session.ask(
         "get_review_status",
         review_id=review_id,
@@ -69,4 +73,4 @@ def _wait(session: Session, review_id: str, version: int, seconds: float) -> int
         since=version,
         patience=seconds + _MARGIN_SECONDS,
     )
-    return status["version"]
+    return status["version"], status["status"] == "closed"

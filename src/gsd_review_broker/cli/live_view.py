@@ -24,7 +24,7 @@ class LiveView:
         self._events: deque[Json] = deque(maxlen=_MOST_EVENTS)
         self._reviews: list[Json] = []
         self._size = shutil.get_terminal_size()
-        self._is_lost = False
+        self._is_lost: bool = False
 
     @contextlib.contextmanager
     def shown(self) -> Generator[None]:

@@ -80,8 +80,6 @@ def _watch_lines(session: Session, review_id: str | None, after: int, until: flo
         is_lost = False
         for event in events:
             _tell(session, event, with_review=review_id is None)
-        if review_id is not None and any(event["new_status"] == "closed" for event in events):
-            break
     return Exit.DONE
 
 
