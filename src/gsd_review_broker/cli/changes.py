@@ -16,12 +16,15 @@ from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git import Answer, alternate, digest_of, run_git, text_of
+from gsd_review_broker.places import DATABASE_NAME
 
 _DIFF = (
     "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv",
     "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
 _SECTION = b"diff --git "
+# Whatever became of the exclude file.
+_NOT_OURS = f":(top,exclude,glob)**/{DATABASE_NAME}*"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,7 +216,7 @@ def _commit(tree: Tree, name: str) -> str:
 def _add_everything(tree: Tree) -> None:
     """By the user's own configuration, since it says what is ignored and how files are cleaned; but no hook runs."""
     done = subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "add", "--all", "--", ":/"],
+        ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "add", "--all", "--", ":/", _NOT_OURS],
         cwd=tree.root,
         env={**os.environ, **tree.environment},
         stdin=subprocess.DEVNULL,
