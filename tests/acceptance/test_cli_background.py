@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gsd_review_broker import places
+from gsd_review_broker.cli import background
+from gsd_review_broker.client import Wanted
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import PROGRAM, Tandem
 
@@ -90,19 +93,32 @@ def test_two_repositories_have_two_brokers(tandem: Tandem, own_home: Path, tmp_p
         other.run("down", "--force")
 
 
-def test_the_usual_port_that_is_taken_is_no_obstacle_but_a_chosen_one_is(
-    repository: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def taken() -> Generator[int]:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_chosen_port_that_is_taken_is_told_in_a_sentence(repository: Path, own_home: Path, taken: int) -> None:
+    said = Tandem(repository, own_home).run("up", "--port", str(taken))
+    assert said.code == 3
+    assert f"port {taken} of 127.0.0.1 cannot be used" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_usual_port_that_is_taken_is_no_obstacle(
+    tandem: Tandem, repository: Path, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        chosen = Tandem(repository, own_home).run("up", "--port", str(port))
-    assert chosen.code == 3
-    assert f"port {port}" in chosen.err
-    assert "cannot be used" in chosen.err
-    assert chosen.err.count("\n") == 1
+    """Clients find it by its runtime file."""
+    monkeypatch.setattr(places, "DEFAULT_PORT", taken)
+    started = background.start(Wanted.of(repository, environment={}))
+    assert started.is_new
+    assert not started.broker.connection.url.endswith(f":{taken}")
+    started.broker.connection.close()
+    assert tandem("status")["pid"] == started.broker.pid
 
 
 def test_a_configuration_that_is_wrong_is_told_at_once(tandem: Tandem, repository: Path) -> None:

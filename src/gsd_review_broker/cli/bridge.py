@@ -21,7 +21,7 @@ from gsd_review_broker.errors import BrokerError, StartError
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _READS = ("get_", "list_", "broker_status")
-_ATTEMPTS = 4
+_COME_BACK_SECONDS = 20.0
 _PAUSE_SECONDS = 0.3
 # More than the longest wait that the broker grants.
 _ANSWER_SECONDS = 300.0
@@ -31,11 +31,20 @@ _PARSE_ERROR = -32700
 
 
 class Bridge:
-    def __init__(self, *, address: Callable[[], str], endpoint: str, out: BinaryIO, token: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        address: Callable[[], str],
+        endpoint: str,
+        out: BinaryIO,
+        token: str | None,
+        patience: float = _COME_BACK_SECONDS,
+    ) -> None:
         self._address = address
         self._endpoint = endpoint
         self._out = out
         self._token = token
+        self._patience = patience
         self._writing = threading.Lock()
         # What is under way, by request id, so that it can be called off.
         self._calls: dict[Any, _Call] = {}
@@ -99,15 +108,18 @@ class Bridge:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
     def _exchange(self, call: "_Call", request: Json) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
+        """Until it is answered. A broker that is gone is given time to come back."""
+        end = 0.0
+        while True:
             try:
                 for answer in call.answers(self._address(), self._endpoint):
                     self._remember_version(request, answer)
                     self._send(answer)
             except (OSError, http.client.HTTPException, UnreachableError):
-                if call.is_cancelled or attempt == _ATTEMPTS or call.has_answered:
+                end = end or time.monotonic() + self._patience
+                if call.is_cancelled or call.has_answered or time.monotonic() > end:
                     raise
-                time.sleep(_PAUSE_SECONDS * attempt)
+                time.sleep(_PAUSE_SECONDS)
             else:
                 return
 

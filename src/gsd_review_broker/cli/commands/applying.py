@@ -1,7 +1,6 @@
 """`tandem apply`: what was approved, into the work tree, after proof that it is the same."""
 
 import argparse
-import asyncio
 import os
 import subprocess
 import tempfile
@@ -122,7 +121,9 @@ def _approved(session: Session, status: Json) -> _Approved:
 
 def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | None, str | None]:
     """By the very code that the broker works it out with; and why not, if git does not take it."""
-    from gsd_review_broker.ports import DoesNotApply  # noqa: PLC0415 - only this command needs them
+    import asyncio  # noqa: PLC0415 - only this command needs these
+
+    from gsd_review_broker.ports import DoesNotApply  # noqa: PLC0415
     from gsd_review_broker.repository import GitRepository  # noqa: PLC0415
 
     repository = GitRepository(root, allowed_roots=())

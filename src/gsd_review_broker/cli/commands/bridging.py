@@ -24,6 +24,7 @@ def register(commands: Commands) -> None:
     )
     mcp.add_argument("--role", choices=["proposer", "reviewer", "observer"], help="only the tools of this role")
     mcp.add_argument("--no-start", action="store_true", help="do not start a broker")
+    mcp.add_argument("--patience", type=float, metavar="SECONDS", help="for a broker that is gone to come back (20)")
     mcp.add_argument("--url", help="the broker's address (else BROKER_URL, else the one that serves this folder)")
     add_place_options(mcp)
 
@@ -64,6 +65,7 @@ def run_bridge(options: argparse.Namespace) -> int:
         endpoint=f"/mcp/{options.role}" if options.role else "/mcp",
         out=sys.stdout.buffer,
         token=os.environ.get("BROKER_TOKEN"),
+        **({} if options.patience is None else {"patience": options.patience}),
     )
     bridge.run(sys.stdin.buffer)
     return Exit.DONE
