@@ -105,3 +105,11 @@ def digest_of(raw: bytes) -> str:
     fields = raw.split(b"\0")[:-1]
     records = sorted(b"%b\0%b\0" % pair for pair in zip(fields[::2], fields[1::2], strict=True))
     return "sha256:" + hashlib.sha256(b"".join(records)).hexdigest()
+
+
+def alternate(path: str) -> str:
+    """A path in the list of alternates: in quotes where it holds the list's separator or a quote."""
+    if os.pathsep not in path and '"' not in path and "\n" not in path:
+        return path
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git import GIT_TIMEOUT_SECONDS, Answer, digest_of, run_git, text_of
+from gsd_review_broker.git import GIT_TIMEOUT_SECONDS, Answer, alternate, digest_of, run_git, text_of
 from gsd_review_broker.ports import Applies, DoesNotApply
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ class GitRepository:
         environment = {
             "GIT_INDEX_FILE": str(scratch / "index"),
             "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(path),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate(path),
         }
         return tree or None, environment
 
@@ -220,11 +220,3 @@ class GitRepository:
 
 def _no_git(why: str) -> BrokerError:
     return BrokerError(Code.UNAVAILABLE, why, "The review stays as it is; see that git works, then call again.")
-
-
-def _quoted(path: str) -> str:
-    """A path in the list of alternates: in quotes where it holds the list's separator or a quote."""
-    if os.pathsep not in path and '"' not in path and "\n" not in path:
-        return path
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -31,11 +31,21 @@ def moment(timestamp: str) -> str:
     return timestamp[:19] + "Z" if len(timestamp) > 19 else timestamp  # noqa: PLR2004 - YYYY-MM-DDTHH:MM:SS
 
 
-def event_row(event: Json, *, with_review: bool) -> list[Part]:
-    row: list[Part] = [str(event["id"]), Span(moment(event["timestamp"]), Style.DIM)]
-    if with_review:
-        row.append(short_id(event["review_id"]))
-    return [*row, event_name(event), event["actor"], about(event)]
+def event_row(event: Json, *, short: bool) -> list[Part]:
+    review = short_id(event["review_id"]) if short else event["review_id"] or ""
+    when = Span(moment(event["timestamp"]), Style.DIM)
+    return [str(event["id"]), when, review, event_name(event), event["actor"], about(event)]
+
+
+EVENT_TITLES = ("ID", "WHEN", "REVIEW", "WHAT", "WHO", "ABOUT")
+
+
+def event_line(event: Json, *, with_review: bool) -> list[Part]:
+    """For a list that grows."""
+    review: list[Part] = [short_id(event["review_id"]).ljust(SHORT_ID), "  "] if with_review else []
+    said = about(event)
+    when = Span(moment(event["timestamp"]), Style.DIM)
+    return [when, "  ", *review, event_name(event), f" by {event['actor']}", f": {said}" if said else ""]
 
 
 def event_name(event: Json) -> Span:

@@ -86,9 +86,18 @@ def _run(options: argparse.Namespace) -> int:
         return Exit.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python would complain once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
+        return Exit.FAILED
+    except OSError as error:
+        # A full disk behind the output, a folder that is gone: a sentence, not a traceback.
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        _close_output()
         return Exit.FAILED
     return code
+
+
+def _close_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: BrokerError, options: argparse.Namespace) -> int:

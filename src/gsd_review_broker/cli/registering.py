@@ -74,3 +74,7 @@ def identity_option() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--as", dest="identity", metavar="WHO", help="act as this identity (human:<user>)")
     return parser
+
+
+def add_review(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("review", metavar="ID", help="a review's id, or its first 6 characters or more")

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from gsd_review_broker.cli.escapes import visible, visible_block
 
-_PROGRESS_AFTER_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 _NARROWEST = 10
 
 
@@ -64,7 +64,7 @@ class Screen:
         """Aligned on a terminal, the last column cut at its edge; tab-separated and whole in a pipe."""
         if not self.is_terminal:
             for row in rows:
-                self.say("\t".join(_plain(part) for part in row))
+                self._out.write("\t".join(plain(part) for part in row) + "\n")
             return
         for line in self.table_lines(header, rows):
             self._out.write(line + "\n")
@@ -72,20 +72,20 @@ class Screen:
     def table_lines(self, header: Sequence[str], rows: Sequence[Row]) -> list[str]:
         titles = [Span(title, Style.DIM) for title in header]
         everything: list[Row] = [titles, *rows]
-        widths = [max(cells(_plain(row[at])) for row in everything) for at in range(len(header))]
+        widths = [max(cells(plain(row[at])) for row in everything) for at in range(len(header))]
         last = max(_NARROWEST, self.width - sum(widths[:-1]) - 2 * (len(header) - 1))
         return [self._aligned(row, widths, last) for row in everything]
 
     def _aligned(self, row: Row, widths: list[int], last: int) -> str:
         shown = [
-            self.painted(part) + " " * (width - cells(_plain(part))) for part, width in zip(row, widths, strict=True)
+            self.painted(part) + " " * (width - cells(plain(part))) for part, width in zip(row, widths, strict=True)
         ]
         end = row[-1]
-        shown[-1] = self.painted(Span(cut(_plain(end), last), end.style if isinstance(end, Span) else Style.PLAIN))
+        shown[-1] = self.painted(Span(cut(plain(end), last), end.style if isinstance(end, Span) else Style.PLAIN))
         return "  ".join(shown).rstrip()
 
-    def painted(self, part: Part) -> str:
-        text = _plain(part)
+    def painted(self, part: Part, *, keep: str = "") -> str:
+        text = plain(part, keep)
         style = part.style if isinstance(part, Span) else Style.PLAIN
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
 
@@ -94,7 +94,7 @@ class Screen:
         print(json.dumps(value, indent=2 if self.is_terminal else None), file=self._out)
 
     def warn(self, *parts: Part) -> None:
-        self._err.write("".join(_plain(part) for part in parts) + "\n")
+        self._err.write("".join(plain(part) for part in parts) + "\n")
 
     def write(self, text: str) -> None:
         """Our own control sequences and nothing else."""
@@ -103,28 +103,28 @@ class Screen:
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[None]:
-        """Says what takes so long, on a terminal's standard error, and cleans up behind itself."""
+        """What takes so long, and how long, on a terminal's standard error; cleans up behind itself."""
         if not self._err.isatty():
             yield
             return
-        shown = threading.Event()
-
-        def show() -> None:
-            shown.set()
-            self._err.write(f"\r{visible(doing)}…")
-            self._err.flush()
-
-        timer = threading.Timer(_PROGRESS_AFTER_SECONDS, show)
-        timer.daemon = True
-        timer.start()
+        done = threading.Event()
+        teller = threading.Thread(target=self._tell_progress, args=(visible(doing), done), daemon=True)
+        teller.start()
         try:
             yield
         finally:
-            timer.cancel()
-            timer.join()
-            if shown.is_set():
-                self._err.write("\r\x1b[K")
-                self._err.flush()
+            done.set()
+            teller.join()
+
+    def _tell_progress(self, doing: str, done: threading.Event) -> None:
+        seconds = 0
+        while not done.wait(_PROGRESS_SECONDS):
+            seconds += 1
+            self._err.write(f"\r\x1b[K{doing}… {seconds} s")
+            self._err.flush()
+        if seconds:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
 
 
 def cells(text: str) -> int:
@@ -144,8 +144,8 @@ def cut(text: str, width: int) -> str:
     return text + "…"
 
 
-def _plain(part: Part) -> str:
-    return visible(part.text if isinstance(part, Span) else part)
+def plain(part: Part, keep: str = "") -> str:
+    return visible(part.text if isinstance(part, Span) else part, keep=keep)
 
 
 def _has_colour(*, terminal: bool) -> bool:

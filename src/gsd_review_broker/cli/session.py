@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.cli.screen import Screen
+from gsd_review_broker.cli.screen import Part, Screen
 from gsd_review_broker.client import Broker, Wanted, connect
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
 
@@ -43,16 +43,31 @@ class Session:
             self._broker.connection.close()
             self._broker = None
 
-    def call(self, tool: str, *, patience: float = ANSWER_SECONDS, **arguments: Any) -> Json:
+    def ask(self, tool: str, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp", **arguments: Any) -> Json:
+        """What the tool gives; what is None is left out."""
         given = {name: value for name, value in arguments.items() if value is not None}
+        return self.broker.connection.call(tool, given, patience=patience, endpoint=endpoint)
+
+    def call(self, tool: str, **arguments: Any) -> Json:
+        """The same, and a person who waits for it is told so."""
         with self.screen.progress("the broker is at work"):
-            return self.broker.connection.call(tool, given, patience=patience)
+            return self.ask(tool, **arguments)
 
     def post(self, path: str, **asked: Any) -> Json:
+        given = {name: value for name, value in asked.items() if value is not None}
         with self.screen.progress("the broker is at work"):
-            return self.broker.connection.post(
-                path, {name: value for name, value in asked.items() if value is not None}
-            )
+            return self.broker.connection.post(path, given)
+
+    def get(self, path: str) -> Json:
+        with self.screen.progress("the broker is at work"):
+            return self.broker.connection.get(path)
+
+    def answer(self, result: Json, *line: Part) -> None:
+        """The result as JSON, or one line about it."""
+        if self.wants_json:
+            self.screen.json(result)
+        else:
+            self.screen.say(*line)
 
     @property
     def identity(self) -> str:

@@ -48,7 +48,7 @@ class Connection:
             self._http.close()
             self._http = None
 
-    def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS) -> Json:
+    def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp") -> Json:
         """What the tool gives. Raises what it refuses."""
         params: Json = {"name": tool, "arguments": arguments, "_meta": _META}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
@@ -59,7 +59,7 @@ class Connection:
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool,
         }
-        status, kind, answer = self.exchange("POST", "/mcp", body, headers, patience=patience)
+        status, kind, answer = self.exchange("POST", endpoint, body, headers, patience=patience)
         if status == http.client.REQUEST_ENTITY_TOO_LARGE:
             raise BrokerError(Code.TOO_LARGE, answer.decode("utf-8", "replace").strip(), "")
         return _tool_result(_message(status, kind, answer))

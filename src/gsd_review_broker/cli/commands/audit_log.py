@@ -2,7 +2,10 @@
 
 import argparse
 
+from gsd_review_broker.cli.events import EVENT_TITLES, event_row
+from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.session import Session
 
 
 def register(commands: Commands) -> None:
@@ -14,16 +17,13 @@ def register(commands: Commands) -> None:
 
 
 def show_log(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.events import event_row  # noqa: PLC0415
-    from gsd_review_broker.cli.session import Session  # noqa: PLC0415
-
     session = Session(options)
     found = session.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
     if session.wants_json:
         session.screen.json(found)
-        return 0
-    rows = [event_row(event, with_review=True) for event in found["events"]]
-    session.screen.table(("ID", "WHEN", "REVIEW", "WHAT", "WHO", "ABOUT"), rows)
+        return Exit.DONE
+    rows = [event_row(event, short=session.screen.is_terminal) for event in found["events"]]
+    session.screen.table(EVENT_TITLES, rows)
     if found["next_cursor"] is not None:
         session.screen.warn(f"There is more: --after {found['next_cursor']}")
-    return 0
+    return Exit.DONE

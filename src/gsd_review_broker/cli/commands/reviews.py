@@ -2,7 +2,11 @@
 
 import argparse
 
-from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli import describing
+from gsd_review_broker.cli.browser import open_page
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options
+from gsd_review_broker.cli.session import Session
 
 STATUSES = ["pending", "claimed", "in_review", "approved", "changes_requested", "closed"]
 CATEGORIES = ["plan_review", "code_change", "verification", "handoff"]
@@ -13,37 +17,69 @@ def register(commands: Commands) -> None:
         "list",
         list_reviews,
         summary="list reviews: critical first, then oldest",
-        details="Without --status, what is not closed.",
         parents=[broker_options()],
     )
     listing.add_argument("--status", choices=STATUSES, help="only those in this state")
-    listing.add_argument("--all", action="store_true", help="closed ones too")
     listing.add_argument("--category", choices=CATEGORIES)
     listing.add_argument("--project")
     listing.add_argument("--phase")
     listing.add_argument("--plan")
-    listing.add_argument("--proposer", metavar="WHO")
-    listing.add_argument("--parent", metavar="ID", help="follow-ups of this review")
+    listing.add_argument("--proposer-id", metavar="WHO")
+    listing.add_argument("--parent-id", metavar="ID", help="follow-ups of this review")
     listing.add_argument("--needs-human", action="store_true", help="only what waits for a person")
     listing.add_argument("--limit", type=int, help="at most so many (50)")
     listing.add_argument("--cursor", help="go on where the last page ended")
+    listing.add_argument("--web", action="store_true", help="open the dashboard instead")
     show = commands.add(
         "show",
         show_review,
         summary="show a review: what, who, where it stands, what was said",
         parents=[broker_options()],
     )
-    show.add_argument("review", metavar="ID", help="a review's id, or its first 6 characters or more")
+    add_review(show)
     show.add_argument("--web", action="store_true", help="open its page in the browser instead")
 
 
 def list_reviews(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.looking import list_reviews  # noqa: PLC0415
-
-    return list_reviews(options)
+    session = Session(options)
+    if options.web:
+        return open_page(session, "/")
+    found = session.call(
+        "list_reviews",
+        status=options.status,
+        category=options.category,
+        project=options.project,
+        phase=options.phase,
+        plan=options.plan,
+        proposer_id=options.proposer_id,
+        parent_id=options.parent_id,
+        needs_human=True if options.needs_human else None,
+        limit=options.limit,
+        cursor=options.cursor,
+    )
+    if session.wants_json:
+        session.screen.json(found)
+        return Exit.DONE
+    if found["reviews"]:
+        rows = [describing.row(review, short=session.screen.is_terminal) for review in found["reviews"]]
+        session.screen.table(describing.ROW_TITLES, rows)
+    else:
+        session.screen.warn("No reviews match.")
+    if found["next_cursor"]:
+        session.screen.warn(f"There are more: --cursor {found['next_cursor']}")
+    return Exit.DONE
 
 
 def show_review(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.looking import show_review  # noqa: PLC0415
-
-    return show_review(options)
+    session = Session(options)
+    status = session.call("get_review_status", review_id=options.review)
+    review_id = status["review_id"]
+    if options.web:
+        return open_page(session, f"/r/{review_id}")
+    proposal = session.call("get_proposal", review_id=review_id)
+    discussion = session.call("get_discussion", review_id=review_id, limit=500)
+    if session.wants_json:
+        session.screen.json({"status": status, "proposal": proposal, "discussion": discussion})
+    else:
+        describing.page(session.screen, status, proposal, discussion)
+    return Exit.DONE

@@ -1,0 +1,226 @@
+"""stdio to HTTP: for clients that start their server as a program and speak to it line by line.
+
+Each message that comes in is one POST; what comes back goes out as it is. The broker may restart in between: what was
+not answered is asked again, and a key that goes with each writing call lets it be done once only.
+"""
+
+import http.client
+import json
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from gsd_review_broker.client import UnreachableError
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, StartError
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_READS = ("get_", "list_", "broker_status")
+_COME_BACK_SECONDS = 20.0
+_PAUSE_SECONDS = 0.3
+# More than the longest wait that the broker grants.
+_ANSWER_SECONDS = 300.0
+_LAST_ANSWERS_SECONDS = 10.0
+_SERVER_ERROR = -32000
+_PARSE_ERROR = -32700
+
+
+class Bridge:
+    def __init__(
+        self,
+        *,
+        address: Callable[[], str],
+        endpoint: str,
+        out: BinaryIO,
+        token: str | None,
+        patience: float = _COME_BACK_SECONDS,
+    ) -> None:
+        self._address = address
+        self._endpoint = endpoint
+        self._out = out
+        self._token = token
+        self._patience = patience
+        self._writing = threading.Lock()
+        # What is under way, by request id, so that it can be called off.
+        self._calls: dict[Any, _Call] = {}
+        # What an older client and the broker agreed on; a newer one says it with each request.
+        self._agreed: str | None = None
+
+    def run(self, lines: Iterable[bytes]) -> None:
+        """To the end of the input, and then a while for the answers that are still due."""
+        threads: list[threading.Thread] = []
+        for line in lines:
+            if not line.strip():
+                continue
+            message = self._read(line)
+            if message is None or self._is_cancellation(message):
+                continue
+            threads = [thread for thread in threads if thread.is_alive()]
+            threads.append(threading.Thread(target=self._forward, args=(message,), daemon=True))
+            threads[-1].start()
+            if _object(message).get("method") in {"initialize", "notifications/initialized"}:
+                # What follows depends on it.
+                threads[-1].join()
+        end = time.monotonic() + _LAST_ANSWERS_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _read(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self._send(_error(None, _PARSE_ERROR, f"not JSON: {error}"))
+            return None
+
+    def _is_cancellation(self, message: Any) -> bool:
+        """Without sessions the broker would not know which call is meant; a dropped connection tells it."""
+        if _object(message).get("method") != "notifications/cancelled":
+            return False
+        call = self._calls.get(_object(message["params"]).get("requestId")) if "params" in message else None
+        if call is not None:
+            call.cancel()
+        return True
+
+    def _forward(self, message: Any) -> None:
+        request = _object(message)
+        number = request.get("id")
+        call = _Call(json.dumps(_repeatable(message)).encode(), self._headers(request))
+        self._calls[number] = call
+        try:
+            self._exchange(call, request)
+        except (BrokerError, StartError) as error:
+            self._fail(call, request, str(error))
+        except (OSError, http.client.HTTPException) as error:
+            self._fail(call, request, f"the broker does not answer: {error or type(error).__name__}")
+        finally:
+            self._calls.pop(number, None)
+
+    def _fail(self, call: "_Call", request: Json, why: str) -> None:
+        if call.is_cancelled:
+            return
+        print(f"tandem mcp: {why}", file=sys.stderr)
+        if "id" in request and "method" in request:
+            self._send(_error(request["id"], _SERVER_ERROR, why))
+
+    def _exchange(self, call: "_Call", request: Json) -> None:
+        """Until it is answered. A broker that is gone is given time to come back."""
+        end = 0.0
+        while True:
+            try:
+                for answer in call.answers(self._address(), self._endpoint):
+                    self._remember_version(request, answer)
+                    self._send(answer)
+            except (OSError, http.client.HTTPException, UnreachableError):
+                end = end or time.monotonic() + self._patience
+                if call.is_cancelled or call.has_answered or time.monotonic() > end:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    def _remember_version(self, request: Json, answer: Any) -> None:
+        if request.get("method") == "initialize":
+            self._agreed = _object(_object(answer).get("result")).get("protocolVersion")
+
+    def _headers(self, request: Json) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        params = _object(request.get("params"))
+        said = _object(params.get("_meta")).get(_VERSION_KEY)
+        version = said or (self._agreed if request.get("method") != "initialize" else None)
+        if isinstance(version, str):
+            headers["MCP-Protocol-Version"] = version
+        if said and isinstance(request.get("method"), str):
+            headers["Mcp-Method"] = request["method"]
+            name = params.get("name") or params.get("uri")
+            if isinstance(name, str):
+                headers["Mcp-Name"] = name
+        return headers
+
+    def _send(self, message: Any) -> None:
+        with self._writing:
+            self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            self._out.flush()
+
+
+class _Call:
+    """One POST, and the messages that answer it."""
+
+    def __init__(self, body: bytes, headers: dict[str, str]) -> None:
+        self._body = body
+        self._headers = headers
+        self._http: http.client.HTTPConnection | None = None
+        self.is_cancelled = False
+        self.has_answered = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        connection = self._http
+        if connection is not None and connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def answers(self, url: str, endpoint: str) -> Iterator[Any]:
+        parts = urlsplit(url)
+        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
+        try:
+            self._http.request("POST", endpoint, self._body, self._headers)
+            response = self._http.getresponse()
+            if response.getheader("content-type", "").startswith("text/event-stream"):
+                yield from self._streamed(response)
+            else:
+                yield from self._plain(response)
+        finally:
+            self._http.close()
+
+    def _plain(self, response: http.client.HTTPResponse) -> Iterator[Any]:
+        body = response.read()
+        if not body.strip():
+            return
+        try:
+            message = json.loads(body)
+        except ValueError as error:
+            raise http.client.HTTPException(f"status {response.status}: {body[:200]!r}") from error
+        self.has_answered = True
+        yield message
+
+    def _streamed(self, response: http.client.HTTPResponse) -> Iterator[Any]:
+        data: list[bytes] = []
+        while line := response.readline():
+            line = line.rstrip(b"\r\n")
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and any(data):
+                message = json.loads(b"\n".join(data))
+                # A message on the way may come again; the answer itself ends the call.
+                self.has_answered = "result" in message or "error" in message
+                yield message
+                data = []
+        if not self.has_answered:
+            raise http.client.HTTPException("the answer broke off")
+
+
+def _repeatable(message: Any) -> Any:
+    """A writing call gets a key, unless it has one: asked again after a restart, it is done once."""
+    request = _object(message)
+    call = _object(request.get("params"))
+    arguments = call.get("arguments", {})
+    reads = str(call.get("name", "")).startswith(_READS)
+    if request.get("method") != "tools/call" or reads or not isinstance(arguments, dict):
+        return message
+    keyed = {"idempotency_key": secrets.token_hex(16), **cast("Json", arguments)}
+    return {**request, "params": {**call, "arguments": keyed}}
+
+
+def _object(value: Any) -> Json:
+    """A client may send anything; what is no object has no keys."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def _error(number: Any, code: int, message: str) -> Json:
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}

@@ -1,0 +1,80 @@
+"""`tandem demo`."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import webbrowser
+from collections.abc import Iterator
+
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands
+from gsd_review_broker.cli.screen import Screen, Span, Style
+from gsd_review_broker.client.connection import Json
+
+_DETAILS = """\
+A scratch repository, a broker of its own on a free port, and two scripted agents that negotiate a change over real MCP
+in three rounds, with findings, a counter-patch and an approval. Nothing of yours is touched, no model is asked, and
+everything is gone afterwards."""
+_PAUSE_SECONDS = 1.2
+_DEADLINE_SECONDS = 120.0
+_COLOURS = {"proposer": Style.CYAN, "reviewer": Style.MAGENTA}
+
+
+def register(commands: Commands) -> None:
+    demo = commands.add(
+        "demo", run_demo, summary="see the whole loop in half a minute: no set-up, no API key", details=_DETAILS
+    )
+    demo.add_argument("--fast", action="store_true", help="without pauses, and without a browser")
+    demo.add_argument("--no-web", action="store_true", help="do not open the browser")
+    demo.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.demo.stage import built  # noqa: PLC0415 - only here
+
+    screen = Screen()
+    told: list[Json] = []
+    with contextlib.ExitStack() as stack:
+        with screen.progress("the stage is built"):
+            stage = stack.enter_context(built())
+        if not options.json:
+            _open(screen, stage.url, options)
+        pause = 0.0 if options.fast else _PAUSE_SECONDS
+        for line in _lines(stage.play(pause=pause, deadline=_DEADLINE_SECONDS)):
+            told.append(line)
+            if not options.json:
+                _tell(screen, line)
+        events = stage.broker.connection.call("get_audit_log", {"limit": 500})["events"]
+    if options.json:
+        screen.json({"steps": told, "events": [event["event_type"] for event in events]})
+        return Exit.DONE
+    screen.say()
+    screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
+    screen.say("The gate's two answers the demo worked out itself, from git's own records: no git hook was installed.")
+    screen.say("Next: `tandem up` in your repository, then connect your agents (README.md).")
+    return Exit.DONE
+
+
+def _lines(said: Iterator[bytes]) -> Iterator[Json]:
+    return (json.loads(line) for line in said)
+
+
+def _open(screen: Screen, url: str, options: argparse.Namespace) -> None:
+    screen.say("Two scripted agents, a real broker, real git, real MCP. Watch it live at ", Span(f"{url}/", Style.BOLD))
+    has_display = sys.platform in {"darwin", "win32"} or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    if screen.is_terminal and has_display and not (options.fast or options.no_web):
+        webbrowser.open(f"{url}/")
+
+
+def _tell(screen: Screen, line: Json) -> None:
+    if line["chapter"]:
+        screen.say()
+        screen.say(Span(line["chapter"], Style.BOLD))
+    screen.say("  ", Span(f"{line['who']:<10}", _COLOURS.get(line["who"], Style.PLAIN)), line["text"])
+    for detail in line["details"]:
+        screen.say(" " * 12, Span(detail, Style.DIM))
+    screen.write("")

@@ -1,0 +1,48 @@
+"""`tandem doctor`."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from gsd_review_broker.cli.checks import Check, State, every_check, red
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.screen import Screen, Span, Style
+from gsd_review_broker.client import Wanted
+from gsd_review_broker.errors import StartError
+
+_STYLES = {State.GREEN: Style.GREEN, State.YELLOW: Style.YELLOW, State.RED: Style.RED}
+_MARKS = {State.GREEN: "ok", State.YELLOW: "look", State.RED: "bad"}
+
+
+def register(commands: Commands) -> None:
+    commands.add(
+        "doctor",
+        run_doctor,
+        summary="look at everything it depends on, and say what to do",
+        details="Ends with 1 if something is red.",
+        parents=[broker_options()],
+    )
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    screen = Screen()
+    try:
+        wanted = Wanted.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
+        with screen.progress("looking"):
+            checks = list(every_check(wanted, options.config))
+    except StartError as error:
+        checks = [red("configuration", str(error), "Mend it, then look again.")]
+    is_well = all(check.state is not State.RED for check in checks)
+    if options.json:
+        screen.json({"ok": is_well, "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            _tell(screen, check)
+    return Exit.DONE if is_well else Exit.FAILED
+
+
+def _tell(screen: Screen, check: Check) -> None:
+    screen.say(Span(f"{_MARKS[check.state]:<5}", _STYLES[check.state]), f"{check.name:<18} ", check.found)
+    if check.hint:
+        screen.say(" " * 24, Span(check.hint, Style.DIM))

@@ -1,0 +1,166 @@
+"""`tandem pool …`: the reviewers that the broker starts."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker import places
+from gsd_review_broker.checkout import find_root
+from gsd_review_broker.cli.events import moment, short_id
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.screen import Part, Screen, Span, Style
+from gsd_review_broker.cli.session import Session
+from gsd_review_broker.cli.settings_file import changed_setting
+from gsd_review_broker.client.connection import Json
+
+_AGENTS = ["codex", "claude", "gemini", "opencode", "command"]
+_STATES = {"active": Style.GREEN, "draining": Style.YELLOW, "terminated": Style.DIM}
+_TITLES = ("REVIEWER", "STATE", "MODEL", "REVIEW", "DONE", "APPROVED", "LAST HEARD OF", "DOING")
+
+
+def register(commands: Commands) -> None:
+    pool = commands.group("pool", summary="the reviewers that the broker starts")
+    shared = [broker_options()]
+    pool.add("list", run_list, summary="list reviewers, and how the pool stands", parents=shared)
+    spawn = pool.add("spawn", run_spawn, summary="start a reviewer now", parents=shared)
+    spawn.add_argument("agent", nargs="?", choices=_AGENTS, help="which program (the configured one)")
+    spawn.add_argument("--project", help="only for this project's reviews")
+    drain = pool.add("drain", run_drain, summary="let a reviewer finish, then end it", parents=shared)
+    _add_reviewer(drain)
+    kill = pool.add("kill", run_kill, summary="end a reviewer at once", parents=shared)
+    _add_reviewer(kill)
+    pool.add("pause", run_pause, summary="start no more reviewers", parents=shared)
+    pool.add("resume", run_resume, summary="start reviewers again", parents=shared)
+    scale = pool.add("scale", run_scale, summary="how many at most, until the broker restarts", parents=shared)
+    scale.add_argument("size", type=int, metavar="N", help="1 to 10")
+    logs = pool.add("logs", run_logs, summary="what a reviewer printed", parents=shared)
+    _add_reviewer(logs)
+    logs.add_argument(
+        "--characters", type=int, default=20_000, metavar="N", help="at most so many, from its end (20000)"
+    )
+    _add_switch(pool.add("enable", run_enable, summary="switch the pool on in the configuration"), with_agent=True)
+    _add_switch(pool.add("disable", run_disable, summary="switch the pool off in the configuration"), with_agent=False)
+
+
+def _add_reviewer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("reviewer", metavar="REVIEWER", help="its id, or its name while it runs")
+
+
+def _add_switch(parser: argparse.ArgumentParser, *, with_agent: bool) -> None:
+    if with_agent:
+        parser.add_argument("--agent", choices=_AGENTS, default="codex", help="the program that reviews (codex)")
+    parser.add_argument("--scope", choices=["project", "user"], default="project", help="in which file (project)")
+    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    session = Session(options)
+    return _tell_state(session, session.get("/api/pool"))
+
+
+def _tell_state(session: Session, state: Json) -> int:
+    if session.wants_json:
+        session.screen.json(state)
+        return Exit.DONE
+    if state["reviewers"]:
+        session.screen.table(_TITLES, [_row(reviewer) for reviewer in state["reviewers"]])
+    how = "paused" if state["paused"] else "on" if state["enabled"] else "off: `tandem pool enable` switches it on"
+    session.screen.say(
+        f"pool {how}; {state['agent']}, at most {state['max_pool_size']}; {state['pending']} pending; "
+        f"{state['spawns_today']} of {state['max_spawns_per_day']} starts today"
+    )
+    if state["problem"]:
+        session.screen.say(Span(state["problem"], Style.RED))
+    return Exit.DONE
+
+
+def _row(reviewer: Json) -> list[Part]:
+    rate = reviewer["approval_rate_pct"]
+    return [
+        reviewer["id"],
+        Span(reviewer["state"], _STATES.get(reviewer["state"], Style.PLAIN)),
+        reviewer["model"] or "",
+        short_id(reviewer["current_review"]),
+        str(reviewer["reviews_completed"]),
+        "" if rate is None else f"{rate:.0f} %",
+        moment(reviewer["last_activity_at"] or ""),
+        reviewer["doing"] or reviewer["end_reason"] or "",
+    ]
+
+
+def run_spawn(options: argparse.Namespace) -> int:
+    session = Session(options)
+    started = session.post("/api/pool/spawn", agent=options.agent, project=options.project)
+    session.answer(started, started["reviewer_id"], f" started (pid {started['pid']})")
+    return Exit.DONE
+
+
+def run_drain(options: argparse.Namespace) -> int:
+    return _end(options, "drain")
+
+
+def run_kill(options: argparse.Namespace) -> int:
+    return _end(options, "kill")
+
+
+def _end(options: argparse.Namespace, how: str) -> int:
+    session = Session(options)
+    ended = session.post(f"/api/pool/reviewers/{_in_path(options.reviewer)}/{how}")
+    session.answer(ended, ended["reviewer_id"], f" {ended['state']}")
+    return Exit.DONE
+
+
+def run_pause(options: argparse.Namespace) -> int:
+    session = Session(options)
+    return _tell_state(session, session.post("/api/pool/pause"))
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    session = Session(options)
+    return _tell_state(session, session.post("/api/pool/resume"))
+
+
+def run_scale(options: argparse.Namespace) -> int:
+    session = Session(options)
+    return _tell_state(session, session.post("/api/pool/scale", max_pool_size=options.size))
+
+
+def run_logs(options: argparse.Namespace) -> int:
+    session = Session(options)
+    found = session.get(f"/api/pool/reviewers/{_in_path(options.reviewer)}/log?characters={options.characters}")
+    if session.wants_json:
+        session.screen.json(found)
+        return Exit.DONE
+    if found["left_out"]:
+        session.screen.warn("There is more before this: --characters N")
+    session.screen.block(found["text"].removesuffix("\n"))
+    return Exit.DONE
+
+
+def _in_path(word: str) -> str:
+    from urllib.parse import quote  # noqa: PLC0415 - only here
+
+    return quote(word, safe="")
+
+
+def run_enable(options: argparse.Namespace) -> int:
+    return _switch(options, {"enabled": True, "agent": options.agent})
+
+
+def run_disable(options: argparse.Namespace) -> int:
+    return _switch(options, {"enabled": False})
+
+
+def _switch(options: argparse.Namespace, values: dict[str, Any]) -> int:
+    root = find_root(Path.cwd())
+    file = places.user_file() if options.scope == "user" or root is None else places.project_file(root)
+    changed = changed_setting(file, "reviewer_pool", values)
+    screen = Screen()
+    if options.json:
+        screen.json({"file": str(file), "reviewer_pool": values, "changed": changed})
+        return Exit.DONE
+    screen.say(f"{file}: reviewer_pool.enabled is {'true' if values['enabled'] else 'false'}")
+    if changed:
+        screen.say("A broker that runs goes by it when it is started again: tandem down; tandem up")
+    return Exit.DONE

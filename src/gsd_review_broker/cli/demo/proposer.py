@@ -1,0 +1,124 @@
+"""The proposer: proposes, revises, accepts a better patch, and commits only what was approved."""
+
+import subprocess
+import sys
+
+from gsd_review_broker.cli import changes
+from gsd_review_broker.cli.demo import script
+from gsd_review_broker.cli.demo.acting import Actor, short
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.git import digest_of
+
+
+def main() -> int:
+    actor = Actor.from_environment("proposer")
+    review_id = _propose(actor)
+    _revise(actor, review_id)
+    _accept(actor, review_id)
+    _land(actor, review_id)
+    return 0
+
+
+def _propose(actor: Actor) -> str:
+    diff = actor.diff_to(script.FILE, script.FIRST)
+    said = f'proposes a change before committing it, and waits: "{script.INTENT}"'
+    actor.say(said, details=[_size(diff)], chapter="Round 1")
+    return _create(actor, diff)["review_id"]
+
+
+def _create(actor: Actor, diff: str, review_id: str | None = None) -> Json:
+    revised = {} if review_id is None else {"review_id": review_id}
+    return actor.call(
+        "create_review",
+        intent=script.INTENT,
+        description=script.DESCRIPTION,
+        agent_type="demo",
+        agent_role="proposer",
+        phase="demo",
+        category="code_change",
+        proposer_id=script.PROPOSER,
+        diff=diff,
+        **revised,
+    )
+
+
+def _size(diff: str) -> str:
+    starts = [line[:1] for line in diff.splitlines() if not line.startswith(("+++", "---"))]
+    return f"{script.FILE}  +{starts.count('+')} -{starts.count('-')}"
+
+
+def _decision(actor: Actor, review_id: str) -> Json:
+    """Steps on the way are no decision."""
+    status = actor.status(review_id)
+    while status["status"] not in {"approved", "changes_requested"}:
+        status = actor.status(review_id, since=status["version"])
+    return status
+
+
+def _revise(actor: Actor, review_id: str) -> None:
+    _decision(actor, review_id)
+    found = actor.call("get_discussion", review_id=review_id)["findings"]
+    actor.say(f"reads {len(found)} findings, answers, and mends both", details=[script.ANSWER], chapter="Round 2")
+    for finding in found:
+        actor.call("resolve_finding", review_id=review_id, finding_id=finding["finding_id"], disposition="fixed")
+    actor.call(
+        "add_message", review_id=review_id, sender_role="proposer", sender_id=script.PROPOSER, body=script.ANSWER
+    )
+    diff = actor.diff_to(script.FILE, script.SECOND)
+    actor.say("proposes revision 2", details=[_size(diff)])
+    _create(actor, diff, review_id)
+
+
+def _accept(actor: Actor, review_id: str) -> None:
+    _decision(actor, review_id)
+    proposal = actor.call("get_proposal", review_id=review_id)
+    patch = [
+        line for line in proposal["counter_patch"].splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}
+    ]
+    said = "finds the counter-patch better, and accepts it: it is judged like any other revision"
+    actor.say(said, details=patch[-4:], chapter="Round 3")
+    actor.call("accept_counter_patch", review_id=review_id, proposer_id=script.PROPOSER)
+
+
+def _land(actor: Actor, review_id: str) -> None:
+    _decision(actor, review_id)
+    proposal = actor.call("get_proposal", review_id=review_id)
+    approved: str = proposal["digest"]
+    path = actor.folder / script.FILE
+    path.write_text(script.TAMPERED, "utf-8")
+    _git(actor, "add", script.FILE)
+    with changes.opened(actor.folder) as tree:
+        other = changes.staged_digest(tree)
+    actor.say(
+        "tries to land something else: one character differs",
+        details=[f"approved {short(approved)}", f"staged   {short(other)}", "the gate's answer: refused"],
+        chapter="The gate",
+    )
+    _git(actor, "reset", "-q", "--hard")
+    _git(actor, "apply", "--index", "-", text=proposal["diff"])
+    _git(actor, "commit", "-q", "-m", script.COMMIT)
+    raw = _git(actor, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", "HEAD~1", "HEAD")
+    committed = digest_of(raw)
+    answer = "lets it in" if committed == approved and other != approved else "is broken"
+    actor.say(
+        "applies exactly what was approved, and commits it",
+        details=[f"approved {short(approved)}", f"commit   {short(committed)}", f"the gate's answer: {answer}"],
+    )
+    closed = actor.call("close_review", review_id=review_id, proposer_id=script.PROPOSER)
+    actor.say(f"closes the review: {closed['outcome']}")
+    if answer == "is broken":
+        sys.exit(1)
+
+
+def _git(actor: Actor, *arguments: str, text: str | None = None) -> bytes:
+    return subprocess.run(
+        ["git", *arguments],
+        cwd=actor.folder,
+        input=None if text is None else text.encode("utf-8"),
+        capture_output=True,
+        check=True,
+    ).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

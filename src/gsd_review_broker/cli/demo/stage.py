@@ -1,0 +1,172 @@
+"""The stage: a scratch repository with a clone for the reviewer, a broker on a free port, and everything gone after."""
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.cli.demo import script
+from gsd_review_broker.client import Broker, Wanted, find
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.places import DATABASE_NAME, PROJECT_FOLDER, Whereabouts
+
+_START_SECONDS = 30.0
+_END_SECONDS = 10.0
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    folder: Path
+    broker: Broker
+    environment: dict[str, str]
+
+    @property
+    def repository(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def url(self) -> str:
+        return self.broker.connection.url
+
+    def play(self, *, pause: float, deadline: float) -> Iterator[bytes]:
+        """What the actors say, in the order they say it. Raises if one of them fails or the time is over."""
+        said: queue.Queue[bytes | None] = queue.Queue()
+        with contextlib.ExitStack() as stack:
+            actors = {name: self._actor(stack, name, folder, pause) for name, folder in self._parts().items()}
+            readers = [threading.Thread(target=_listen, args=(one, said), daemon=True) for one in actors.values()]
+            for reader in readers:
+                reader.start()
+            ended = 0
+            end = time.monotonic() + deadline
+            while ended < len(actors):
+                try:
+                    line = said.get(timeout=max(0.0, end - time.monotonic()))
+                except queue.Empty:
+                    raise StartError(f"the demo did not end within {deadline:g} s.") from None
+                if line is None:
+                    ended += 1
+                else:
+                    yield line
+            for name, actor in actors.items():
+                if actor.wait() != 0:
+                    complaint = (actor.stderr.read() if actor.stderr else b"").decode("utf-8", "replace").strip()
+                    raise StartError(f"the demo's {name} failed: {complaint.splitlines()[-1] if complaint else '?'}")
+
+    def _parts(self) -> dict[str, Path]:
+        return {"reviewer": self.folder / "reviewer", "proposer": self.repository}
+
+    def _actor(self, stack: contextlib.ExitStack, name: str, folder: Path, pause: float) -> "subprocess.Popen[bytes]":
+        environment = {
+            **self.environment,
+            "BROKER_URL": self.url,
+            "TANDEM_DEMO_FOLDER": str(folder),
+            "TANDEM_DEMO_PAUSE": str(pause),
+        }
+        return stack.enter_context(_running(f"gsd_review_broker.cli.demo.{name}", [], folder, environment, piped=True))
+
+
+def _listen(actor: "subprocess.Popen[bytes]", said: "queue.Queue[bytes | None]") -> None:
+    assert actor.stdout is not None  # noqa: S101 - it was piped
+    for line in actor.stdout:
+        said.put(line)
+    said.put(None)
+
+
+@contextlib.contextmanager
+def built() -> Generator[Stage]:
+    # Ended from outside, it still takes everything down.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with tempfile.TemporaryDirectory(prefix="tandem-demo-", ignore_cleanup_errors=True) as name:
+            folder = Path(os.path.realpath(name))
+            environment = _environment(folder)
+            _make_repositories(folder, environment)
+            database = folder / "project" / PROJECT_FOLDER / DATABASE_NAME
+            with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
+                place = Whereabouts(root=folder / "project", database=database)
+                found = _awaited(broker, Wanted(place=place), folder)
+                yield Stage(folder, found, environment)
+                found.connection.close()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Nothing of the person's own settings: a pool that is switched on there must not start for a play."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("BROKER_", "XDG_", "TANDEM_", "GIT_"))}
+    home = folder / "home"
+    home.mkdir()
+    names = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _AUTHOR.items()}
+    return {**kept, **names, "HOME": str(home), "USERPROFILE": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+_AUTHOR = {"NAME": "Tandem demo", "EMAIL": "demo@example.invalid"}
+
+
+def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
+    project = folder / "project"
+    project.mkdir()
+    (project / script.FILE).write_text(script.ORIGINAL, "utf-8")
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["add", "-A"],
+        ["commit", "-q", "-m", "Say hello"],
+        ["clone", "-q", str(project), str(folder / "reviewer")],
+    ):
+        subprocess.run(["git", *command], cwd=project, env=environment, capture_output=True, check=True)
+
+
+@contextlib.contextmanager
+def _running(
+    module: str, arguments: list[str], folder: Path, environment: dict[str, str], *, piped: bool
+) -> Generator["subprocess.Popen[bytes]"]:
+    errors = subprocess.PIPE if piped else (folder.parent / "broker.log").open("wb")
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if piped else errors,
+        stderr=errors,
+        # Ctrl-C is for the narrator, who then ends the others in order.
+        start_new_session=True,
+    ) as process:
+        if not isinstance(errors, int):
+            errors.close()
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def _awaited(process: "subprocess.Popen[bytes]", wanted: Wanted, folder: Path) -> Broker:
+    end = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < end:
+        broker = find(wanted)
+        if broker is not None:
+            return broker
+        time.sleep(_LOOK_SECONDS)
+    said = (folder / "broker.log").read_text("utf-8", "replace").strip()
+    raise StartError(f"the demo's broker did not start: {said[-500:]}")

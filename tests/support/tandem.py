@@ -1,0 +1,99 @@
+"""`tandem` as people and agents run it: the real executable, in a real folder."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.processes import BrokerProcess, free_environment, git, make_repository
+
+PROGRAM = str(Path(sys.executable).parent / "tandem")
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, str]:
+        """Of --json: the one document is the error."""
+        return self.json["error"]
+
+
+class Running(subprocess.Popen[bytes]):
+    """Ended with its block, also where a test fails in the middle of it."""
+
+    def __exit__(self, *error: object) -> None:
+        if self.poll() is None:
+            self.kill()
+        super().__exit__(*error)
+
+
+class Tandem:
+    def __init__(self, folder: Path, home: Path, **environment: str) -> None:
+        self.folder = folder
+        self.home = home
+        names = {"TERM": "dumb", "LOGNAME": "ada", "USER": "ada", **environment}
+        kept = {k: v for k, v in free_environment(home).items() if not k.startswith(("TANDEM_", "GIT_"))}
+        self.environment = {**kept, **names}
+
+    def run(self, *arguments: str, stdin: bytes | None = None, timeout: float = 60, **environment: str) -> Said:
+        # Without a word of its own, standard input is closed: a command must not wait for it.
+        given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+        done = subprocess.run(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            **given,
+        )
+        return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *arguments: str, **environment: str) -> Running:
+        return Running(
+            [PROGRAM, *arguments],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __call__(self, *arguments: str, **more: Any) -> Any:
+        """With --json, and it has to succeed."""
+        said = self.run(*arguments, "--json", **more)
+        assert said.code == 0, (arguments, said)
+        return said.json
+
+
+def broker_of_module(factory: pytest.TempPathFactory, files: dict[str, str] | None = None) -> Generator[BrokerProcess]:
+    """One broker for all tests of a module: most of a test's time would be its start."""
+    folder = factory.mktemp("broker")
+    (folder / "home").mkdir()
+    repository = make_repository(folder / "repository", files)
+    with BrokerProcess(repository, home=folder / "home") as running:
+        shutil.copytree(repository / ".git", folder / "git")
+        yield running
+
+
+def put_back(process: BrokerProcess) -> Path:
+    """The repository of such a broker, as it was at first."""
+    shutil.rmtree(process.folder / ".git")
+    shutil.copytree(process.folder.parent / "git", process.folder / ".git")
+    git(process.folder, "reset", "-q", "--hard")
+    git(process.folder, "clean", "-qffdx", "-e", ".planning")
+    return process.folder
