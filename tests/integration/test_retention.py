@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from gsd_review_broker import config, maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.store import archive, schema
+from gsd_review_broker.store.session import sql_of
+from gsd_review_broker.store.tables import metadata
 from tests.integration.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -143,6 +146,16 @@ async def test_what_is_open_or_was_closed_later_stays(lone: LocalBroker) -> None
             await lone("get_review_status", review_id=review_id)
         assert error.value.code == "not_found"
     assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+# Tables that tell of reviews and are left as they are by a prune, on purpose.
+STAYS: set[str] = set()
+
+
+def test_every_table_that_tells_of_a_review_is_thought_of() -> None:
+    # BUG 21 of issue 4's list: the pool's reviewer_work and review_failures are neither moved nor named above.
+    told = {table.name for table in metadata.sorted_tables if "review_id" in table.c} | {"reviews"}
+    assert told == {table.name for table in archive._TABLES} | STAYS
 
 
 async def test_more_than_one_batch_moves(lone: LocalBroker) -> None:
@@ -378,6 +391,19 @@ async def test_all_reviews_of_one_batch_join_their_gaps(lone: LocalBroker) -> No
     with opened(lone.database) as connection:
         assert connection.execute("SELECT first, last FROM audit_gaps").fetchall() == [(1, 15)]
     assert problems(lone) == problems(lone, with_archives=True) == []
+
+
+BY_KEY = {name: value for name, value in vars(archive).items() if isinstance(value, sa.Select) and name != "_GAPS"}
+
+
+@pytest.mark.parametrize("name", [*sorted(BY_KEY), *(f"_DELETIONS {n}" for n in range(len(TABLES)))])
+async def test_each_step_of_a_prune_goes_by_an_index(lone: LocalBroker, name: str) -> None:
+    """It holds the write transaction meanwhile, and the tables may be large."""
+    statement = archive._DELETIONS[int(name[-1])] if name.startswith("_DELETIONS") else BY_KEY[name]
+    values = dict.fromkeys(("before", "most", "review_id", "last", "first"), 1)
+    with opened(lone.database) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql_of(statement)}", values).fetchall()
+    assert [step[3] for step in plan if not step[3].startswith("SEARCH")] == []
 
 
 # Cut short.
