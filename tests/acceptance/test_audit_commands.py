@@ -448,7 +448,6 @@ def test_a_broker_killed_in_the_middle_of_a_prune_loses_nothing(process: BrokerP
         process.stop(signal.SIGKILL)
         asking.join(30)
         process.start()
-        # BUG 20 of issue 4's list: a copy that was cut short leaves a journal which a reader cannot roll back.
         verified(process.folder, own_home, process.database)
     assert kept_in(process.database).union(*map(kept_in, archives(process.database))) == made
     while post(process.port, {"closed_before": moment})["more"]:

@@ -23,6 +23,8 @@ from gsd_review_broker.store.tables import (
     events,
     findings,
     messages,
+    review_failures,
+    reviewer_work,
     reviews,
     revisions,
 )
@@ -33,7 +35,7 @@ BATCH = 25
 # An archive says so in its header.
 _ARCHIVE_MARK = 0x7A6E
 # Parents before children; deleted the other way round.
-_TABLES = (reviews, revisions, messages, counter_patches, findings, events)
+_TABLES = (reviews, revisions, messages, counter_patches, findings, events, reviewer_work, review_failures)
 _CLOSED = (
     sa.select(reviews.c.id, reviews.c.version)
     .where(reviews.c.closed_at < parameter("before"))
@@ -83,6 +85,8 @@ def _make_archive(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         schema.upgrade(connection)
         connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
+        # What a killed copy leaves behind can then be read by somebody who may not write, and is no part of it.
+        connection.execute("PRAGMA journal_mode=WAL")
     draft.replace(path)
 
 
