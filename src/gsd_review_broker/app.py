@@ -41,6 +41,7 @@ from gsd_review_broker.service.reviewer_records import WorkWatcher
 from gsd_review_broker.store.sqlite import SqliteStore
 from gsd_review_broker.wake import LocalWakeups
 from gsd_review_broker.web.api import api_routes
+from gsd_review_broker.web.dashboard import dashboard_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
 from gsd_review_broker.web.health import health_endpoint, metrics_endpoint
@@ -96,6 +97,13 @@ class Application:
                 Route("/metrics", metrics_endpoint(self.broker)),
                 *api_routes(self.broker),
                 *pool_routes(self.broker),
+                *dashboard_routes(
+                    self.broker,
+                    self.wakeups,
+                    serves=configuration.serves,
+                    url=f"http://{_bracketed(settings.host)}:{port}",
+                    form_limit=policy.limits.body,
+                ),
             ],
             lifespan=self._lifespan,
         )

@@ -1,0 +1,39 @@
+"""The dashboard: every page, every action, the event stream."""
+
+import getpass
+
+from starlette.routing import Route
+
+from gsd_review_broker.model import HUMAN_PREFIX
+from gsd_review_broker.ports import Wakeups
+from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.web.audit_page import audit_routes
+from gsd_review_broker.web.event_stream import EventStream
+from gsd_review_broker.web.inbox_page import inbox_routes
+from gsd_review_broker.web.review_actions import ReviewActions
+from gsd_review_broker.web.review_page import ReviewPages
+from gsd_review_broker.web.reviews_page import reviews_routes
+from gsd_review_broker.web.site import Site
+
+
+def person_here() -> str:
+    """Who sits at this machine, by the name of the account that the broker runs under."""
+    try:
+        return HUMAN_PREFIX + getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return HUMAN_PREFIX + "user"
+
+
+def dashboard_routes(
+    broker: Broker, wakeups: Wakeups, *, serves: str, url: str, form_limit: int
+) -> list[Route]:
+    site = Site(broker, person=person_here(), serves=serves, url=url, form_limit=form_limit)
+    return [
+        *inbox_routes(site),
+        *reviews_routes(site),
+        *ReviewPages(site).routes(),
+        *ReviewActions(site).routes(),
+        *audit_routes(site),
+        Route("/events", EventStream(broker, wakeups), methods=["GET"]),
+        site.static.route(),
+    ]

@@ -1,0 +1,131 @@
+"""Jinja with everything escaped, and the few words that pages share."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from gsd_review_broker.model import HUMAN_PREFIX, Milliseconds
+from gsd_review_broker.service.moments import iso
+from gsd_review_broker.web.diff.invisible import plain, visible
+
+_FOLDER = Path(__file__).parent / "templates"
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_LINKS = ("http://", "https://", "mailto:")
+_SHORT_DIGEST = len("sha256:") + 12
+STATUS_WORDS = {
+    "pending": "Pending",
+    "claimed": "Claimed",
+    "in_review": "In review",
+    "approved": "Approved",
+    "changes_requested": "Changes requested",
+    "closed": "Closed",
+}
+# Beside the colour, for those who cannot tell colours apart.
+STATUS_MARKS = {
+    "pending": "○",
+    "claimed": "◐",
+    "in_review": "◑",
+    "approved": "✓",
+    "changes_requested": "↺",
+    "closed": "■",
+}
+
+
+class Templates:
+    def __init__(self, *, static: Callable[[str], str], shared: dict[str, Any]) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "visible": visible,
+            "plain": plain,
+            "markdown": markdown,
+            "moment": moment,
+            "duration": duration,
+            "short_digest": short_digest,
+            "person": without_prefix,
+            "line_number": lambda name: name.replace("o", "n").rpartition("n")[2],
+            "words": lambda text: str(text).replace("_", " "),
+            "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
+        }
+        self._environment.globals |= {  # pyright: ignore[reportAttributeAccessIssue]
+            "static": static,
+            "status_words": STATUS_WORDS,
+            "status_marks": STATUS_MARKS,
+            **shared,
+        }
+
+    def render(self, name: str, facts: dict[str, Any]) -> str:
+        return self._environment.get_template(name).render(facts)
+
+    def macro(self, name: str, macro: str) -> Callable[..., Markup]:
+        return getattr(self._environment.get_template(name).module, macro)
+
+
+def moment(value: Milliseconds | str) -> Markup:
+    """The time itself; where scripts run, they say how long ago that was."""
+    text = value if isinstance(value, str) else iso(value)
+    shown = f"{text[:10]} {text[11:19]} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
+
+
+def duration(milliseconds: float) -> str:
+    value = max(0, int(milliseconds))
+    if value < _MINUTE:
+        return f"{value // _SECOND} s"
+    if value < _HOUR:
+        return f"{value // _MINUTE} min"
+    if value < _DAY:
+        hours, rest = divmod(value, _HOUR)
+        return f"{hours} h {rest // _MINUTE} min" if rest >= _MINUTE else f"{hours} h"
+    return f"{value // _DAY} d"
+
+
+def short_digest(digest: str) -> str:
+    return digest[:_SHORT_DIGEST]
+
+
+def without_prefix(identity: str) -> str:
+    return identity.removeprefix(HUMAN_PREFIX)
+
+
+def markdown(text: str) -> Markup:
+    """Prose as its writer meant it, without HTML, and with links that lead where they say."""
+    return Markup(_MARKDOWN.render(plain(text)))  # noqa: S704 - html is off, and every text is escaped by the renderer
+
+
+def _is_allowed(url: str) -> bool:
+    return url.strip().lower().startswith(_LINKS)
+
+
+def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:  # noqa: ARG001 - markdown-it's signature
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    return self.renderToken(tokens, index, options, env)
+
+
+def _image(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:  # noqa: ARG001
+    """No picture from elsewhere is fetched: its address and name are told."""
+    token = tokens[index]
+    label, address = token.content or "picture", str(token.attrGet("src") or "")
+    return str(Markup('<span class="picture">[{}: {}]</span>').format(label, address))
+
+
+def _make_markdown() -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(["table", "strikethrough"])
+    made.validateLink = _is_allowed
+    made.add_render_rule("link_open", _link_open)
+    made.add_render_rule("image", _image)
+    return made
+
+
+_MARKDOWN = _make_markdown()
