@@ -166,13 +166,12 @@ class Reader(ReviewerReader, Protocol):
     def totals(self, scope: str, *, most: int) -> Totals:
         """The statistics of a project, or of everything; of reviewers and pairs at most so many."""
         ...
+
     # What the dashboard's pages ask beside.
 
     def last_event_id(self) -> int: ...
 
-    def events_before(
-        self, *, review_id: ReviewId | None, before: int | None, limit: int
-    ) -> Sequence[tuple[Any, ...]]:
+    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[tuple[Any, ...]]:
         """Newest first: the columns of EVENT_SUMMARY."""
         ...
 

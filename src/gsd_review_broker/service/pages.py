@@ -4,8 +4,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gsd_review_broker import audit
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import CounterPatch, Finding, Identity, Message, Milliseconds, Review, ReviewId, Revision
+from gsd_review_broker.model import (
+    CounterPatch,
+    Event,
+    Finding,
+    Identity,
+    Message,
+    Milliseconds,
+    Review,
+    ReviewId,
+    Revision,
+)
 from gsd_review_broker.ports import Applies, DoesNotApply, Reader
 from gsd_review_broker.service import views
 from gsd_review_broker.service.core import Core
@@ -21,6 +32,7 @@ _FRESH_MILLISECONDS = 5_000
 _MOST_REMEMBERED = 256
 # Searching goes back so far at a time, and then says where to go on.
 _LOOKED_AT = 5_000
+_CHAIN_LOOKED_AT = 1_000
 _AT_ONCE = 500
 
 
@@ -42,6 +54,12 @@ class Checked:
     """git's word on the present revision, against the repository as it is now; None while git is at work."""
 
     answer: Applies | DoesNotApply | BrokerError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStatus:
+    checked: int
+    problem: str | None
 
 
 class Pages:
@@ -105,6 +123,10 @@ class Pages:
     async def last_event_id(self) -> int:
         return await self._core.store.glance(lambda reader: reader.last_event_id())
 
+    async def chain(self) -> ChainStatus:
+        """Are the newest events still what they were? `tandem audit verify` looks at all of them."""
+        return await self._core.store.read(_chain)
+
     async def recent_events(
         self,
         *,
@@ -123,9 +145,7 @@ class Pages:
 def _facts(reader: Reader, review_id: str, revision: int | None, now: Milliseconds) -> ReviewFacts:
     review = find_review(reader, review_id)
     number = review.revision if revision is None else revision
-    revisions = tuple(
-        _content(reader, review.id, each, with_diff=False) for each in range(1, review.revision + 1)
-    )
+    revisions = tuple(_content(reader, review.id, each, with_diff=False) for each in range(1, review.revision + 1))
     if not 1 <= number <= review.revision:
         raise _no_revision(review.id, number)
     events = reader.events_before(review_id=review.id, before=None, limit=MOST_EVENTS)
@@ -139,6 +159,20 @@ def _facts(reader: Reader, review_id: str, revision: int | None, now: Millisecon
         events=tuple(views.event_row(row) for row in reversed(events)),
         now=now,
     )
+
+
+def _chain(reader: Reader) -> ChainStatus:
+    events = reader.events(
+        review_id=None, after=max(0, reader.last_event_id() - _CHAIN_LOOKED_AT), limit=_CHAIN_LOOKED_AT
+    )
+    before: Event | None = None
+    for event in events:
+        # What was archived leaves a gap; the chain goes on behind it.
+        follows = before is None or before.id + 1 < event.id or event.previous_hash == before.hash
+        if not follows or event.hash != audit.recomputed(event):
+            return ChainStatus(len(events), f"event {event.id} was altered: its hash does not fit")
+        before = event
+    return ChainStatus(len(events), None)
 
 
 def _content(reader: Reader, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision:

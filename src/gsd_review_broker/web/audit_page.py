@@ -42,7 +42,7 @@ def audit_routes(site: Site) -> list[Route]:
             "review_id": review_id,
             "kinds": list(EventType),
             "last_id": await site.broker.pages.last_event_id(),
-            "chain": None,
+            "chain": await site.broker.pages.chain(),
         }
         return await site.page(request, "audit.html", facts)
 

@@ -24,9 +24,7 @@ def person_here() -> str:
         return HUMAN_PREFIX + "user"
 
 
-def dashboard_routes(
-    broker: Broker, wakeups: Wakeups, *, serves: str, url: str, form_limit: int
-) -> list[Route]:
+def dashboard_routes(broker: Broker, wakeups: Wakeups, *, serves: str, url: str, form_limit: int) -> list[Route]:
     site = Site(broker, person=person_here(), serves=serves, url=url, form_limit=form_limit)
     return [
         *inbox_routes(site),

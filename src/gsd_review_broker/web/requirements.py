@@ -8,6 +8,7 @@ from gsd_review_broker.model import Disposition, EventType, Severity, Status, sa
 from gsd_review_broker.ports import Applies, DoesNotApply
 from gsd_review_broker.service.pages import Checked, ReviewFacts
 
+_SHOWN = len("sha256:") + 16
 _GRAVE = {Severity.CRITICAL, Severity.HIGH}
 
 
@@ -39,7 +40,7 @@ def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
         case Applies(digest=None):
             return Requirement(State.MET, what, "but not to HEAD alone, so it has no digest and no gate will take it")
         case Applies(digest=digest):
-            return Requirement(State.MET, what, f"as {digest}")
+            return Requirement(State.MET, what, f"as {_short(digest)}")
         case DoesNotApply(git_says=git_says):
             return Requirement(State.UNMET, what, f"git says: {git_says}")
         case BrokerError() as error:
@@ -58,7 +59,7 @@ def _judged(facts: ReviewFacts) -> Requirement:
     review = facts.review
     what = "Approved by another than the author, on this very content"
     if review.status is Status.APPROVED or (review.status is Status.CLOSED and review.outcome == "approved"):
-        return Requirement(State.MET, what, f"{review.claimed_by} approved {review.digest or 'it, without a digest'}")
+        return Requirement(State.MET, what, f"{review.claimed_by} approved {_short(review.digest)}")
     if review.claimed_by is None or not review.is_claim_live:
         return Requirement(State.UNMET, what, f"no verdict on revision {review.revision}")
     if same_identity(review.claimed_by, review.author):
@@ -72,3 +73,7 @@ def _person(facts: ReviewFacts) -> Requirement | None:
         return Requirement(State.UNMET, what, f"asked for: {facts.review.needs_human}")
     cleared = [event for event in facts.events if event["event_type"] == EventType.HUMAN_CLEARED]
     return Requirement(State.MET, what, f"{cleared[-1]['actor']} did") if cleared else None
+
+
+def _short(digest: str | None) -> str:
+    return f"{digest[:_SHOWN]}…" if digest else "it, without a digest"

@@ -259,7 +259,9 @@ def _require_digest(digest: str | None, form: Form) -> None:
 
 
 def _changed(why: str) -> BrokerError:
-    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Go back to the review, read it as it is now, then decide.")
+    return BrokerError(
+        Code.CONFLICT, why, "Nothing was decided. Go back to the review, read it as it is now, then decide."
+    )
 
 
 def _place(form: Form) -> dict[str, Any]:

@@ -70,9 +70,7 @@ class ReviewPages:
         prepared = await self._views.prepared(facts, asked)
         threads = shown["threads"]
         show = partial(self._thread, {**shown, **_roles(facts, self._site.person)})
-        table = await asyncio.to_thread(
-            lambda: self._views.table(prepared, index, asked, threads, show, Markup(""))
-        )
+        table = await asyncio.to_thread(lambda: self._views.table(prepared, index, asked, threads, show, Markup("")))
         return HTMLResponse(table, headers=HEADERS)
 
     def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
@@ -121,7 +119,10 @@ def _digest(review: Review, checked: Checked) -> str | None:
 
 def _conversation(facts: ReviewFacts) -> dict[str, Any]:
     threads = threads_of(facts.review, facts.findings, facts.messages)
-    return {"threads": threads, "open_threads": [one for one in threads if one.finding is None or one.finding.disposition == "open"]}
+    return {
+        "threads": threads,
+        "open_threads": [one for one in threads if one.finding is None or one.finding.disposition == "open"],
+    }
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
@@ -135,8 +136,7 @@ def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
         "is_mine": mine,
         "may_judge": not is_author and (mine or review.status is Status.PENDING),
         "may_take_over": not is_author and review.is_claim_live and not mine,
-        "may_speak": review.status not in {Status.PENDING, Status.CLOSED} or (review.status is Status.PENDING and not is_author),
+        "may_speak": review.status not in {Status.PENDING, Status.CLOSED}
+        or (review.status is Status.PENDING and not is_author),
         "may_close": review.status is not Status.CLOSED,
     }
-
-

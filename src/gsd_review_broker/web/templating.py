@@ -54,7 +54,7 @@ class Templates:
             "duration": duration,
             "short_digest": short_digest,
             "person": without_prefix,
-            "line_number": lambda name: name.replace("o", "n").rpartition("n")[2],
+            "line_number": line_number,
             "words": lambda text: str(text).replace("_", " "),
             "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
         }
@@ -95,6 +95,11 @@ def short_digest(digest: str) -> str:
     return digest[:_SHORT_DIGEST]
 
 
+def line_number(name: str) -> str:
+    """Of `f3n120`, which names a line of the third file's new side."""
+    return name.replace("o", "n").rpartition("n")[2]
+
+
 def without_prefix(identity: str) -> str:
     return identity.removeprefix(HUMAN_PREFIX)
 
@@ -108,7 +113,7 @@ def _is_allowed(url: str) -> bool:
     return url.strip().lower().startswith(_LINKS)
 
 
-def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:  # noqa: ARG001 - markdown-it's signature
+def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return self.renderToken(tokens, index, options, env)
 
@@ -121,7 +126,9 @@ def _image(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:  
 
 
 def _make_markdown() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(["table", "strikethrough"])
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(
+        ["table", "strikethrough"]
+    )
     made.validateLink = _is_allowed
     made.add_render_rule("link_open", _link_open)
     made.add_render_rule("image", _image)

@@ -1,5 +1,6 @@
 """Colours for code, by Pygments: in a thread, within a time, and plain text for whatever is too large."""
 
+import importlib
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
@@ -50,13 +51,8 @@ def _lexer_for(path: str) -> Any:
 @cache
 def _lexer(language: str) -> Any:
     # Imported with the first diff that is shown: the broker starts without it.
-    from pygments.lexers import get_lexer_by_name  # noqa: PLC0415
-    from pygments.util import ClassNotFound  # noqa: PLC0415
-
-    try:
-        return get_lexer_by_name(language)
-    except ClassNotFound:
-        return None
+    lexers: Any = importlib.import_module("pygments.lexers")
+    return lexers.get_lexer_by_name(language)
 
 
 def _of_hunk(lexer: Any, hunk: ShownHunk, deadline: float) -> list[Pieces]:

@@ -34,15 +34,18 @@ class _Line:
     html: str
 
 
-def file_table(file: ShownFile, hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], view: View, below: Below) -> Markup:
+def file_table(
+    file: ShownFile, hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], view: View, below: Below
+) -> Markup:
     show = _split if view.split else _unified
     rows: list[str] = []
     for hunk, colours in zip(hunks, pieces, strict=True):
         rows.append(f'<tr class="h"><td colspan="4">{visible(hunk.heading)}')
         rows.extend(show(file, _lines(hunk, colours, view), view, below))
     kind = "split" if view.split else "unified"
+    columns = '<colgroup><col class="n"><col><col class="n"><col></colgroup>' if view.split else ""
     caption = f'<caption class="vh">{visible(file.path)}</caption>'
-    return Markup(f'<table class="diff {kind}">{caption}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
+    return Markup(f'<table class="diff {kind}">{caption}{columns}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
 
 
 def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View) -> list[_Line]:
@@ -87,7 +90,9 @@ def _blocks(pairs: list[tuple[Row, Pieces]]) -> Iterator[list[tuple[Row, Pieces]
 def _is_space_only(removed: list[tuple[Row, Pieces]], added: list[tuple[Row, Pieces]]) -> bool:
     if not removed or len(removed) != len(added):
         return False
-    return all("".join(o.text.split()) == "".join(n.text.split()) for (o, _), (n, _) in zip(removed, added, strict=True))
+    return all(
+        "".join(o.text.split()) == "".join(n.text.split()) for (o, _), (n, _) in zip(removed, added, strict=True)
+    )
 
 
 def _code(pieces: Pieces, marks: Marks) -> str:
@@ -98,11 +103,11 @@ def _code(pieces: Pieces, marks: Marks) -> str:
         if at >= _LONGEST_LINE:
             out.append('<span class="hid">…</span>')
             break
-        text = text[: _LONGEST_LINE - at]
-        for part, is_marked in _cut(text, at, marks):
+        kept = text[: _LONGEST_LINE - at]
+        for part, is_marked in _cut(kept, at, marks):
             shown = f"<b>{visible(part)}</b>" if is_marked else visible(part)
             out.append(f'<span class="{kind}">{shown}</span>' if kind else str(shown))
-        at += len(text)
+        at += len(kept)
     return "".join(out)
 
 
@@ -130,7 +135,7 @@ def _unified(file: ShownFile, lines: list[_Line], view: View, below: Below) -> I
         name = f"f{file.index}{side}{number}" if number is not None else ""
         old = _number(row.old, name if row.kind == "-" else "", view)
         new = _number(row.new, name if row.kind != "-" else "", view)
-        mark = {"+": "+", "-": "−"}.get(row.kind, " ")
+        mark = row.kind if row.kind in "+-" else " "
         anchor = f' id="{name}"' if name else ""
         yield f'<tr class="{_CLASSES[row.kind]}"{anchor}><td>{old}<td>{new}<td>{mark}<td>{line.html}'
         yield from _threads(row, below)

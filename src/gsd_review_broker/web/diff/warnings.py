@@ -81,10 +81,8 @@ def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
                 counted.update(hidden_in(row.text.removesuffix("\r")))
     if not counted:
         return []
-    named = [f"{name_of(character)} × {count}" for character, count in counted.most_common(_MOST_NAMED)]
+    named = [f"{name_of(character)} ({count})" for character, count in counted.most_common(_MOST_NAMED)]
     more = " …" if len(counted) > _MOST_NAMED else ""
     bidi = any(map(is_bidi, counted))
     kind = "characters that turn the direction of reading" if bidi else "characters that cannot be seen"
     return [Warned(f"adds {kind}: {', '.join(named)}{more}", is_grave=True)]
-
-
