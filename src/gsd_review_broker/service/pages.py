@@ -21,6 +21,7 @@ from gsd_review_broker.ports import Applies, DoesNotApply, Reader
 from gsd_review_broker.service import views
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.finding_reviews import find_review
+from gsd_review_broker.service.queue_history import QueueHistory, queue_history
 from gsd_review_broker.service.results import AuditLog, EventResult
 
 # More of either is not read on one page; the audit and the tools have it all.
@@ -126,6 +127,10 @@ class Pages:
     async def chain(self) -> ChainStatus:
         """Are the newest events still what they were? `tandem audit verify` looks at all of them."""
         return await self._core.store.read(_chain)
+
+    async def queue_history(self) -> QueueHistory:
+        now = self.now
+        return await self._core.store.read(lambda reader: queue_history(reader, now))
 
     async def recent_events(
         self,

@@ -10,6 +10,8 @@ from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.web.audit_page import audit_routes
 from gsd_review_broker.web.event_stream import EventStream
 from gsd_review_broker.web.inbox_page import inbox_routes
+from gsd_review_broker.web.insights_page import insights_routes
+from gsd_review_broker.web.pool_page import PoolPage
 from gsd_review_broker.web.review_actions import ReviewActions
 from gsd_review_broker.web.review_page import ReviewPages
 from gsd_review_broker.web.reviews_page import reviews_routes
@@ -31,6 +33,8 @@ def dashboard_routes(broker: Broker, wakeups: Wakeups, *, serves: str, url: str,
         *reviews_routes(site),
         *ReviewPages(site).routes(),
         *ReviewActions(site).routes(),
+        *PoolPage(site).routes(),
+        *insights_routes(site),
         *audit_routes(site),
         Route("/events", EventStream(broker, wakeups), methods=["GET"]),
         site.static.route(),
