@@ -54,7 +54,10 @@ def created(path: str, lines: int, *, text: str = "value_{} = {}") -> str:
     body = "".join(f"+{text.format(number, number)}\n" for number in range(lines))
     head = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n"
     return f"{head}@@ -0,0 +1,{lines} @@\n{body}"
-given = {**PROPOSAL, "intent": "Tokens that nobody can guess", "diff": token_of(16), **arguments}
+
+
+def propose(client: Mcp, **arguments: Any) -> str:
+    given = {**PROPOSAL, "intent": "Tokens that nobody can guess", "diff": token_of(16), **arguments}
     return client("create_review", **given)["review_id"]
 
 
