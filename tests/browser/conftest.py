@@ -12,7 +12,10 @@ from tests.support.dashboard import SHOP, Person
 from tests.support.processes import BrokerProcess, make_repository
 
 ARTEFACTS = Path(__file__).parents[2] / "test-artifacts"
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_NAMES = (
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),

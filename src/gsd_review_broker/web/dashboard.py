@@ -2,8 +2,11 @@
 
 import getpass
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import HUMAN_PREFIX
 from gsd_review_broker.ports import Wakeups
 from gsd_review_broker.service.broker import Broker
@@ -38,4 +41,10 @@ def dashboard_routes(broker: Broker, wakeups: Wakeups, *, serves: str, url: str,
         *audit_routes(site),
         Route("/events", EventStream(broker, wakeups), methods=["GET"]),
         site.static.route(),
+        # The last of all routes: what nobody else knows.
+        site.get("/{nowhere:path}", _nowhere),
     ]
+
+
+async def _nowhere(request: Request) -> Response:
+    raise BrokerError(Code.NOT_FOUND, f"there is no page {request.url.path[:200]}", "Begin at the inbox.")
