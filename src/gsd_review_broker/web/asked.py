@@ -20,7 +20,7 @@ def number(values: Mapping[str, str], name: str) -> int | None:
 
 def with_query(path: str, values: Mapping[str, object]) -> str:
     """Only what is said: the plainest address is the one to share."""
-    said = {name: value for name, value in values.items() if value not in (None, "", False)}
+    said = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     return f"{path}?{urlencode({n: 1 if v is True else v for n, v in said.items()})}" if said else path
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from gsd_review_broker.errors import BrokerError, Code
 
-TOKEN_FIELD = "token"  # noqa: S105 - the field's name
+_FIELD = "token"
 _OWN_SITE = {"same-origin", "none"}
 _MOST_FIELDS = 50
 
@@ -20,8 +20,8 @@ class FormToken:
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(24)
 
-    def require(self, given: str) -> None:
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self.value.encode()):
+    def require(self, form: "Form") -> None:
+        if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.value.encode()):
             raise BrokerError(
                 Code.FORBIDDEN,
                 "this form does not belong to a page of the broker as it runs now",
@@ -52,8 +52,8 @@ class Form:
         return int(value)
 
 
-async def read_form(request: Request, token: FormToken, *, limit: int) -> Form:
-    """Raises what is wrong with it, before anything is done."""
+async def read_form(request: Request, *, limit: int) -> Form:
+    """Its token is yet to be looked at: what was typed is given back even where that is wrong."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in _OWN_SITE:
         raise BrokerError(Code.FORBIDDEN, "a form of another site", "Open the dashboard itself.")
@@ -71,6 +71,4 @@ async def read_form(request: Request, token: FormToken, *, limit: int) -> Form:
         )  # fmt: skip
     except ValueError as error:
         raise BrokerError(Code.INVALID_ARGUMENT, f"not a form: {error}", "Send the page's own form.") from error
-    form = Form({name: value.replace("\r\n", "\n") for name, value in pairs})
-    token.require(form.text(TOKEN_FIELD))
-    return form
+    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})

@@ -18,7 +18,7 @@ _A_PAGE = 50
 _LOOKED_AT = 5_000
 _AT_ONCE = 500
 _LONGEST_SEARCH = 200
-_SEARCHED = ("id", "intent", "agent_type", "proposer_id", "claimed_by", "project", "phase", "plan", "task")
+_SEARCHED = ("intent", "agent_type", "proposer_id", "claimed_by", "project", "phase", "plan", "task")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -103,7 +103,8 @@ class Site:
             read: list[Form] = []
 
             async def act() -> Response:
-                read.append(await read_form(request, self.token, limit=self._form_limit))
+                read.append(await read_form(request, limit=self._form_limit))
+                self.token.require(read[0])
                 return RedirectResponse(await action(request, read[0]), status_code=303, headers=HEADERS)
 
             return await self._guarded(request, act, read)
