@@ -24,7 +24,7 @@ from gsd_review_broker.web.api import HTTP_STATUS
 log = structlog.get_logger()
 
 # Hints are handed out at most so often: many viewers must not slow the tools down.
-_PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.1
 _ALIVE_SECONDS = 15.0
 _AT_ONCE = 200
 # So many batches may wait for a viewer, and so many events are told to one who comes back.
@@ -75,9 +75,10 @@ class Viewer:
 class EventStream:
     """The ASGI application behind `/events`."""
 
-    def __init__(self, broker: Broker, wakeups: Wakeups) -> None:
+    def __init__(self, broker: Broker, wakeups: Wakeups, *, pause: float = PAUSE_SECONDS) -> None:
         self._broker = broker
         self._wakeups = wakeups
+        self._pause = pause
         self._viewers: set[Viewer] = set()
         self._reading: asyncio.Task[None] | None = None
         self._last = 0
@@ -150,7 +151,7 @@ class EventStream:
                 except Exception:
                     log.exception("event_stream_failed")
                     more = False
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(self._pause)
                 if not more:
                     await signal.wait()
         for viewer in list(self._viewers):
