@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import getpass
 import http.client
 import json
 import os
@@ -29,6 +30,8 @@ from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
 from gsd_review_broker.pool.policy import Limits as PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
 from gsd_review_broker.pool_settings import resolved
+from gsd_review_broker.model import HUMAN_PREFIX
+from gsd_review_broker.notify import Notifier
 from gsd_review_broker.ports import Clock
 from gsd_review_broker.repository import GitRepository
 from gsd_review_broker.runtime_file import RuntimeFile
@@ -91,6 +94,11 @@ class Application:
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.reviewers.attach(self.pool)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
+        person, url = _person(), f"http://{_bracketed(settings.host)}:{port}"
+        self._notifier = Notifier(
+            self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
+        )
+        self._notifies = bool(settings.notify_command)
         pages = Starlette(
             routes=[
                 Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
@@ -100,8 +108,9 @@ class Application:
                 *dashboard_routes(
                     self.broker,
                     self.wakeups,
+                    person=person,
                     serves=configuration.serves,
-                    url=f"http://{_bracketed(settings.host)}:{port}",
+                    url=url,
                     form_limit=policy.limits.body,
                 ),
             ],
@@ -121,6 +130,10 @@ class Application:
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)
             await self.pool.start()
+            if self._notifies:
+                stack.push_async_callback(self._notifier.close)
+                notifying = asyncio.create_task(self._notifier.run())
+                stack.callback(notifying.cancel)
             # What lives as long as the broker is not looked at again by the collector.
             gc.collect()
             gc.freeze()
@@ -244,6 +257,14 @@ def _loop_factory() -> Any:
     import uvloop  # noqa: PLC0415 - there is none on Windows
 
     return uvloop.new_event_loop
+
+
+def _person() -> str:
+    """Who sits at this machine, by the name of the account that the broker runs under."""
+    try:
+        return HUMAN_PREFIX + getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return HUMAN_PREFIX + "user"
 
 
 def _bracketed(host: str) -> str:

@@ -19,7 +19,7 @@ class QueueHistory:
 
 
 def queue_history(reader: Reader, now: Milliseconds) -> QueueHistory:
-    pending = sum(reader.pending_by_priority(at_most=1 << 40).values())
+    pending = sum(reader.pending_by_priority().values())
     points: list[tuple[Milliseconds, int]] = [(now, pending)]
     for row in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
         change = (row[_NEW] == Status.PENDING) - (row[_OLD] == Status.PENDING)

@@ -1,13 +1,10 @@
 """The dashboard: every page, every action, the event stream."""
 
-import getpass
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import HUMAN_PREFIX
 from gsd_review_broker.ports import Wakeups
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.web.audit_page import audit_routes
@@ -21,16 +18,10 @@ from gsd_review_broker.web.reviews_page import reviews_routes
 from gsd_review_broker.web.site import Site
 
 
-def person_here() -> str:
-    """Who sits at this machine, by the name of the account that the broker runs under."""
-    try:
-        return HUMAN_PREFIX + getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return HUMAN_PREFIX + "user"
-
-
-def dashboard_routes(broker: Broker, wakeups: Wakeups, *, serves: str, url: str, form_limit: int) -> list[Route]:
-    site = Site(broker, person=person_here(), serves=serves, url=url, form_limit=form_limit)
+def dashboard_routes(
+    broker: Broker, wakeups: Wakeups, *, person: str, serves: str, url: str, form_limit: int
+) -> list[Route]:
+    site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit)
     return [
         *inbox_routes(site),
         *reviews_routes(site),
