@@ -83,6 +83,7 @@ def test_what_happens_shows_up_without_reloading(
     review = other.go(f"/r/{review_id}")
     expect(review.locator("#pulse.on")).to_be_attached()
     review.evaluate("window.notReloaded = true")
+    review.locator("details.say summary").click()
     review.locator("#say").fill("half a sentence")
     agent(
         "add_message", review_id=review_id, sender_role="reviewer", sender_id="codex-r1", body="Why *this* size?",

@@ -141,7 +141,7 @@ const keys = {
   e: () => everyFile(),
   a() { const button = $("#approve"); button?.scrollIntoView({ block: "center" }); button?.focus(); },
   r() { $("#request")?.scrollIntoView({ block: "center" }); $("#reason")?.focus(); },
-  c() { const line = $("tr.here[id]") || $("tr:target"); if (!line || !remark(line.id)) $("#say")?.focus(); },
+  c() { const line = $("tr.here[id]") || $("tr:target"); if (line && remark(line.id)) return; const say = $("#say"); if (say) { say.closest("details").open = true; say.focus(); } },
   "?": doing.help, "/": doing.palette,
 };
 document.addEventListener("keydown", (event) => {
@@ -161,3 +161,6 @@ setInterval(tellTimes, 1000);
 startReview();
 // git was still at work when the page was made.
 if ($("[data-again]")) setTimeout(refresh, 700);
+// What changes without an event.
+const every = $("[data-every]")?.dataset.every;
+if (every) setInterval(() => document.hidden || refresh(), every * 1000);
