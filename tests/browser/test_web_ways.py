@@ -60,11 +60,14 @@ def test_a_review_is_judged_by_keyboard_alone(shop: BrokerProcess, person: Perso
     press("?")
     expect(page.locator("#help")).to_be_visible()
     press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
     press("/")
+    expect(page.locator("#command")).to_be_focused()
     page.keyboard.type("insi")
     press("Enter")
     expect(page.locator("h1")).to_have_text("Insights")
     page.go_back()
+    expect(page.locator("#pulse.on")).to_be_attached()
     press("r")
     expect(page.locator("#reason")).to_be_focused()
     page.keyboard.type("All good, but one word.")
@@ -147,6 +150,24 @@ def test_no_page_shuts_anybody_out(
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{path} is {wide} pixels wider than the screen"
         keep(page, f"{name}-{scheme}-{width}")
+
+
+def test_single_keys_can_be_turned_off_and_a_line_is_found_by_its_number(shop: BrokerProcess, person: Person) -> None:
+    review_id = propose(shop.client())
+    page = person.go(f"/r/{review_id}")
+    page.keyboard.press("?")
+    page.locator("#singles").uncheck()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+    page.keyboard.press("?")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#help")).to_be_hidden()
+    expect(page.locator("#command")).to_be_focused()
+    page.keyboard.type("sessions.py:13")
+    page.keyboard.press("Enter")
+    expect(page.locator("#remark-body")).to_be_focused()
+    assert page.locator("#remark [name=at]").get_attribute("value") == "f0n13"
+    assert person.faults == []
 
 
 def test_the_theme_is_kept_and_follows_the_system_until_then(shop: BrokerProcess, open_context: Open) -> None:

@@ -26,7 +26,7 @@ from gsd_review_broker.service.results import AuditLog, EventResult
 
 # More of either is not read on one page; the audit and the tools have it all.
 MOST_MESSAGES = 500
-MOST_EVENTS = 500
+MOST_EVENTS = 200
 # A page waits this long for git; who asks again gets the answer when it is there.
 _PATIENCE_SECONDS = 0.4
 _FRESH_MILLISECONDS = 5_000

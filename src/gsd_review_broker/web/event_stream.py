@@ -94,6 +94,9 @@ class EventStream:
         except BrokerError as error:
             await PlainTextResponse(f"{error}\n", status_code=HTTP_STATUS[error.code])(scope, receive, send)
             return
+        if request.method == "HEAD":
+            await PlainTextResponse(status_code=200)(scope, receive, send)
+            return
         with self._watching(review_id) as viewer:
             first = await self._begin(request, review_id)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

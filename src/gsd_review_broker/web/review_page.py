@@ -22,6 +22,8 @@ from gsd_review_broker.web.site import HEADERS, Site
 from gsd_review_broker.web.threads import Thread, threads_of
 from gsd_review_broker.web.timeline import rounds_of
 
+# What nobody reads in one go is left to the tools; open findings come first.
+_MOST_THREADS = 200
 _COOKIE_SECONDS = 365 * 86_400
 
 
@@ -119,10 +121,7 @@ def _digest(review: Review, checked: Checked) -> str | None:
 
 def _conversation(facts: ReviewFacts) -> dict[str, Any]:
     threads = threads_of(facts.review, facts.findings, facts.messages)
-    return {
-        "threads": threads,
-        "open_threads": [one for one in threads if one.finding is None or one.finding.disposition == "open"],
-    }
+    return {"threads": threads[:_MOST_THREADS], "threads_left_out": max(0, len(threads) - _MOST_THREADS)}
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from gsd_review_broker.web.diff.document import Document, ShownHunk, from_diff, 
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
-_MOST_BYTES = 16 * 1024 * 1024
-_MOST_COLOURED = 64
+_MOST_BYTES = 8 * 1024 * 1024
+# Characters; in pieces they take some thirty times as much memory.
+_MOST_COLOURED = 1_000_000
+_LINE_BYTES = 100
 _LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
 
 
@@ -39,7 +41,7 @@ class Documents:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._kept: OrderedDict[str, Prepared] = OrderedDict()
-        self._coloured: OrderedDict[tuple[str, int], tuple[list[ShownHunk], list[list[Pieces]]]] = OrderedDict()
+        self._coloured: OrderedDict[tuple[str, int], tuple[list[ShownHunk], list[list[Pieces]], int]] = OrderedDict()
 
     async def revision(self, review_id: ReviewId, number: int) -> Prepared:
         key = f"{review_id} {number}"
@@ -85,11 +87,12 @@ class Documents:
         known = self._coloured.get(key)
         if known is None:
             hunks = document.hunks(index)
-            known = hunks, highlighted(document.files[index].path, hunks)
+            size = sum(len(row.text) for hunk in hunks for row in hunk.rows)
+            known = hunks, highlighted(document.files[index].path, hunks), size
             self._coloured[key] = known
-            while len(self._coloured) > _MOST_COLOURED:
+            while sum(one[2] for one in list(self._coloured.values())) > _MOST_COLOURED:
                 self._coloured.popitem(last=False)
-        return known
+        return known[0], known[1]
 
 
 def _prepared(document: Document | None, diff: bytes) -> Prepared:
@@ -101,7 +104,7 @@ def _prepared(document: Document | None, diff: bytes) -> Prepared:
             warned[file.index] += warnings.about_content(document.hunks(file.index))
     for index, moved in _moved_whole(document).items():
         warned[index].append(moved)
-    return Prepared(document, tuple(map(tuple, warned)), "", document.size + len(diff) + 1)
+    return Prepared(document, tuple(map(tuple, warned)), "", document.size + len(diff) + _LINE_BYTES * document.lines)
 
 
 def _moved_whole(document: Document) -> dict[int, Warned]:

@@ -24,16 +24,20 @@ function tellTimes() {
 }
 
 // Live: when something happened, the page is asked for again and its live parts are taken over.
-let asking = null, again = false;
-async function refresh() {
-  if (asking) { again = true; return; }
+// Not more often than that: a busy broker has better things to do, and nobody reads so quickly.
+let last = 0, planned = null;
+function refresh() {
+  const pause = document.hidden ? 5000 : 600;
+  planned ??= setTimeout(look, Math.max(0, last + pause - performance.now()));
+}
+async function look() {
+  last = Infinity;
+  planned = null;
   try {
-    asking = fetch(body.dataset.source || location.href, { headers: { "X-Live": "1" } });
-    const answer = await asking;
+    const answer = await fetch(body.dataset.source || location.href);
     if (answer.ok) take(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch { /* the broker is away; the stream tells when it is back */ }
-  asking = null;
-  if (again) { again = false; setTimeout(refresh, 150); }
+  last = performance.now();
 }
 function take(news) {
   const decision = $("#decision"), next = $("#decision", news);
@@ -144,12 +148,15 @@ const keys = {
   c() { const line = $("tr.here[id]") || $("tr:target"); if (line && remark(line.id)) return; const say = $("#say"); if (say) { say.closest("details").open = true; say.focus(); } },
   "?": doing.help, "/": doing.palette,
 };
+const singles = $("#singles");
+singles.checked = !localStorage.getItem("nokeys");
+singles.addEventListener("change", () => singles.checked ? localStorage.removeItem("nokeys") : localStorage.setItem("nokeys", "1"));
 document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k") { event.preventDefault(); doing.palette(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
   if (event.target.matches("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
   if (event.key === "Escape") doing.cancel();
-  if (!keys[event.key]) return;
+  if (!keys[event.key] || !singles.checked) return;
   event.preventDefault();
   keys[event.key]();
 });

@@ -1,4 +1,6 @@
 // Commands, pages and files by a few letters of their name; anything else is searched for.
+import { openFile, remark } from "./review.js";
+
 const palette = document.getElementById("palette");
 const input = document.getElementById("command");
 const list = document.getElementById("commands");
@@ -18,6 +20,10 @@ function all(doing) {
 function show(doing) {
   const words = input.value.trim().toLowerCase();
   shown = all(doing).filter(([name]) => words.split(/\s+/).every((word) => name.toLowerCase().includes(word))).slice(0, 12);
+  // The same as a click on the line's number.
+  const [, path, line] = words.match(/^(.+):(\d+)$/) || [];
+  const file = path && [...document.querySelectorAll("details.file")].find((one) => one.dataset.path.toLowerCase().includes(path));
+  if (file) shown.unshift([`Comment on ${file.dataset.path}:${line}`, async () => { await openFile(file); remark(`${file.id}n${line}`); }]);
   if (words) shown.push([`Search reviews for “${input.value.trim()}”`, () => { location.href = `/reviews?q=${encodeURIComponent(input.value.trim())}`; }]);
   at = 0;
   list.replaceChildren(...shown.map(([name], index) => {
