@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gsd_review_broker.model import Anchor, Finding, Message, Review, Role, Side
+from gsd_review_broker.model import Anchor, Disposition, Finding, Message, Review, Role, Side
 
 FINDING_KEY = "finding_id"
 
@@ -21,6 +21,10 @@ class Thread:
     @property
     def is_placed(self) -> bool:
         return self.path is not None and self.line is not None and not self.is_outdated
+
+    @property
+    def is_settled(self) -> bool:
+        return self.finding is not None and self.finding.disposition is not Disposition.OPEN
 
     @property
     def reply_to(self) -> int | None:
