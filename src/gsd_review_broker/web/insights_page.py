@@ -1,5 +1,8 @@
 """`/insights`: how quickly, how often, how well; each chart with its figures behind it."""
 
+from collections import Counter
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,7 +31,12 @@ def insights_routes(site: Site) -> list[Route]:
         project = request.query_params.get("project", "").strip()[:200] or None
         stats = await site.broker.statistics.stats(project=project)
         history = await site.broker.pages.queue_history()
-        charts = [_times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats)]
+        # None in a broker that cannot start reviewers.
+        pool: Any = getattr(site.broker, "reviewers", None)
+        started: list[dict[str, Any]] = (await pool.state())["reviewers"] if pool else []
+        charts = [
+            _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
+        ]  # fmt: skip
         facts = {
             "project": project or "",
             "stats": stats,
@@ -138,6 +146,27 @@ def _pairs(stats: ReviewStats) -> Chart:
         rows=tuple(
             (row["proposer"], row["reviewer"], str(row["approved"]), str(row["changes_requested"])) for row in found
         ),
+    )
+
+
+def cost_of(started: list[dict[str, Any]]) -> Chart:
+    """By agent, of those that report it."""
+    tokens: Counter[str] = Counter()
+    dollars: dict[str, float] = {}
+    for row in started:
+        if row["input_tokens"] is None and row["output_tokens"] is None:
+            continue
+        tokens[row["agent"]] += (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
+        if row["cost_usd"] is not None:
+            dollars[row["agent"]] = dollars.get(row["agent"], 0.0) + row["cost_usd"]
+    found = tokens.most_common(_MOST_ROWS)
+    rows = [Bar(agent, (count,), f"{count:,}") for agent, count in found]
+    return Chart(
+        title="What it costs",
+        about="tokens of the reviewers that run or ended lately, by agent, as they report them",
+        svg=bars(rows, label="Tokens by agent"),
+        columns=("agent", "tokens", "USD"),
+        rows=tuple((agent, str(count), f"{dollars[agent]:.2f}" if agent in dollars else "") for agent, count in found),
     )
 
 
