@@ -45,9 +45,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
         running.close()
 
 
+@pytest.fixture(scope="package")
+def shared(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Generator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "home").mkdir()
+    with BrokerProcess(make_repository(folder / "shop", SHOP), home=folder / "home") as running:
+        yield running
+
+
 @pytest.fixture
-def shop(own_home: Path, tmp_path: Path) -> Generator[BrokerProcess]:
-    """A broker for a small repository."""
+def shop(request: pytest.FixtureRequest, own_home: Path, tmp_path: Path) -> Generator[BrokerProcess]:
+    """A broker for a small repository: shared, unless a test is marked to need one that nobody used before."""
+    if request.node.get_closest_marker("fresh") is None:
+        yield request.getfixturevalue("shared")
+        return
+    request.getfixturevalue("browser")
     with BrokerProcess(make_repository(tmp_path / "shop", SHOP), home=own_home) as running:
         yield running
 

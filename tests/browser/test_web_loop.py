@@ -1,8 +1,10 @@
 """The whole negotiation, by clicking: an agent over MCP on one side, a person in the browser on the other."""
 
+import getpass
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.support.dashboard import PROPOSAL, Person, propose, token_of
@@ -11,6 +13,7 @@ from tests.support.processes import BrokerProcess
 Keep = Callable[[Page, str], None]
 
 
+@pytest.mark.fresh
 def test_a_person_reviews_by_clicking_and_the_agent_s_wait_returns(
     shop: BrokerProcess, person: Person, keep: Keep
 ) -> None:
@@ -67,6 +70,7 @@ def test_a_person_reviews_by_clicking_and_the_agent_s_wait_returns(
     assert person.faults == []
 
 
+@pytest.mark.fresh
 def test_what_happens_shows_up_without_reloading(
     shop: BrokerProcess, person: Person, open_context: Callable[..., BrowserContext]
 ) -> None:
@@ -98,6 +102,7 @@ def test_what_happens_shows_up_without_reloading(
     assert person.faults + other.faults == []
 
 
+@pytest.mark.fresh
 def test_a_person_is_called_and_the_title_counts(shop: BrokerProcess, person: Person, keep: Keep) -> None:
     agent = shop.client()
     page = person.go("/")
@@ -171,3 +176,64 @@ def test_a_finding_is_answered_and_resolved(shop: BrokerProcess, person: Person)
     assert (found["disposition"], found["note"]) == ("rejected", "by decree")
     resolved = agent("get_review_timeline", review_id=review_id)["events"][-1]
     assert (resolved["event_type"], resolved["actor"]) == ("finding_resolved", person.name)
+
+
+def test_many_tabs_share_one_stream(shop: BrokerProcess, open_context: Callable[..., BrowserContext]) -> None:
+    """A browser opens six connections to one host at most: the eighth tab would wait for ever."""
+    agent = shop.client()
+    context = open_context()
+    tabs = [Person(context.new_page(), shop.port) for _ in range(8)]
+    for tab in tabs:
+        expect(tab.go("/reviews").locator("h1")).to_be_visible()
+    propose(agent, intent="Seen in every tab")
+    for tab in tabs:
+        expect(tab.page.get_by_role("link", name="Seen in every tab")).to_be_visible()
+    # The one that listened goes; another takes its place.
+    tabs[0].page.close()
+    propose(agent, intent="Seen in those that are left")
+    for tab in tabs[1:]:
+        expect(tab.page.get_by_role("link", name="Seen in those that are left")).to_be_visible()
+
+
+@pytest.mark.fresh
+def test_a_page_outlives_the_broker_and_its_forms_work_again(shop: BrokerProcess, person: Person) -> None:
+    review_id = propose(shop.client())
+    page = person.go(f"/r/{review_id}")
+    expect(page.locator("#pulse.on")).to_be_attached()
+    port = shop.port
+    shop.stop()
+    expect(page.locator("#pulse:not(.on)")).to_be_attached()
+    shop.start(port=port)
+    expect(page.locator("#pulse.on")).to_be_attached()
+    agent = shop.client()
+    agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    expect(page.get_by_role("button", name="Take it over")).to_be_visible()
+    page.locator("#f0n13 a").click()
+    page.locator("#remark-body").fill("Still here.")
+    page.locator("#remark button").click()
+    expect(page.locator(".diff .thread")).to_contain_text("Still here.")
+
+
+@pytest.mark.fresh
+def test_desktop_notifications_are_asked_for_and_come_when_nobody_looks(
+    shop: BrokerProcess, open_context: Callable[..., BrowserContext]
+) -> None:
+    context = open_context(permissions=["notifications"])
+    context.add_init_script(
+        """window.Notification = class { constructor(title, more) { document.documentElement.dataset.told = more.body; }
+          static permission = "granted"; static async requestPermission() { return "granted"; } };
+        Object.defineProperty(document, "hidden", { get: () => window.away === true });"""
+    )
+    agent = shop.client()
+    page = Person(context.new_page(), shop.port).go("/")
+    expect(page.locator("#pulse.on")).to_be_attached()
+    page.keyboard.press("?")
+    expect(page.locator("#notify")).not_to_be_checked()
+    page.locator("#notify").check()
+    expect(page.locator("#notify")).to_be_checked()
+    page.evaluate("window.away = true")
+    # The person's own claim with an agent's word to it: told at once.
+    review_id = propose(agent)
+    agent("claim_review", review_id=review_id, reviewer_id=f"human:{getpass.getuser()}")
+    agent("add_message", review_id=review_id, sender_role="proposer", body="Please look.")
+    expect(page.locator("html")).to_have_attribute("data-told", "1 in the inbox")

@@ -30,6 +30,7 @@ def negotiated(shop: BrokerProcess) -> str:
     return review_id
 
 
+@pytest.mark.fresh
 def test_a_review_is_judged_by_keyboard_alone(shop: BrokerProcess, person: Person) -> None:
     agent = shop.client()
     review_id = propose(agent, diff=token_of(16) + created("shop/extra.py", 20))
@@ -187,6 +188,7 @@ def test_a_link_to_a_line_leads_there_even_in_a_file_that_is_not_loaded(shop: Br
     expect(page.locator("#f0n850")).to_be_in_viewport()
 
 
+@pytest.mark.fresh
 def test_an_empty_broker_teaches_and_its_snippet_is_copied(shop: BrokerProcess, open_context: Open, keep: Keep) -> None:
     context = open_context(permissions=["clipboard-read", "clipboard-write"])
     page = Person(context.new_page(), shop.port).go("/")

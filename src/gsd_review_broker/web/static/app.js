@@ -49,6 +49,11 @@ function take(news) {
     if (!fresh || (isStale && part === decision) || part.outerHTML === fresh.outerHTML) continue;
     swap(part, fresh);
   }
+  // Forms outside those parts: of a broker that was restarted, or of a claim that began since.
+  for (const name of isStale ? ["token"] : ["token", "claim_generation"]) {
+    const value = $(`[name=${name}]`, news)?.value;
+    for (const form of value ? [document, $("#remark-form")?.content] : []) form && $$(`[name=${name}]`, form).forEach((field) => { field.value = value; });
+  }
   if ($("#placed", news)) placeThreads($$("#placed > .thread", news), swap);
   const count = Number($('[data-live="count"]', news)?.textContent || 0);
   tellCount(count);
