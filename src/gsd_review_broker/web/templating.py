@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from gsd_review_broker.model import HUMAN_PREFIX, Milliseconds
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.web.diff.invisible import plain, visible
+from gsd_review_broker.web.prose import markdown
 
 _FOLDER = Path(__file__).parent / "templates"
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
-_LINKS = ("http://", "https://", "mailto:")
 _SHORT_DIGEST = len("sha256:") + 12
 STATUS_WORDS = {
     "pending": "Pending",
@@ -102,37 +101,3 @@ def line_number(name: str) -> str:
 
 def without_prefix(identity: str) -> str:
     return identity.removeprefix(HUMAN_PREFIX)
-
-
-def markdown(text: str) -> Markup:
-    """Prose as its writer meant it, without HTML, and with links that lead where they say."""
-    return Markup(_MARKDOWN.render(plain(text)))  # noqa: S704 - html is off, and every text is escaped by the renderer
-
-
-def _is_allowed(url: str) -> bool:
-    return url.strip().lower().startswith(_LINKS)
-
-
-def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
-    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
-    return self.renderToken(tokens, index, options, env)
-
-
-def _image(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:  # noqa: ARG001
-    """No picture from elsewhere is fetched: its address and name are told."""
-    token = tokens[index]
-    label, address = token.content or "picture", str(token.attrGet("src") or "")
-    return str(Markup('<span class="picture">[{}: {}]</span>').format(label, address))
-
-
-def _make_markdown() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True}).enable(
-        ["table", "strikethrough"]
-    )
-    made.validateLink = _is_allowed
-    made.add_render_rule("link_open", _link_open)
-    made.add_render_rule("image", _image)
-    return made
-
-
-_MARKDOWN = _make_markdown()
