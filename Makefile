@@ -5,8 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean
-.PHONY: help run test format torture bench bench-large test-pythons lock docs clean chromium
+.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22

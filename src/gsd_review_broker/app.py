@@ -26,12 +26,12 @@ from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.meters import Meters
+from gsd_review_broker.model import HUMAN_PREFIX
+from gsd_review_broker.notify import Notifier
 from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
 from gsd_review_broker.pool.policy import Limits as PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
 from gsd_review_broker.pool_settings import resolved
-from gsd_review_broker.model import HUMAN_PREFIX
-from gsd_review_broker.notify import Notifier
 from gsd_review_broker.ports import Clock
 from gsd_review_broker.repository import GitRepository
 from gsd_review_broker.runtime_file import RuntimeFile
