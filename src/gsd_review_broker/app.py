@@ -98,26 +98,21 @@ class Application:
         self._notifier = Notifier(
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
-        self._notifies = bool(settings.notify_command)
-        pages = Starlette(
-            routes=[
-                Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
-                Route("/metrics", metrics_endpoint(self.broker)),
-                *api_routes(self.broker),
-                *pool_routes(self.broker),
-                *dashboard_routes(
-                    self.broker,
-                    self.wakeups,
-                    person=person,
-                    serves=configuration.serves,
-                    url=url,
-                    form_limit=policy.limits.body,
-                ),
-            ],
-            lifespan=self._lifespan,
-        )
+        pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
         dispatch = Dispatch({path: manager.asgi_app for path, manager in self._endpoints.items()}, otherwise=pages)
         self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
+
+    def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+        limit = configuration.settings.policy().limits.body
+        return [
+            Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+            Route("/metrics", metrics_endpoint(self.broker)),
+            *api_routes(self.broker),
+            *pool_routes(self.broker),
+            *dashboard_routes(
+                self.broker, self.wakeups, person=person, serves=configuration.serves, url=url, form_limit=limit
+            ),
+        ]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -130,10 +125,9 @@ class Application:
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)
             await self.pool.start()
-            if self._notifies:
-                stack.push_async_callback(self._notifier.close)
-                notifying = asyncio.create_task(self._notifier.run())
-                stack.callback(notifying.cancel)
+            stack.push_async_callback(self._notifier.close)
+            notifying = asyncio.create_task(self._notifier.run())
+            stack.callback(notifying.cancel)
             # What lives as long as the broker is not looked at again by the collector.
             gc.collect()
             gc.freeze()

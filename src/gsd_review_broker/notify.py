@@ -55,7 +55,9 @@ class Notifier:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """For ever; only of what comes from now on."""
+        """For ever; only of what comes from now on. Without a program there is nothing to do."""
+        if not self._command:
+            return
         last = await self._broker.pages.last_event_id()
         known = await self._inbox()
         with self._wakeups.listening(EVENTS) as signalled:

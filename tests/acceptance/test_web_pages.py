@@ -242,6 +242,14 @@ def test_a_person_withdraws_closes_and_gives_back(browser: Browser, agent: Mcp) 
     assert (last["event_type"], last["actor"], last["metadata"]["outcome"]) == ("review_closed", ME, "withdrawn")
 
 
+def test_a_broker_whose_pool_is_off_says_how_to_turn_it_on(browser: Browser, agent: Mcp) -> None:
+    assert "tandem pool enable" in browser.get("/pool").text
+    token = fields(browser, propose(agent, diff=None))["token"]
+    assert browser.post("/pool/pause", {"token": token}).status == 503
+    assert browser.post("/pool/nosuch", {"token": token}).status == 404
+    assert browser.post("/pool/pause", {"token": "wrong"}).status == 403
+
+
 # Lists.
 
 

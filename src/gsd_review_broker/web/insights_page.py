@@ -1,7 +1,7 @@
 """`/insights`: how quickly, how often, how well; each chart with its figures behind it."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.service.moments import iso
 from gsd_review_broker.service.queue_history import QueueHistory
-from gsd_review_broker.service.results import Percentiles, ReviewStats
+from gsd_review_broker.service.results import Percentiles, ReviewerRow, ReviewStats
 from gsd_review_broker.web.charts import Bar, Chart, bars, curve
 from gsd_review_broker.web.site import Site
 
@@ -31,9 +31,7 @@ def insights_routes(site: Site) -> list[Route]:
         project = request.query_params.get("project", "").strip()[:200] or None
         stats = await site.broker.statistics.stats(project=project)
         history = await site.broker.pages.queue_history()
-        # None in a broker that cannot start reviewers.
-        pool: Any = getattr(site.broker, "reviewers", None)
-        started: list[dict[str, Any]] = (await pool.state())["reviewers"] if pool else []
+        started = (await site.broker.reviewers.listed())["reviewers"]
         charts = [
             _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
         ]  # fmt: skip
@@ -149,7 +147,7 @@ def _pairs(stats: ReviewStats) -> Chart:
     )
 
 
-def cost_of(started: list[dict[str, Any]]) -> Chart:
+def cost_of(started: Sequence[ReviewerRow]) -> Chart:
     """By agent, of those that report it."""
     tokens: Counter[str] = Counter()
     dollars: dict[str, float] = {}

@@ -1,7 +1,5 @@
 """`/pool`: the reviewers that the broker starts, what each is doing, and the switches."""
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,12 +10,12 @@ from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.site import Site
 
 _LOG_CHARACTERS = 20_000
-_OFF: dict[str, Any] = {"enabled": False, "problem": None, "reviewers": []}
 
 
 class PoolPage:
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._reviewers = site.broker.reviewers
 
     def routes(self) -> list[Route]:
         return [
@@ -25,37 +23,29 @@ class PoolPage:
             self._site.post("/pool/{what}", self._act),
         ]
 
-    @property
-    def _reviewers(self) -> Any:
-        """None in a broker that cannot start any."""
-        return getattr(self._site.broker, "reviewers", None)
-
     async def _page(self, request: Request) -> Response:
-        state = await self._reviewers.state() if self._reviewers else _OFF
+        state = await self._reviewers.state()
         wanted = request.query_params.get("log", "")
-        log = await self._reviewers.log(wanted, characters=_LOG_CHARACTERS) if wanted and self._reviewers else None
+        log = await self._reviewers.log(wanted, characters=_LOG_CHARACTERS) if wanted else None
         running = [row for row in state["reviewers"] if row["state"] != "terminated"]
         ended = [row for row in state["reviewers"] if row["state"] == "terminated"]
         facts = {"pool": state, "running": running, "ended": ended, "log": log}
         return await self._site.page(request, "pool.html", facts)
 
     async def _act(self, request: Request, form: Form) -> str:
-        reviewers = self._reviewers
-        if reviewers is None:
-            raise BrokerError(Code.UNAVAILABLE, "this broker has no reviewer pool", "Run tandem pool enable.")
         match request.path_params["what"]:
             case "pause":
-                await reviewers.pause()
+                await self._reviewers.pause()
             case "resume":
-                await reviewers.resume()
+                await self._reviewers.resume()
             case "scale":
-                await reviewers.scale(form.number("max_pool_size") or 0)
+                await self._reviewers.scale(form.number("max_pool_size") or 0)
             case "spawn":
-                await reviewers.spawn(agent=form.optional("agent"), project=form.optional("project"))
+                await self._reviewers.spawn(agent=form.optional("agent"), project=form.optional("project"))
             case "drain":
-                await reviewers.kill(form.text("reviewer_id"), force=False)
+                await self._reviewers.kill(form.text("reviewer_id"), force=False)
             case "kill":
-                await reviewers.kill(form.text("reviewer_id"), force=True)
+                await self._reviewers.kill(form.text("reviewer_id"), force=True)
             case _:
                 raise BrokerError(Code.NOT_FOUND, "the pool has no such switch", "Use the page's buttons.")
         return with_query("/pool", {"done": "pool"})
