@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean
+.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -27,13 +27,16 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
 run: $(VENV)/run.stamp  ## set up and start the broker for this repository
 	@exec $(BIN)/gsd-review-broker $(ARGS)
 
-test: $(VENV)/dev.stamp  ## set up and run every check
+test: $(VENV)/dev.stamp chromium  ## set up and run every check
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
 	@$(BIN)/coverage run -m pytest -m "not torture and not clients"
 	@$(BIN)/coverage report --include='*/rules/*,*/store/*' --fail-under=100
+
+chromium:  ## find or install Chromium, for the tests in a browser
+	@sh tests/browser/chromium.sh
 
 torture: $(VENV)/dev.stamp  ## the long fault runs (seeds are printed)
 	@$(BIN)/python -m pytest -m torture --timeout=3600 -s
@@ -68,4 +71,4 @@ lock:  ## resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage bench-results
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage bench-results test-artifacts

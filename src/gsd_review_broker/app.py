@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import getpass
 import http.client
 import json
 import os
@@ -25,6 +26,8 @@ from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.meters import Meters
+from gsd_review_broker.model import HUMAN_PREFIX
+from gsd_review_broker.notify import Notifier
 from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
 from gsd_review_broker.pool.policy import Limits as PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
@@ -41,6 +44,7 @@ from gsd_review_broker.service.reviewer_records import WorkWatcher
 from gsd_review_broker.store.sqlite import SqliteStore
 from gsd_review_broker.wake import LocalWakeups
 from gsd_review_broker.web.api import api_routes
+from gsd_review_broker.web.dashboard import dashboard_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
 from gsd_review_broker.web.health import health_endpoint, metrics_endpoint
@@ -90,17 +94,25 @@ class Application:
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.reviewers.attach(self.pool)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
-        pages = Starlette(
-            routes=[
-                Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
-                Route("/metrics", metrics_endpoint(self.broker)),
-                *api_routes(self.broker),
-                *pool_routes(self.broker),
-            ],
-            lifespan=self._lifespan,
+        person, url = _person(), f"http://{_bracketed(settings.host)}:{port}"
+        self._notifier = Notifier(
+            self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
+        pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
         dispatch = Dispatch({path: manager.asgi_app for path, manager in self._endpoints.items()}, otherwise=pages)
         self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
+
+    def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+        limit = configuration.settings.policy().limits.body
+        return [
+            Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+            Route("/metrics", metrics_endpoint(self.broker)),
+            *api_routes(self.broker),
+            *pool_routes(self.broker),
+            *dashboard_routes(
+                self.broker, self.wakeups, person=person, serves=configuration.serves, url=url, form_limit=limit
+            ),
+        ]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -113,6 +125,9 @@ class Application:
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)
             await self.pool.start()
+            stack.push_async_callback(self._notifier.close)
+            notifying = asyncio.create_task(self._notifier.run())
+            stack.callback(notifying.cancel)
             # What lives as long as the broker is not looked at again by the collector.
             gc.collect()
             gc.freeze()
@@ -236,6 +251,14 @@ def _loop_factory() -> Any:
     import uvloop  # noqa: PLC0415 - there is none on Windows
 
     return uvloop.new_event_loop
+
+
+def _person() -> str:
+    """Who sits at this machine, by the name of the account that the broker runs under."""
+    try:
+        return HUMAN_PREFIX + getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return HUMAN_PREFIX + "user"
 
 
 def _bracketed(host: str) -> str:

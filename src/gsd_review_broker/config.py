@@ -18,7 +18,7 @@ from gsd_review_broker.places import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, us
 from gsd_review_broker.pool_settings import PoolSettings
 
 # What a cloned repository must not decide.
-USERS_OWN = frozenset({"allowed_roots", "log_file"})
+USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
 # Set for reviewer programs, and no settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
@@ -48,6 +48,7 @@ class Settings(_Section):
     max_rounds: Annotated[int, Field(ge=1)] = 5
     git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
     allowed_roots: list[str] = Field(default_factory=list[str])
+    notify_command: list[str] = Field(default_factory=list[str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"
     log_file: str | None = None

@@ -167,6 +167,16 @@ class Reader(ReviewerReader, Protocol):
         """The statistics of a project, or of everything; of reviewers and pairs at most so many."""
         ...
 
+    # What the dashboard's pages ask beside.
+
+    def last_event_id(self) -> int: ...
+
+    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[tuple[Any, ...]]:
+        """Newest first: the columns of EVENT_SUMMARY."""
+        ...
+
+    def last_message(self, review_id: ReviewId) -> Message | None: ...
+
 
 class Transaction(Reader, Protocol):
     """One command: reads and writes that happen together or not at all, at one moment."""
@@ -260,6 +270,8 @@ class Repository(Protocol):
 QUEUE = "queue"
 # The topic of who looks after the pool's reviewers.
 POOL = "pool"
+# The topic of those who watch everything that happens: each commit with an event.
+EVENTS = "events"
 
 
 def review_topic(review_id: ReviewId) -> str:

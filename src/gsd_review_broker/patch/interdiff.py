@@ -20,7 +20,7 @@ _LARGEST_MATCH = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class ShownLine:
     """A line of the outcome, with its number in the old and in the new result."""
 
     kind: str
@@ -29,30 +29,45 @@ class _Shown:
     new: int
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedFile:
+    """A file that the author treats differently now: remarks on what is not in its lines, and its hunks."""
+
+    path: str
+    notes: str
+    hunks: list[list[ShownLine]]
+
+
 def interdiff(old: bytes | None, new: bytes | None) -> str:
     """Empty if the author changed nothing."""
     try:
-        before = _by_path(old)
-        after = _by_path(new)
+        return "".join(map(_as_text, compared(old, new)))
     except UnreadableDiffError:
         # One of them is no diff that can be read: the whole new one is what there is to look at.
         return "" if old == new else (new or b"").decode("utf-8")
+
+
+def compared(old: bytes | None, new: bytes | None) -> list[ComparedFile]:
+    """The same, to be shown in another form. Raises what reading either of them raises."""
+    before, after = _by_path(old), _by_path(new)
     paths = [*after, *(path for path in before if path not in after)]
-    return "".join(_file(old or b"", before.get(path), new or b"", after.get(path)) for path in paths)
+    files = (_file(path, old or b"", before.get(path), new or b"", after.get(path)) for path in paths)
+    return [file for file in files if file.hunks or file.notes]
 
 
 def _by_path(diff: bytes | None) -> dict[str, FilePatch]:
     return {file.path: file for file in read(diff)} if diff else {}
 
 
-def _file(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> str:
+def _file(path: str, old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> ComparedFile:
     before_lines = list(lines_of(old, before)) if before else []
     after_lines = list(lines_of(new, after)) if after else []
     hunks = _hunks(list(_compared(before_lines, after_lines)))
-    notes = _notes(old, before, new, after)
-    if not hunks and not notes:
-        return ""
-    path = after.path if after else before.path if before else ""
+    return ComparedFile(path, _notes(old, before, new, after), hunks)
+
+
+def _as_text(file: ComparedFile) -> str:
+    path, notes, hunks = file.path, file.notes, "".join(map(_hunk, file.hunks))
     return f"diff --git a/{path} b/{path}\n{notes}--- a/{path}\n+++ b/{path}\n{hunks}"
 
 
@@ -72,7 +87,7 @@ def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | 
     return "".join(notes)
 
 
-def _compared(before: list[Line], after: list[Line]) -> Iterator[_Shown]:
+def _compared(before: list[Line], after: list[Line]) -> Iterator[ShownLine]:
     """Every line worth showing, numbered in both results."""
     old_at = new_at = 0
     steps = _same_base(before, after) if _bases_agree(before, after) else _moved_base(before, after)
@@ -81,7 +96,7 @@ def _compared(before: list[Line], after: list[Line]) -> Iterator[_Shown]:
             old_at = step.before or old_at + 1
         if step.kind != "-":
             new_at = step.after or new_at + 1
-        yield _Shown(step.kind, step.text, old_at, new_at)
+        yield ShownLine(step.kind, step.text, old_at, new_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +250,9 @@ def _matched(before: list[Line], after: list[Line]) -> Iterator[tuple[str, int, 
         yield "equal", end, len(one), other_end, len(other)
 
 
-def _hunks(shown: list[_Shown]) -> str:
-    """The changed lines with a little context, under headers that say where."""
+def _hunks(shown: list[ShownLine]) -> list[list[ShownLine]]:
+    """The changed lines with a little context."""
     changed = [index for index, line in enumerate(shown) if line.kind != " "]
-    if not changed:
-        return ""
     ranges: list[tuple[int, int]] = []
     for index in changed:
         start, end = max(0, index - _CONTEXT), min(len(shown), index + _CONTEXT + 1)
@@ -247,10 +260,11 @@ def _hunks(shown: list[_Shown]) -> str:
             ranges[-1] = ranges[-1][0], end
         else:
             ranges.append((start, end))
-    return "".join(_hunk(shown[start:end]) for start, end in ranges)
+    return [shown[start:end] for start, end in ranges]
 
 
-def _hunk(lines: list[_Shown]) -> str:
+def _hunk(lines: list[ShownLine]) -> str:
+    """Under a header that says where."""
     old = [line for line in lines if line.kind != "+"]
     new = [line for line in lines if line.kind != "-"]
     old_start = old[0].old if old else lines[0].old

@@ -8,7 +8,9 @@ from gsd_review_broker.service.claims import Claims
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.counter_patches import CounterPatches
 from gsd_review_broker.service.discussion import Discussions
+from gsd_review_broker.service.inbox import Inboxes
 from gsd_review_broker.service.insight import Insight
+from gsd_review_broker.service.pages import Pages
 from gsd_review_broker.service.proposals import Proposals
 from gsd_review_broker.service.reading import ReadingProposals
 from gsd_review_broker.service.retention import Retention
@@ -33,6 +35,8 @@ class Broker:
     sweep: Sweep
     reviewers: Reviewers
     gatekeeper: Gatekeeper
+    inboxes: Inboxes
+    pages: Pages
 
 
 def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) -> Broker:
@@ -51,4 +55,6 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) 
         sweep=Sweep(core),
         reviewers=reviewers,
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
+        inboxes=Inboxes(core),
+        pages=Pages(core),
     )

@@ -130,7 +130,10 @@ class Discussions:
         as_reviewer: bool,
         repeat: Repeat | None,
         authenticated_as: Identity | None = None,
+        person: str | None = None,
     ) -> ResolvedFinding:
+        """As the proposer, as the reviewer, or as a person who says so."""
+        someone = checks.optional_identity("person", person, self._core.policy.limits)
         note = checks.optional_text("note", note, self._core.policy.limits.text)
 
         def command(tx: Transaction, review: Review) -> ResolvedFinding:
@@ -149,7 +152,7 @@ class Discussions:
                 disposition=disposition,
                 note=note,
                 open_finding_count=findings.count_open(others),
-                actor=(as_reviewer and review.claimed_by) or review.proposer,
+                actor=someone or (as_reviewer and review.claimed_by) or review.proposer,
                 now=tx.now,
             )
             tx.save(change)

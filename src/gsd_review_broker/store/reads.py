@@ -37,6 +37,7 @@ from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESS
 from gsd_review_broker.store.session import Session, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
+    audit_head,
     counter_patches,
     events,
     findings,
@@ -123,6 +124,22 @@ _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).w
     idempotency_keys.c.key == parameter("key"),
     idempotency_keys.c.created_at > parameter("since"),
 )
+# What the dashboard's pages ask beside.
+_EVENTS_BEFORE = (
+    sa.select(*(events.c[name] for name in EVENT_SUMMARY))
+    .where(events.c.id < parameter("before"))
+    .order_by(events.c.id.desc())
+    .limit(parameter("most"))
+)
+_EVENTS_OF_REVIEW_BEFORE = _EVENTS_BEFORE.where(events.c.review_id == parameter("review_id"))
+_LAST_EVENT_ID = sa.select(audit_head.c.sequence).where(audit_head.c.id == parameter("head"))
+_LAST_MESSAGE = (
+    sa.select(*MESSAGES.columns)
+    .where(messages.c.review_id == parameter("review_id"))
+    .order_by(messages.c.id.desc())
+    .limit(parameter("most"))
+)
+_AFTER_ALL = 2**62
 _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
@@ -253,6 +270,20 @@ class SqlReader(ReviewerReads):
                 "Repeat a call with exactly the same arguments, or take a new key.",
             )
         return json.loads(result)
+
+    # What the dashboard's pages ask beside.
+
+    def last_event_id(self) -> int:
+        row = self._session.row(_LAST_EVENT_ID, {"head": 1})
+        return row[0] if row else 0
+
+    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[Values]:
+        parameters = {"review_id": review_id, "before": before or _AFTER_ALL, "most": limit}
+        return self._session.rows(_EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE, parameters)
+
+    def last_message(self, review_id: ReviewId) -> Message | None:
+        row = self._session.row(_LAST_MESSAGE, {"review_id": review_id, "most": 1})
+        return MESSAGES.read(row) if row else None
 
 
 # With nothing added to it, a column is not looked up by its index.

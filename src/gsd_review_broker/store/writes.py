@@ -18,7 +18,7 @@ from gsd_review_broker.model import (
     ReviewId,
     Status,
 )
-from gsd_review_broker.ports import QUEUE, IdempotencyKey, Watcher, review_topic
+from gsd_review_broker.ports import EVENTS, QUEUE, IdempotencyKey, Watcher, review_topic
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.reviewer_rows import ReviewerWrites
 from gsd_review_broker.store.rows import (
@@ -202,6 +202,7 @@ class SqlTransaction(SqlReader, ReviewerWrites):
             self._session.run(_INSERT_EVENT, row)
             previous = row["hash"]
         self._session.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
+        self.topics.append(EVENTS)
 
     def announce(self, topic: str) -> None:
         self.topics.append(topic)

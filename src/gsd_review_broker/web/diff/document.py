@@ -1,0 +1,156 @@
+"""A diff in pieces that can be shown one by one: files, hunks, rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gsd_review_broker import patch
+from gsd_review_broker.patch import ComparedFile, FilePatch
+
+_NO_NEWLINE = "\\"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`kind` is a space, + or -, or a backslash for the remark that a file's last line has no end."""
+
+    kind: str
+    text: str
+    old: int | None
+    new: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHunk:
+    heading: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownFile:
+    index: int
+    path: str
+    operation: str
+    added: int
+    removed: int
+    lines: int
+    old_path: str | None = None
+    binary: bool = False
+    old_mode: str | None = None
+    new_mode: str | None = None
+    notes: str = ""
+
+
+class Document:
+    """`key` names its content for ever: a revision never changes."""
+
+    def __init__(self, key: str, files: tuple[ShownFile, ...], source: "_PatchSource | _ComparedSource | None") -> None:
+        self.key = key
+        self.files = files
+        self._source = source
+        self.lines = sum(file.lines for file in files)
+        self.size = source.size if source else 0
+
+    def hunks(self, index: int) -> list[ShownHunk]:
+        return self._source.hunks(index) if self._source else []
+
+
+class _PatchSource:
+    def __init__(self, diff: bytes, patches: Sequence[FilePatch]) -> None:
+        self._diff = diff
+        self._patches = patches
+        self.size = len(diff)
+
+    def hunks(self, index: int) -> list[ShownHunk]:
+        return [
+            ShownHunk(
+                self._diff[hunk.start : hunk.body].decode("utf-8", "replace").rstrip("\n"),
+                tuple(_rows(self._diff[hunk.body : hunk.end], hunk.old_start, hunk.new_start)),
+            )
+            for hunk in self._patches[index].hunks
+        ]
+
+
+class _ComparedSource:
+    def __init__(self, compared: Sequence[ComparedFile]) -> None:
+        self._compared = compared
+        self.size = sum(len(line.text) for file in compared for hunk in file.hunks for line in hunk)
+
+    def hunks(self, index: int) -> list[ShownHunk]:
+        return [
+            ShownHunk(
+                f"@@ -{lines[0].old} +{lines[0].new} @@",
+                tuple(
+                    Row(
+                        line.kind,
+                        line.text,
+                        line.old if line.kind != "+" else None,
+                        line.new if line.kind != "-" else None,
+                    )
+                    for line in lines
+                ),
+            )
+            for lines in self._compared[index].hunks
+        ]
+
+
+def from_diff(key: str, diff: bytes) -> Document | None:
+    """None for what is no diff that can be read."""
+    try:
+        patches = patch.read(diff)
+    except patch.UnreadableDiffError:
+        return None
+    files = tuple(_shown(index, one) for index, one in enumerate(patches))
+    return Document(key, files, _PatchSource(diff, patches))
+
+
+def from_two(key: str, old: bytes | None, new: bytes | None) -> Document | None:
+    """What the author changed from one revision to another."""
+    try:
+        compared = patch.compared(old, new)
+    except patch.UnreadableDiffError:
+        return None
+    files = tuple(
+        ShownFile(
+            index=index,
+            path=file.path,
+            operation="modify",
+            added=sum(line.kind == "+" for hunk in file.hunks for line in hunk),
+            removed=sum(line.kind == "-" for hunk in file.hunks for line in hunk),
+            lines=sum(map(len, file.hunks)),
+            notes=file.notes.strip(),
+        )
+        for index, file in enumerate(compared)
+    )
+    return Document(key, files, _ComparedSource(compared))
+
+
+def _shown(index: int, one: FilePatch) -> ShownFile:
+    return ShownFile(
+        index=index,
+        path=one.path,
+        operation=one.operation.value,
+        added=sum(hunk.added for hunk in one.hunks),
+        removed=sum(hunk.removed for hunk in one.hunks),
+        lines=sum(hunk.old_count + hunk.added for hunk in one.hunks),
+        old_path=one.old_path if one.renamed or one.copied else None,
+        binary=one.binary,
+        old_mode=one.old_mode,
+        new_mode=one.new_mode,
+    )
+
+
+def _rows(body: bytes, old: int, new: int) -> Iterator[Row]:
+    for raw in body.removesuffix(b"\n").split(b"\n"):
+        kind, text = chr(raw[0]) if raw else " ", raw[1:].decode("utf-8", "replace")
+        match kind:
+            case "+":
+                yield Row("+", text, None, new)
+                new += 1
+            case "-":
+                yield Row("-", text, old, None)
+                old += 1
+            case " ":
+                yield Row(" ", text, old, new)
+                old, new = old + 1, new + 1
+            case _:
+                yield Row(_NO_NEWLINE, text.strip(), None, None)

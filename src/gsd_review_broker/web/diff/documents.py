@@ -1,0 +1,126 @@
+"""Documents that were made lately. A revision never changes, so what was made once stays right."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gsd_review_broker.model import CounterPatch, ReviewId
+from gsd_review_broker.service.pages import Pages
+from gsd_review_broker.web.diff import warnings
+from gsd_review_broker.web.diff.document import Document, ShownHunk, from_diff, from_two
+from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
+from gsd_review_broker.web.diff.warnings import Warned
+
+_MOST_BYTES = 8 * 1024 * 1024
+# Characters; in pieces they take some thirty times as much memory.
+_MOST_COLOURED = 1_000_000
+_LINE_BYTES = 100
+_LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document with the warnings about each of its files; the raw text where it is no diff that can be read."""
+
+    document: Document | None
+    warnings: tuple[tuple[Warned, ...], ...]
+    raw: str
+    size: int
+
+    def path_at(self, name: str) -> str | None:
+        """The file of the line that is called so."""
+        match = _LINE.fullmatch(name)
+        files = self.document.files if self.document else ()
+        index = int(match.group(1)) if match else len(files)
+        return files[index].path if index < len(files) else None
+
+
+class Documents:
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._kept: OrderedDict[str, Prepared] = OrderedDict()
+        self._coloured: OrderedDict[tuple[str, int], tuple[list[ShownHunk], list[list[Pieces]], int]] = OrderedDict()
+
+    async def revision(self, review_id: ReviewId, number: int) -> Prepared:
+        key = f"{review_id} {number}"
+        known = self._known(key)
+        if known is not None:
+            return known
+        diff = await self._pages.diff(review_id, number) or b""
+        return await self._make(key, diff, lambda: from_diff(key, diff) if diff else Document(key, (), None))
+
+    async def between(self, review_id: ReviewId, since: int, number: int) -> Prepared:
+        key = f"{review_id} {since}..{number}"
+        known = self._known(key)
+        if known is not None:
+            return known
+        old, new = await self._pages.diff(review_id, since), await self._pages.diff(review_id, number)
+        return await self._make(key, new or b"", lambda: from_two(key, old, new))
+
+    async def counter_patch(self, patch: CounterPatch, *, whole: bool) -> Prepared:
+        key = f"{patch.review_id} patch {patch.id} {whole}"
+        known = self._known(key)
+        if known is not None:
+            return known
+        if whole:
+            return await self._make(key, patch.diff, lambda: from_diff(key, patch.diff))
+        proposed = await self._pages.diff(patch.review_id, patch.revision)
+        return await self._make(key, patch.diff, lambda: from_two(key, proposed, patch.diff))
+
+    def _known(self, key: str) -> Prepared | None:
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    async def _make(self, key: str, diff: bytes, make: Callable[[], Document | None]) -> Prepared:
+        made = await asyncio.to_thread(lambda: _prepared(make(), diff))
+        self._kept[key] = made
+        while sum(one.size for one in self._kept.values()) > _MOST_BYTES and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+        return made
+
+    def coloured(self, document: Document, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
+        """Takes its time: to be called in a thread."""
+        key = document.key, index
+        known = self._coloured.get(key)
+        if known is None:
+            hunks = document.hunks(index)
+            size = sum(len(row.text) for hunk in hunks for row in hunk.rows)
+            known = hunks, highlighted(document.files[index].path, hunks), size
+            self._coloured[key] = known
+            while sum(one[2] for one in list(self._coloured.values())) > _MOST_COLOURED:
+                self._coloured.popitem(last=False)
+        return known[0], known[1]
+
+
+def _prepared(document: Document | None, diff: bytes) -> Prepared:
+    if document is None:
+        return Prepared(None, (), diff.decode("utf-8", "replace"), len(diff))
+    warned = warnings.about_files(document.files)
+    if warnings.may_hide(diff):
+        for file in document.files:
+            warned[file.index] += warnings.about_content(document.hunks(file.index))
+    for index, moved in _moved_whole(document).items():
+        warned[index].append(moved)
+    return Prepared(document, tuple(map(tuple, warned)), "", document.size + len(diff) + _LINE_BYTES * document.lines)
+
+
+def _moved_whole(document: Document) -> dict[int, Warned]:
+    """A file that goes away here and comes back there, without git's word of renaming."""
+    gone: dict[int, str] = {}
+    for file in document.files:
+        if file.operation == "delete" and file.removed:
+            gone[_content_key(document, file.index)] = file.path
+    found: dict[int, Warned] = {}
+    if gone:
+        for file in document.files:
+            source = gone.get(_content_key(document, file.index)) if file.operation == "create" and file.added else None
+            if source is not None:
+                found[file.index] = Warned(f"moved: the same content as {source}, which goes away")
+    return found
+
+
+def _content_key(document: Document, index: int) -> int:
+    return hash(tuple(row.text for hunk in document.hunks(index) for row in hunk.rows))

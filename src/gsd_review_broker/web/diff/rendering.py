@@ -1,0 +1,200 @@
+"""From rows to HTML. Everything that comes from a diff passes `visible`; nothing else makes markup of it.
+
+Tags that HTML allows to be left out are left out: a large diff is mostly tags."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
+from gsd_review_broker.web.diff.highlighting import Pieces
+from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.diff.words import Marks, changed_words
+
+_CLASSES = {"+": "a", "-": "d", " ": "x", "\\": "z"}
+# A line that is longer than this is cut: nobody reads a megabyte in one line.
+_LONGEST_LINE = 5_000
+
+# What stands below a line: threads and the form, by side ("o" or "n") and number.
+Below = Callable[[str, int], Markup]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    split: bool = False
+    ignore_space: bool = False
+    # Where a click on a line's number leads; the line's name is put behind it. Empty: nothing is to be said here.
+    comment_link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    row: Row
+    html: str
+
+
+def file_table(
+    file: ShownFile, hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], view: View, below: Below
+) -> Markup:
+    show = _split if view.split else _unified
+    rows: list[str] = []
+    for hunk, colours in zip(hunks, pieces, strict=True):
+        rows.append(f'<tr class="h"><td colspan="4">{visible(hunk.heading)}')
+        rows.extend(show(file, _lines(hunk, colours, view), view, below))
+    kind = "split" if view.split else "unified"
+    columns = '<colgroup><col class="n"><col><col class="n"><col></colgroup>' if view.split else ""
+    caption = f'<caption class="vh">{visible(file.path)}</caption>'
+    return Markup(f'<table class="diff {kind}">{caption}{columns}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
+
+
+def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View) -> list[_Line]:
+    """Each row with its markup; in a block of changes, the words that changed are marked."""
+    lines: list[_Line] = []
+    for block in _blocks(list(zip(hunk.rows, colours, strict=True))):
+        removed = [pair for pair in block if pair[0].kind == "-"]
+        added = [pair for pair in block if pair[0].kind == "+"]
+        if view.ignore_space and _is_space_only(removed, added):
+            for (old, _), (new, shown) in zip(removed, added, strict=True):
+                lines.append(_Line(Row(" ", new.text, old.old, new.new), _code(shown, ())))
+            continue
+        marks: dict[int, Marks] = {}
+        for (old, _), (new, _) in zip(removed, added, strict=False):
+            marks[id(old)], marks[id(new)] = changed_words(old.text, new.text)
+        lines += [_Line(row, _code(shown, marks.get(id(row), ()))) for row, shown in block]
+    return lines
+
+
+def _blocks(pairs: list[tuple[Row, Pieces]]) -> Iterator[list[tuple[Row, Pieces]]]:
+    """Runs of changed rows; each other row by itself."""
+    block: list[tuple[Row, Pieces]] = []
+    for pair in pairs:
+        if pair[0].kind in "+-":
+            # Removals after additions begin another block.
+            if block and pair[0].kind == "-" and block[-1][0].kind == "+":
+                yield block
+                block = []
+            block.append(pair)
+            continue
+        if block and pair[0].kind != "\\":
+            yield block
+            block = []
+        if pair[0].kind == "\\" and block:
+            block.append(pair)
+        else:
+            yield [pair]
+    if block:
+        yield block
+
+
+def _is_space_only(removed: list[tuple[Row, Pieces]], added: list[tuple[Row, Pieces]]) -> bool:
+    if not removed or len(removed) != len(added):
+        return False
+    return all(
+        "".join(o.text.split()) == "".join(n.text.split()) for (o, _), (n, _) in zip(removed, added, strict=True)
+    )
+
+
+def _code(pieces: Pieces, marks: Marks) -> str:
+    """The pieces, cut where a mark begins or ends."""
+    out: list[str] = []
+    at = 0
+    for kind, text in pieces:
+        if at >= _LONGEST_LINE:
+            out.append('<span class="hid">…</span>')
+            break
+        kept = text[: _LONGEST_LINE - at]
+        for part, is_marked in _cut(kept, at, marks):
+            shown = f"<b>{visible(part)}</b>" if is_marked else visible(part)
+            out.append(f'<span class="{kind}">{shown}</span>' if kind else str(shown))
+        at += len(kept)
+    return "".join(out)
+
+
+def _cut(text: str, at: int, marks: Marks) -> Iterator[tuple[str, bool]]:
+    end = at + len(text)
+    place = at
+    for start, stop in marks:
+        if stop <= place or start >= end:
+            continue
+        if start > place:
+            yield text[place - at : start - at], False
+        yield text[max(start, place) - at : min(stop, end) - at], True
+        place = min(stop, end)
+    if place < end:
+        yield text[place - at :], False
+
+
+# One table row for each line.
+
+
+def _unified(file: ShownFile, lines: list[_Line], view: View, below: Below) -> Iterator[str]:
+    for line in lines:
+        row = line.row
+        side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
+        name = f"f{file.index}{side}{number}" if number is not None else ""
+        old = _number(row.old, name if row.kind == "-" else "", view)
+        new = _number(row.new, name if row.kind != "-" else "", view)
+        mark = row.kind if row.kind in "+-" else " "
+        anchor = f' id="{name}"' if name else ""
+        yield f'<tr class="{_CLASSES[row.kind]}"{anchor}><td>{old}<td>{new}<td>{mark}<td>{line.html}'
+        yield from _threads(row, below)
+
+
+def _threads(row: Row, below: Below) -> Iterator[str]:
+    for side, number in (("o", row.old), ("n", row.new)):
+        shown = below(side, number) if number is not None else ""
+        if shown:
+            yield f'<tr class="t"><td colspan="4">{shown}'
+
+
+def _number(number: int | None, name: str, view: View) -> str:
+    if number is None:
+        return ""
+    if not name or not view.comment_link:
+        return str(number)
+    return f'<a href="{view.comment_link}{name}#{name}">{number}</a>'
+
+
+def _split(file: ShownFile, lines: list[_Line], view: View, below: Below) -> Iterator[str]:
+    left: list[_Line] = []
+    right: list[_Line] = []
+    for line in lines:
+        match line.row.kind:
+            case "-":
+                if right:
+                    yield from _side_by_side(file, left, right, view, below)
+                    left, right = [], []
+                left.append(line)
+            case "+":
+                right.append(line)
+            case _:
+                yield from _side_by_side(file, left, right, view, below)
+                left, right = [], []
+                yield from _side_by_side(file, [line], [line], view, below)
+    yield from _side_by_side(file, left, right, view, below)
+
+
+def _side_by_side(file: ShownFile, left: list[_Line], right: list[_Line], view: View, below: Below) -> Iterator[str]:
+    for index in range(max(len(left), len(right))):
+        old = left[index] if index < len(left) else None
+        new = right[index] if index < len(right) else None
+        anchor = f' id="f{file.index}n{new.row.new}"' if new and new.row.new is not None else ""
+        yield f"<tr{anchor}>{_half(file, old, 'o', view)}{_half(file, new, 'n', view)}"
+        if old is not None and old is new:
+            yield from _threads(old.row, below)
+            continue
+        for line in (old, new):
+            if line is not None:
+                yield from _threads(line.row, below)
+
+
+def _half(file: ShownFile, line: _Line | None, side: str, view: View) -> str:
+    if line is None:
+        return '<td class="e"><td class="e">'
+    number = line.row.old if side == "o" else line.row.new
+    is_own = line.row.kind == "-" if side == "o" else line.row.kind != "-"
+    name = f"f{file.index}{side}{number}" if number is not None and is_own else ""
+    kind = _CLASSES[line.row.kind]
+    anchor = f' id="{name}"' if name and side == "o" else ""
+    return f'<td class="{kind}"{anchor}>{_number(number, name, view)}<td class="{kind}">{line.html}'

@@ -1,0 +1,74 @@
+"""What a page's form sends. A form of another site is refused: it lacks the token, and the browser says where
+it comes from; the guard has checked Origin before."""
+
+import hmac
+import secrets
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from gsd_review_broker.errors import BrokerError, Code
+
+_FIELD = "token"
+_OWN_SITE = {"same-origin", "none"}
+_MOST_FIELDS = 50
+
+
+class FormToken:
+    """Of this process alone. No other site can read a page of ours, so none can know it."""
+
+    def __init__(self) -> None:
+        self.value = secrets.token_urlsafe(24)
+
+    def require(self, form: "Form") -> None:
+        if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.value.encode()):
+            raise BrokerError(
+                Code.FORBIDDEN,
+                "this form does not belong to a page of the broker as it runs now",
+                "The broker was probably restarted since the page was loaded: go back, reload the page, try again.",
+            )
+
+
+class Form:
+    """Fields by name. Browsers end lines with CR LF whatever was typed; here a line ends as everywhere else."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        return self._fields.get(name, "")
+
+    def optional(self, name: str) -> str | None:
+        """None for what was left blank."""
+        value = self.text(name)
+        return value if value.strip() else None
+
+    def number(self, name: str) -> int | None:
+        value = self.text(name).strip()
+        if not value:
+            return None
+        if not value.isascii() or not value.isdigit() or len(value) > 12:  # noqa: PLR2004 - digits of a large number
+            raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is no number", "Reload the page.")
+        return int(value)
+
+
+async def read_form(request: Request, *, limit: int) -> Form:
+    """Its token is yet to be looked at: what was typed is given back even where that is wrong."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in _OWN_SITE:
+        raise BrokerError(Code.FORBIDDEN, "a form of another site", "Open the dashboard itself.")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise BrokerError(Code.INVALID_ARGUMENT, "not a form", "Send the page's own form.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise BrokerError(Code.TOO_LARGE, f"the form is over {limit} bytes", "Send less.")
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )  # fmt: skip
+    except ValueError as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"not a form: {error}", "Send the page's own form.") from error
+    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})

@@ -1,0 +1,86 @@
+"""Markdown as its writer meant it, without HTML, and without any way to hide words from people that agents read."""
+
+import html
+import re
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+
+from gsd_review_broker.web.diff.invisible import plain, visible
+
+_LINKS = ("http://", "https://", "mailto:")
+# Deeper, the parser leaves out what it finds; and what is longer than this takes it too long.
+_DEEPEST = 20
+_LONGEST = 20_000
+_TAG = re.compile(r"<[^>]*>")
+_ENTITY = re.compile(r"&#?\w+;")
+# Digits alone may be a list's, which the browser counts.
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def markdown(text: str) -> Markup:
+    """What cannot be shown whole as markdown is shown as it was written."""
+    if len(text) <= _LONGEST:
+        environment: dict[str, Any] = {}
+        tokens = _MARKDOWN.parse(plain(text), environment)
+        rendered = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, environment)
+        if all(token.level < _DEEPEST - 1 for token in tokens) and _has_all_words(plain(text), rendered):
+            # Every text is escaped by the renderer, and HTML is off.
+            return Markup(rendered)  # noqa: S704
+    return Markup('<pre class="as-written">{}</pre>').format(visible(text))
+
+
+def _has_all_words(text: str, rendered: str) -> bool:
+    """A table's row with too many cells loses the last; whatever else there is of the kind, it is noticed."""
+    shown = html.unescape(_TAG.sub("", rendered))
+    return all(word in shown for word in set(_WORD.findall(_ENTITY.sub(" ", text))))
+
+
+def _is_allowed(url: str) -> bool:
+    return url.strip().lower().startswith(_LINKS)
+
+
+def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    # An empty one passes the parser; it would lead to this very page.
+    if not _is_allowed(str(tokens[index].attrGet("href") or "")):
+        tokens[index].attrs.pop("href", None)
+    return self.renderToken(tokens, index, options, env)
+
+
+def _link_close(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
+    """Where it leads is told, unless the link's own words are just that."""
+    start = max(at for at in range(index) if tokens[at].type == "link_open")
+    address = str(tokens[start].attrGet("href") or "")
+    title = str(tokens[start].attrGet("title") or "")
+    said = "".join(token.content for token in tokens[start + 1 : index])
+    more = " ".join(word for word in (address if said != address else "", title) if word)
+    return str(Markup("</a>") + (Markup(' <span class="to">({})</span>').format(plain(more)) if more else ""))
+
+
+def _image(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
+    """No picture from elsewhere is fetched: its address and name are told."""
+    token = tokens[index]
+    words = [token.content or "picture", str(token.attrGet("src") or ""), str(token.attrGet("title") or "")]
+    return str(Markup('<span class="to">[{}]</span>').format(": ".join(word for word in words if word)))
+
+
+def _fence(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
+    token = tokens[index]
+    about = Markup('<p class="to">{}</p>').format(token.info.strip()) if token.info.strip() else Markup("")
+    return str(about + Markup("<pre><code>{}</code></pre>\n").format(escape(token.content)))
+
+
+def _make() -> MarkdownIt:
+    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True, "maxNesting": _DEEPEST})
+    # Definitions of links would vanish from the page.
+    made.enable(["table", "strikethrough"]).disable("reference")
+    made.validateLink = _is_allowed
+    rules = {"link_open": _link_open, "link_close": _link_close, "image": _image, "fence": _fence}
+    for name, rule in rules.items():
+        made.add_render_rule(name, rule)
+    return made
+
+
+_MARKDOWN = _make()

@@ -1,0 +1,133 @@
+"""What every page shares: who looks at it, how it is rendered, what its headers say."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from gsd_review_broker import __version__
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.inbox import Inbox
+from gsd_review_broker.web.api import HTTP_STATUS
+from gsd_review_broker.web.forms import Form, FormToken, read_form
+from gsd_review_broker.web.static_files import StaticFiles
+
+if TYPE_CHECKING:
+    from gsd_review_broker.web.templating import Templates
+
+log = structlog.get_logger()
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # A stricter one would make browsers send `Origin: null` with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+
+_INBOX_MILLISECONDS = 10_000
+
+Page = Callable[[Request], Awaitable[Response]]
+Action = Callable[[Request, Form], Awaitable[str]]
+
+
+class Site:
+    def __init__(self, broker: Broker, *, person: str, serves: str, url: str, form_limit: int) -> None:
+        self.broker = broker
+        self.person = person
+        self.token = FormToken()
+        self.static = StaticFiles()
+        self._serves = serves
+        self._url = url
+        self._form_limit = form_limit
+        self._inbox: tuple[tuple[int, int], Inbox] | None = None
+
+    @cached_property
+    def templates(self) -> "Templates":
+        # With the first page: the broker starts without it.
+        from gsd_review_broker.web.templating import Templates  # noqa: PLC0415
+
+        return Templates(
+            static=self.static.address,
+            shared={
+                "me": self.person,
+                "token": self.token.value,
+                "serves": self._serves,
+                "url": self._url,
+                "version": __version__,
+            },
+        )
+
+    async def inbox(self) -> Inbox:
+        """Looked up once for each event, and now and then for what time alone brings."""
+        key = await self.broker.pages.last_event_id(), self.broker.pages.now // _INBOX_MILLISECONDS
+        if self._inbox is None or self._inbox[0] != key:
+            self._inbox = key, await self.broker.inboxes.of(self.person)
+        return self._inbox[1]
+
+    async def page(self, request: Request, template: str, facts: dict[str, Any], *, status: int = 200) -> Response:
+        """Rendered in a thread, so that no tool call waits for it."""
+        facts = {
+            "path": request.url.path,
+            "done": request.query_params.get("done", ""),
+            "inbox_count": len((await self.inbox()).entries),
+            "last_event_id": await self.broker.pages.last_event_id(),
+            **facts,
+        }
+        text = await asyncio.to_thread(lambda: self.templates.render(template, facts))
+        return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+    def get(self, path: str, page: Page) -> Route:
+        async def answer(request: Request) -> Response:
+            return await self._guarded(request, lambda: page(request), [])
+
+        return Route(path, answer, methods=["GET"])
+
+    def post(self, path: str, action: Action) -> Route:
+        """Does it, then leads to where its outcome is seen: reloading that page repeats nothing."""
+
+        async def answer(request: Request) -> Response:
+            read: list[Form] = []
+
+            async def act() -> Response:
+                read.append(await read_form(request, limit=self._form_limit))
+                self.token.require(read[0])
+                return RedirectResponse(await action(request, read[0]), status_code=303, headers=HEADERS)
+
+            return await self._guarded(request, act, read)
+
+        return Route(path, answer, methods=["POST"])
+
+    async def _guarded(self, request: Request, do: Callable[[], Awaitable[Response]], read: list[Form]) -> Response:
+        try:
+            return await do()
+        except BrokerError as error:
+            return await self.failed(request, error, read[0] if read else None)
+        except Exception:
+            log.exception("page_failed", path=request.url.path)
+            return await self.failed(
+                request, BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."), None
+            )
+
+    async def failed(self, request: Request, error: BrokerError, form: Form | None) -> Response:
+        """What was typed is given back: nobody has to write it twice."""
+        typed = [form.text(name) for name in ("reason", "body", "note", "counter_patch")] if form else []
+        facts = {
+            "error": error,
+            "typed": [text for text in typed if text.strip()],
+            "review_id": request.path_params.get("review_id"),
+        }
+        return await self.page(request, "error.html", facts, status=HTTP_STATUS[error.code])

@@ -1,0 +1,103 @@
+"""Jinja with everything escaped, and the few words that pages share."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from gsd_review_broker.model import HUMAN_PREFIX, Milliseconds
+from gsd_review_broker.service.moments import iso
+from gsd_review_broker.web.diff.invisible import plain, visible
+from gsd_review_broker.web.prose import markdown
+
+_FOLDER = Path(__file__).parent / "templates"
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
+_SHORT_DIGEST = len("sha256:") + 12
+STATUS_WORDS = {
+    "pending": "Pending",
+    "claimed": "Claimed",
+    "in_review": "In review",
+    "approved": "Approved",
+    "changes_requested": "Changes requested",
+    "closed": "Closed",
+}
+# Beside the colour, for those who cannot tell colours apart.
+STATUS_MARKS = {
+    "pending": "○",
+    "claimed": "◐",
+    "in_review": "◑",
+    "approved": "✓",
+    "changes_requested": "↺",
+    "closed": "■",
+}
+
+
+class Templates:
+    def __init__(self, *, static: Callable[[str], str], shared: dict[str, Any]) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_FOLDER),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "visible": visible,
+            "plain": plain,
+            "markdown": markdown,
+            "moment": moment,
+            "duration": duration,
+            "short_digest": short_digest,
+            "person": without_prefix,
+            "line_number": line_number,
+            "words": lambda text: str(text).replace("_", " "),
+            "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
+        }
+        self._environment.globals |= {  # pyright: ignore[reportAttributeAccessIssue]
+            "static": static,
+            "status_words": STATUS_WORDS,
+            "status_marks": STATUS_MARKS,
+            **shared,
+        }
+
+    def render(self, name: str, facts: dict[str, Any]) -> str:
+        return self._environment.get_template(name).render(facts)
+
+    def macro(self, name: str, macro: str) -> Callable[..., Markup]:
+        return getattr(self._environment.get_template(name).module, macro)
+
+
+def moment(value: Milliseconds | str) -> Markup:
+    """The time itself; where scripts run, they say how long ago that was."""
+    text = value if isinstance(value, str) else iso(value)
+    shown = f"{text[:10]} {text[11:19]} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
+
+
+def duration(milliseconds: float) -> str:
+    value = max(0, int(milliseconds))
+    if value < _MINUTE:
+        return f"{value // _SECOND} s"
+    if value < _HOUR:
+        return f"{value // _MINUTE} min"
+    if value < _DAY:
+        hours, rest = divmod(value, _HOUR)
+        return f"{hours} h {rest // _MINUTE} min" if rest >= _MINUTE else f"{hours} h"
+    return f"{value // _DAY} d"
+
+
+def short_digest(digest: str) -> str:
+    return digest[:_SHORT_DIGEST]
+
+
+def line_number(name: str) -> str:
+    """Of `f3n120`, which names a line of the third file's new side."""
+    return name.replace("o", "n").rpartition("n")[2]
+
+
+def without_prefix(identity: str) -> str:
+    return identity.removeprefix(HUMAN_PREFIX)

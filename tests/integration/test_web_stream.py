@@ -1,0 +1,80 @@
+"""A viewer that does not read is dropped, and nothing is kept for it."""
+
+import asyncio
+from typing import Any
+
+from gsd_review_broker.web.event_stream import EventStream
+from tests.support.local import LocalBroker
+
+
+class Sleeper:
+    """A connection that takes the first answer and then nothing, until it is woken."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.awake = asyncio.Event()
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        if len(self.taken) >= 2:
+            await self.awake.wait()
+        self.taken.append(message.get("body", b""))
+
+
+SCOPE = {"type": "http", "method": "GET", "path": "/events", "query_string": b"", "headers": []}
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_a_viewer_that_sleeps_is_dropped_and_told_so_when_it_wakes(broker: LocalBroker) -> None:
+    stream = EventStream(broker.application.broker, broker.application.wakeups, pause=0)
+    sleeper = Sleeper()
+    watching = asyncio.create_task(stream(SCOPE, sleeper.receive, sleeper.send))
+    await until(lambda: len(sleeper.taken) == 2)
+    last = 0
+    # Batch after batch, until no more is kept for it.
+    while any(not viewer.is_over for viewer in stream._viewers):
+        await broker.create()
+        last += 1
+        await asyncio.sleep(0.001)
+        assert last < 1_000
+    assert last >= 32
+    kept = [len(viewer._waiting) for viewer in stream._viewers]
+    assert kept == [0]
+    # It wakes: what was on its way arrives, then the stream ends, and a new one tells what was missed.
+    sleeper.awake.set()
+    async with asyncio.timeout(20):
+        await watching
+    assert stream.viewers == 0
+    told = b"".join(sleeper.taken)
+    known = max(int(line[4:]) for line in told.split(b"\n") if line.startswith(b"id: "))
+    assert known < last
+    again = Sleeper()
+    again.awake.set()
+    scope = {**SCOPE, "headers": [(b"last-event-id", str(known).encode())]}
+    watching = asyncio.create_task(stream(scope, again.receive, again.send))
+    await until(lambda: b"event: ready" in b"".join(again.taken))
+    missed = [int(line[4:]) for line in b"".join(again.taken).split(b"\n") if line.startswith(b"id: ")]
+    assert missed == list(range(known + 1, last + 1))
+    again.gone.set()
+    await watching
+
+
+async def test_where_nobody_watches_nothing_runs(broker: LocalBroker) -> None:
+    stream = EventStream(broker.application.broker, broker.application.wakeups, pause=0)
+    viewer = Sleeper()
+    viewer.awake.set()
+    watching = asyncio.create_task(stream(SCOPE, viewer.receive, viewer.send))
+    await until(lambda: broker.application.wakeups.waiting == 1)
+    viewer.gone.set()
+    await watching
+    await until(lambda: broker.application.wakeups.waiting == 0)
+    assert stream.viewers == 0

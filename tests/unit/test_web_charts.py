@@ -1,0 +1,32 @@
+"""Charts: the figures behind them, and names that are only names."""
+
+from typing import Any
+
+from gsd_review_broker.web.charts import Bar, bars, curve
+from gsd_review_broker.web.insights_page import cost_of, seconds
+
+ROW: Any = {"agent": "codex", "input_tokens": 1000, "output_tokens": 200, "cost_usd": 0.25}
+
+
+def test_cost_is_told_by_agent_where_it_is_reported() -> None:
+    silent = {**ROW, "input_tokens": None, "output_tokens": None}
+    chart = cost_of([ROW, {**ROW, "cost_usd": None}, silent, {**ROW, "agent": "claude", "output_tokens": None}])
+    assert chart.rows == (("codex", "2400", "0.25"), ("claude", "1000", "0.25"))
+
+
+def test_a_name_in_a_chart_is_text() -> None:
+    drawn = bars([Bar("<b>\u202eevil", (1, 2), "x<y")], label='a"b')
+    assert "<b>" not in drawn
+    assert "\u202e" not in drawn
+    assert "x&lt;y" in drawn
+    assert 'aria-label="a&#34;b"' in drawn
+
+
+def test_a_chart_of_nothing_is_still_one() -> None:
+    assert bars([], label="nothing").startswith("<svg")
+    assert curve([], label="nothing", first="", last="").startswith("<svg")
+
+
+def test_a_duration_is_said_in_the_unit_that_fits() -> None:
+    said = [seconds(value) for value in (None, 0.5, 42, 90, 5_400, 129_600)]
+    assert said == ["none", "0.5 s", "42 s", "1.5 min", "1.5 h", "1.5 d"]
