@@ -49,7 +49,7 @@ def test_three_rounds_findings_a_counter_patch_an_approval_and_a_gated_commit_wi
 def test_it_is_told_step_by_step_and_honest_about_the_gate(tandem: Tandem) -> None:
     said = tandem.run("demo", "--fast")
     assert (said.code, said.err) == (0, "")
-    for expected in ("Round 3", "http://127.0.0.1:", "high    greet.py:7", "no git hook was installed", "14 events"):
+    for expected in ("Round 3", "http://127.0.0.1:", "high    greet.py:7", "no git hook is installed", "14 events"):
         assert expected in said.out
 
 

@@ -55,8 +55,8 @@ def run_demo(options: argparse.Namespace) -> int:
         return Exit.DONE
     screen.say()
     screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
-    screen.say("The gate's two answers the demo worked out itself, from git's own records: no git hook was installed.")
-    screen.say("Next: `tandem up` in your repository, then connect your agents (README.md).")
+    screen.say("The demo worked the gate's two answers out itself, from git's records; no git hook is installed.")
+    screen.say("Next, in your repository: `tandem up`, then `tandem install claude` (or codex, gemini, opencode).")
     return Exit.DONE
 
 
