@@ -439,6 +439,13 @@ def test_a_broker_that_serves_something_else_is_refused(
     assert Tandem(tmp_path, own_home).run("list", "--url", f"{url}/mcp/reviewer").code == 0
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"url": 7}', '{"url": "ftp://x"}', '{"url": "http://127.0.0.1:99999"}'])
+def test_a_runtime_file_that_says_nothing_of_use_is_no_broker(repository: Path, own_home: Path, content: str) -> None:
+    (repository / ".planning").mkdir()
+    (repository / ".planning" / "codex_review_broker.sqlite3.runtime.json").write_text(content)
+    assert Tandem(repository, own_home).run("list").code == 3
+
+
 def test_what_answers_and_is_no_broker_is_unavailable(tandem: Tandem) -> None:
     assert tandem.run("list", "--url", "http://127.0.0.1:1").code == 3
     assert tandem.run("list", "--url", "ftp://127.0.0.1").code == 2

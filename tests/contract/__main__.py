@@ -1,6 +1,9 @@
 """`make docs`: write the generated pages and snapshots anew; look at the difference before you commit it."""
 
+from tests.contract.commands import COMMANDS_PAGE, COMMANDS_SNAPSHOT, commands_page, commands_text
 from tests.contract.page import PAGE, SNAPSHOT, page, snapshot_text
 
 SNAPSHOT.write_text(snapshot_text())
 PAGE.write_text(page())
+COMMANDS_SNAPSHOT.write_text(commands_text())
+COMMANDS_PAGE.write_text(commands_page())

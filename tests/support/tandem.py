@@ -46,7 +46,8 @@ class Tandem:
         self.folder = folder
         self.home = home
         names = {"TERM": "dumb", "LOGNAME": "ada", "USER": "ada", **environment}
-        kept = {k: v for k, v in free_environment(home).items() if not k.startswith(("TANDEM_", "GIT_"))}
+        unwanted = ("TANDEM_", "GIT_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PAGER")
+        kept = {k: v for k, v in free_environment(home).items() if not k.startswith(unwanted)}
         self.environment = {**kept, **names}
 
     def run(self, *arguments: str, stdin: bytes | None = None, timeout: float = 60, **environment: str) -> Said:

@@ -24,6 +24,7 @@ STOP_SECONDS = 15.0
 _LOOK_SECONDS = 0.02
 _LONGEST_LOG = 1024 * 1024
 _PORT_IN_USE = "cannot be used"
+_PROGRAM = "__main__.py: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,12 @@ def _after_failure(wanted: Wanted, files: Files, flags: Sequence[str], said: str
 
 
 def _said(log: Path, begin: int) -> str:
-    """Its last words."""
+    """Its last words: a sentence about why, if there is one among them."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].removeprefix("__main__.py: ") if lines else ""
+    reasons = [line.lstrip(" |") for line in lines if line.startswith(_PROGRAM) or "Error: " in line]
+    return (reasons or lines or [""])[-1].removeprefix(_PROGRAM)
 
 
 def _shorten(log: Path) -> None:

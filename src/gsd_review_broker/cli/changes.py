@@ -192,7 +192,7 @@ def _copy_index(tree: Tree) -> None:
     """The user's index as it is now; inside a git hook, the one that git names."""
     named = os.environ.get("GIT_INDEX_FILE")
     real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
-    path = Path(named) if named else Path(text_of(real.output))
+    path = tree.root / (named or text_of(real.output))
     if path.exists():
         shutil.copyfile(path, tree.scratch / "index")
 

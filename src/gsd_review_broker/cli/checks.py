@@ -8,14 +8,14 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from gsd_review_broker import __version__, places
 from gsd_review_broker.cli.commands.statistics import duration
-from gsd_review_broker.client import UnreachableError, Wanted, connect
+from gsd_review_broker.client import Broker, UnreachableError, Wanted, connect, find
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.finding import described
 from gsd_review_broker.errors import StartError
@@ -182,6 +182,33 @@ def _holder(port: int) -> str:
         return " by another program"
 
 
+def clients(wanted: Wanted) -> Iterator[Check]:
+    """Who knows the broker, and does the address they know lead to ours?"""
+    from gsd_review_broker import integrations  # noqa: PLC0415 - not light
+
+    running = find(wanted)
+    around = integrations.Surroundings.of(Path.cwd())
+    for one in integrations.status(around, versions=False):
+        places_known = [place for place in one.places if place.url]
+        unreadable = [place for place in one.places if place.problem]
+        if unreadable:
+            yield yellow(one.client, f"{unreadable[0].path}: {unreadable[0].problem}", "Mend the file.")
+        elif places_known:
+            yield _client(one.client, [place.url or "" for place in places_known], running)
+        elif one.program is not None:
+            yield yellow(one.client, "found, and not connected", f"tandem install {one.client}")
+
+
+def _client(name: str, known: Sequence[str], running: Broker | None) -> Check:
+    elsewhere = [
+        url for url in known if url.startswith("http://") and running and not url.startswith(running.connection.url)
+    ]
+    if elsewhere:
+        hint = f"It talks to nobody, or to another project's broker: tandem install {name}, or --stdio."
+        return yellow(name, f"connected to {elsewhere[0]}, which is not this broker", hint)
+    return green(name, f"connected: {', '.join(known)}")
+
+
 def reviewers() -> Check:
     found = [name for name in REVIEWER_PROGRAMS if shutil.which(name)]
     if not found:
@@ -207,4 +234,5 @@ def every_check(wanted: Wanted, config: str | None) -> Iterator[Check]:
     yield configuration(wanted, config)
     yield from database(wanted)
     yield from broker(wanted)
+    yield from clients(wanted)
     yield reviewers()

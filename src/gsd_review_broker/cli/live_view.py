@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from gsd_review_broker.cli import describing
 from gsd_review_broker.cli.events import event_line
-from gsd_review_broker.cli.screen import Part, Screen, Span, Style, cut, plain
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.cli.session import Session
 from gsd_review_broker.client.connection import Json
 
@@ -54,12 +54,11 @@ class LiveView:
         return [review for reviews in found for review in reviews][:room]
 
     def _lines(self) -> list[str]:
-        width, height = self._size
+        height = self._size.lines
         broker = "the broker does not answer" if self._is_lost else "live"
         mark = Span(broker, Style.RED if self._is_lost else Style.GREEN)
-        lines = [
-            self._line([Span("tandem watch", Style.BOLD), "  ", mark, "  ", self._session.wanted.place.serves], width)
-        ]
+        serves = self._session.wanted.place.serves
+        lines = [self._screen.clipped([Span("tandem watch", Style.BOLD), "  ", mark, "  ", serves])]
         lines.append("")
         if self._reviews:
             rows = [describing.row(review, short=True) for review in self._reviews]
@@ -69,16 +68,5 @@ class LiveView:
         lines.append("")
         room = max(0, height - len(lines) - 1)
         newest = list(self._events)[-room:] if room else []
-        lines += [self._line(event_line(event, with_review=True), width) for event in newest]
+        lines += [self._screen.clipped(event_line(event, with_review=True)) for event in newest]
         return lines[: height - 1]
-
-    def _line(self, parts: list[Part], width: int) -> str:
-        """Cut at the terminal's edge, before it is painted."""
-        shown: list[str] = []
-        for part in parts:
-            text = cut(plain(part), width)
-            shown.append(self._screen.painted(Span(text, part.style if isinstance(part, Span) else Style.PLAIN)))
-            width -= len(text)
-            if width <= 0:
-                break
-        return "".join(shown)

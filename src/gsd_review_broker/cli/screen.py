@@ -15,7 +15,6 @@ from typing import Any, TextIO
 from gsd_review_broker.cli.escapes import visible, visible_block
 
 _PROGRESS_SECONDS = 1.0
-_NARROWEST = 10
 
 
 class Style(StrEnum):
@@ -73,16 +72,25 @@ class Screen:
         titles = [Span(title, Style.DIM) for title in header]
         everything: list[Row] = [titles, *rows]
         widths = [max(cells(plain(row[at])) for row in everything) for at in range(len(header))]
-        last = max(_NARROWEST, self.width - sum(widths[:-1]) - 2 * (len(header) - 1))
-        return [self._aligned(row, widths, last) for row in everything]
+        return [self._aligned(row, widths) for row in everything]
 
-    def _aligned(self, row: Row, widths: list[int], last: int) -> str:
-        shown = [
-            self.painted(part) + " " * (width - cells(plain(part))) for part, width in zip(row, widths, strict=True)
-        ]
-        end = row[-1]
-        shown[-1] = self.painted(Span(cut(plain(end), last), end.style if isinstance(end, Span) else Style.PLAIN))
-        return "  ".join(shown).rstrip()
+    def _aligned(self, row: Row, widths: list[int]) -> str:
+        parts: list[Part] = []
+        for part, width in zip(row[:-1], widths, strict=False):
+            parts += [part, " " * (width - cells(plain(part)) + 2)]
+        return self.clipped([*parts, row[-1]]).rstrip()
+
+    def clipped(self, parts: Row) -> str:
+        """One line, cut at the terminal's edge before it is painted."""
+        room = self.width
+        shown: list[str] = []
+        for part in parts:
+            text = cut(plain(part), room)
+            shown.append(self.painted(Span(text, part.style if isinstance(part, Span) else Style.PLAIN)))
+            room -= cells(text)
+            if room <= 0:
+                break
+        return "".join(shown)
 
     def painted(self, part: Part, *, keep: str = "") -> str:
         text = plain(part, keep)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ Json = dict[str, Any]
 
 PROTOCOL = "2026-07-28"
 ANSWER_SECONDS = 60.0
+_IDLE_SECONDS = 2.0
 _META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -42,6 +44,7 @@ class Connection:
         self._host, self._port = parts.hostname, port
         self._token = token
         self._http: http.client.HTTPConnection | None = None
+        self._last_used = 0.0
 
     def close(self) -> None:
         if self._http is not None:
@@ -80,6 +83,9 @@ class Connection:
         """Status, content type and the whole body."""
         if self._token:
             headers = {**headers, "Authorization": f"Bearer {self._token}"}
+        if time.monotonic() - self._last_used > _IDLE_SECONDS:
+            # The broker closes what is idle; a call that meets the closing must not be lost, nor done twice.
+            self.close()
         if self._http is None:
             self._http = http.client.HTTPConnection(self._host, self._port)
         try:
@@ -88,13 +94,15 @@ class Connection:
                 self._http.sock.settimeout(patience)
             self._http.request(method, path, body, headers)
             response = self._http.getresponse()
-            return response.status, response.getheader("content-type", ""), response.read()
+            answer = response.status, response.getheader("content-type", ""), response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise UnreachableError(f"the broker at {self.url} does not answer ({_why(error)})") from error
         except BaseException:
             self.close()
             raise
+        self._last_used = time.monotonic()
+        return answer
 
 
 def _why(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from gsd_review_broker.checkout import find_root
 from gsd_review_broker.client.connection import Connection, UnreachableError
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.places import Whereabouts, whereabouts
 from gsd_review_broker.runtime_file import runtime_path
 
@@ -64,7 +65,7 @@ def connect(wanted: Wanted, *, token: str | None = None) -> Broker:
     address = wanted.url or (announced or {}).get("url")
     if not isinstance(address, str):
         raise UnreachableError(f"no broker runs for {described(wanted.place)}")
-    connection = Connection(address, token=token)
+    connection = _connection(address, token, is_given=wanted.url is not None)
     try:
         health = connection.get("/healthz")
         broker = Broker(
@@ -85,6 +86,15 @@ def connect(wanted: Wanted, *, token: str | None = None) -> Broker:
             "Start the one that serves this folder with `tandem up`, or name another with --url or --db.",
         )
     return broker
+
+
+def _connection(address: str, token: str | None, *, is_given: bool) -> Connection:
+    try:
+        return Connection(address, token=token)
+    except BrokerError as error:
+        if is_given:
+            raise
+        raise UnreachableError(f"the runtime file names no address of a broker: {error.message}") from error
 
 
 def find(wanted: Wanted, *, token: str | None = None) -> Broker | None:

@@ -68,9 +68,9 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         "Begin",
         {
             "demo": ("demo",),
-            "completion": ("completion",),
             "install": ("setup",),
             "uninstall": ("setup",),
+            "completion": ("completion",),
         },
     ),
 )

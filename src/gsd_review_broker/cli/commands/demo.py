@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import webbrowser
 from collections.abc import Iterator
 
@@ -19,6 +20,8 @@ in three rounds, with findings, a counter-patch and an approval. Nothing of your
 everything is gone afterwards."""
 _PAUSE_SECONDS = 1.2
 _DEADLINE_SECONDS = 120.0
+_INDENT = " " * 12
+_NARROWEST = 20
 _COLOURS = {"proposer": Style.CYAN, "reviewer": Style.MAGENTA}
 
 
@@ -52,8 +55,8 @@ def run_demo(options: argparse.Namespace) -> int:
         return Exit.DONE
     screen.say()
     screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
-    screen.say("The gate's two answers the demo worked out itself, from git's own records: no git hook was installed.")
-    screen.say("Next: `tandem up` in your repository, then connect your agents (README.md).")
+    screen.say("The demo worked the gate's two answers out itself, from git's records; no git hook is installed.")
+    screen.say("Next, in your repository: `tandem up`, then `tandem install claude` (or codex, gemini, opencode).")
     return Exit.DONE
 
 
@@ -74,7 +77,20 @@ def _tell(screen: Screen, line: Json) -> None:
     if line["chapter"]:
         screen.say()
         screen.say(Span(line["chapter"], Style.BOLD))
-    screen.say("  ", Span(f"{line['who']:<10}", _COLOURS.get(line["who"], Style.PLAIN)), line["text"])
+    said = _wrapped(screen, line["text"])
+    screen.say("  ", Span(f"{line['who']:<10}", _COLOURS.get(line["who"], Style.PLAIN)), said[0])
+    for more in said[1:]:
+        screen.say(_INDENT, more)
     for detail in line["details"]:
-        screen.say(" " * 12, Span(detail, Style.DIM))
+        for piece in _wrapped(screen, detail):
+            screen.say(_INDENT, Span(piece, Style.DIM))
     screen.write("")
+
+
+def _wrapped(screen: Screen, text: str) -> list[str]:
+    """On a terminal at its edge; a pipe gets it whole."""
+    if not screen.is_terminal:
+        return [text]
+    width = max(_NARROWEST, screen.width - len(_INDENT))
+    lead = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(text, width, subsequent_indent=lead, drop_whitespace=True, replace_whitespace=False) or [text]

@@ -69,8 +69,8 @@ def run_claim(options: argparse.Namespace) -> int:
         if not claim["claimed"]:
             session.answer(claim, "Nothing waits that you may judge.")
             return Exit.PENDING
-    elif options.take_over and _status(session, options)["status"] in _LIVE:
-        claim = session.post(f"/api/reviews/{options.review}/take-over", person=session.identity)
+    elif options.take_over and (status := _status(session, options))["status"] in _LIVE:
+        claim = session.post(f"/api/reviews/{status['review_id']}/take-over", person=session.identity)
     else:
         claim = session.call("claim_review", review_id=options.review, reviewer_id=session.identity)
     return _tell_claim(session, claim)

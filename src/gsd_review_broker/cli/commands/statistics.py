@@ -48,8 +48,8 @@ def _counts(found: Json) -> list[Row]:
     rows += [[name, str(number)] for name, number in found["by_status"].items()]
     rows += [[name, str(number)] for name, number in found["by_category"].items()]
     rows += [
-        ["approved", _percent(found["approval_rate_pct"])],
-        ["changes requested", _percent(found["rejection_rate_pct"])],
+        ["approval rate", _percent(found["approval_rate_pct"])],
+        ["rejection rate", _percent(found["rejection_rate_pct"])],
     ]
     return rows
 
