@@ -84,7 +84,7 @@ async def test_starts_by_hand_keep_the_cooldown(tmp_path: Path, own_home: Path, 
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS), limits=slow) as broker:
         for _ in range(3):
             await broker.call("spawn_reviewer")
-        moments = [ward.started_at for ward in broker.application.pool._wards.values()]
+        moments = [ward.started_at for ward in broker.application.pool.wards]
         assert all(later - earlier >= 650 for earlier, later in itertools.pairwise(moments))
 
 
