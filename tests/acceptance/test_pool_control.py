@@ -44,7 +44,8 @@ async def test_a_reviewer_is_started_drained_and_ended_by_the_tools(
         assert drained == {"reviewer_id": first["reviewer_id"], "display_name": "command-r1", "state": "draining"}
         (ended,) = await broker.until_state("terminated")
         assert (ended["id"], ended["end_reason"]) == (first["reviewer_id"], "manual")
-        # An ended one may be ended again.
+        # An ended one may be ended again, and its log is still there.
+        assert (await broker.reviewers.log("command-r1"))["text"] == "ready\n"
         assert (await broker.call("kill_reviewer", reviewer_id=first["reviewer_id"]))["state"] == "terminated"
         (start,) = await broker.events("reviewer_drain_start")
         assert start["metadata"] == {"reviewer_id": first["reviewer_id"], "reason": "manual"}
@@ -57,7 +58,7 @@ async def test_only_reviewers_that_the_broker_started_are_ended(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS)) as broker:
-        for name in ("by-hand", "codex-r1", "../../etc"):
+        for name in ("by-hand", "codex-r1", "../../etc", ""):
             with pytest.raises(ToolError) as error:
                 await broker.call("kill_reviewer", reviewer_id=name)
             assert error.value.code == "not_found"

@@ -21,6 +21,7 @@ async def test_a_pending_review_starts_a_reviewer_that_judges_it(
         (event,) = await broker.events("verdict_submitted")
         (reviewer,) = await broker.listed()
         assert reviewer["id"] == event["actor"]
+        assert reviewer["doing"] in {"calls submit_verdict", "calls claim_next"}
         assert reviewer["id"].rpartition("-")[0] == reviewer["display_name"] == "command-r1"
         (spawned,) = await broker.events("reviewer_spawned")
         assert spawned["review_id"] is None

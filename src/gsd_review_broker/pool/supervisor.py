@@ -213,12 +213,16 @@ class Supervisor:
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
-        ward = self.wards.get(reviewer_id)
-        return ward.doing if ward else None
+        """By its own account, or else by its last call."""
+        ward, called = self.wards.get(reviewer_id), self._records.last_call(reviewer_id)
+        if ward is None:
+            return None
+        return ward.doing or (f"calls {called[1]}" if called else "starts")
 
     def last_activity_at(self, reviewer_id: Identity) -> Milliseconds | None:
         ward = self.wards.get(reviewer_id)
-        moments = (ward.last_output_at if ward else None, self._records.called_at(reviewer_id))
+        called = self._records.last_call(reviewer_id)
+        moments = (ward.last_output_at if ward else None, called[0] if called else None)
         return max((moment for moment in moments if moment is not None), default=None)
 
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:

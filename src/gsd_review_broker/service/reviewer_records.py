@@ -117,8 +117,8 @@ class ReviewerRecords:
 
         await self._core.store.write(command)
 
-    def called_at(self, reviewer_id: Identity) -> Milliseconds | None:
-        return self._core.access.called_at(reviewer_id)
+    def last_call(self, reviewer_id: Identity) -> tuple[Milliseconds, str] | None:
+        return self._core.access.last_call(reviewer_id)
 
     async def spent(self, reviewer_id: Identity, usage: Usage) -> None:
         await self._core.store.write(lambda tx: _book(tx, reviewer_id, usage))
