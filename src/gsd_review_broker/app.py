@@ -201,7 +201,7 @@ def serve(configuration: Configuration) -> int:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(server.serve(sockets=[listening]))
         finally:
-            application.pool.kill_at_once()
+            application.pool.wards.kill_at_once()
     return 130 if server.interrupted else 0
 
 

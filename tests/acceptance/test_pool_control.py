@@ -44,7 +44,8 @@ async def test_a_reviewer_is_started_drained_and_ended_by_the_tools(
         assert drained == {"reviewer_id": first["reviewer_id"], "display_name": "command-r1", "state": "draining"}
         (ended,) = await broker.until_state("terminated")
         assert (ended["id"], ended["end_reason"]) == (first["reviewer_id"], "manual")
-        # An ended one may be ended again.
+        # An ended one may be ended again, and its log is still there.
+        assert (await broker.reviewers.log("command-r1"))["text"] == "ready\n"
         assert (await broker.call("kill_reviewer", reviewer_id=first["reviewer_id"]))["state"] == "terminated"
         (start,) = await broker.events("reviewer_drain_start")
         assert start["metadata"] == {"reviewer_id": first["reviewer_id"], "reason": "manual"}
@@ -57,7 +58,7 @@ async def test_only_reviewers_that_the_broker_started_are_ended(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS)) as broker:
-        for name in ("by-hand", "codex-r1", "../../etc"):
+        for name in ("by-hand", "codex-r1", "../../etc", ""):
             with pytest.raises(ToolError) as error:
                 await broker.call("kill_reviewer", reviewer_id=name)
             assert error.value.code == "not_found"
@@ -84,7 +85,7 @@ async def test_starts_by_hand_keep_the_cooldown(tmp_path: Path, own_home: Path, 
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS), limits=slow) as broker:
         for _ in range(3):
             await broker.call("spawn_reviewer")
-        moments = [ward.started_at for ward in broker.application.pool._wards.values()]
+        moments = [ward.started_at for ward in broker.application.pool.wards]
         assert all(later - earlier >= 650 for earlier, later in itertools.pairwise(moments))
 
 

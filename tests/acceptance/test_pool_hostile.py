@@ -224,7 +224,7 @@ async def test_a_crash_loop_spawns_three_and_not_thirty_seven(tmp_path: Path, ow
         await broker.until_state("terminated", 3)
         # Ten more looks of the pool change nothing.
         for _ in range(10):
-            await broker.application.pool._look()
+            await broker.application.pool.look()
         assert len(await broker.events("reviewer_spawned")) == 3
         assert [one["exit_code"] for one in await broker.listed()] == [7, 7, 7]
         # A person who says something gives it another chance.
@@ -303,11 +303,15 @@ async def _flood(record_property: Any, folder: Path, home: Path, root: Path, meg
         assert memory < 1_000_000_000
 
 
-@pytest.mark.parametrize("line", ["x\n", "y" * 10_000 + "\n", '{"type":"turn.started"}\n'])
+@pytest.mark.parametrize(
+    ("megabytes", "line"),
+    [(110, "x\n"), (30, "y" * 10_000 + "\n"), (30, '{"type":"turn.started"}\n')],
+    ids=["tiny lines", "long lines", "events"],
+)
 async def test_a_flood_leaves_the_brokers_latency_as_it_was(
-    record_property: Any, tmp_path: Path, own_home: Path, repository: Path, line: str
+    record_property: Any, tmp_path: Path, own_home: Path, repository: Path, megabytes: int, line: str
 ) -> None:
-    await _flood(record_property, tmp_path, own_home, repository, 120, line)
+    await _flood(record_property, tmp_path, own_home, repository, megabytes, line)
 
 
 @pytest.mark.torture

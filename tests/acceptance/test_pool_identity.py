@@ -151,13 +151,58 @@ async def test_a_person_takes_a_pools_claim_over_and_its_reviewer_is_told(
         assert await refused(broker, token, "submit_verdict", **old, verdict="approved") == "stale_claim"
         (work,) = await broker.reviewers.work_on(claim["review_id"])
         assert work["outcome"] == "taken_over"
-        await broker.application.pool._look()
+        await broker.application.pool.look()
         (row,) = await broker.listed()
         assert (row["state"], row["current_review"]) == ("active", None)
         await call_with(
             broker, None, "submit_verdict",
             review_id=claim["review_id"], claim_generation=taken["claim_generation"], verdict="approved",
         )  # fmt: skip
+
+
+async def test_a_reviewer_that_drains_is_granted_nothing_new_and_keeps_what_it_holds(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    command = script(tmp_path, HOLDS)
+    async with pool_broker(tmp_path, own_home, repository, command, max_spawns_per_day=1) as broker:
+        token, me, claim = await holding(broker, own_home)
+        other = await broker.create()
+        assert [row["id"] for row in await listed(broker, token, me)] == [other]
+        await broker.call("kill_reviewer", reviewer_id=me)
+        assert await listed(broker, token, me) == []
+        assert await refused(broker, token, "claim_next", reviewer_id=me) == "forbidden"
+        assert await refused(broker, token, "claim_review", review_id=other, reviewer_id=me) == "forbidden"
+        again = await call_with(broker, token, "claim_review", review_id=claim["review_id"], reviewer_id=me)
+        assert again["claim_generation"] == claim["claim_generation"]
+        (row,) = await broker.listed()
+        assert (row["state"], row["current_review"]) == ("draining", claim["review_id"])
+        # A revision is kept for the reviewer of the last one only if it may claim it.
+        said = {"review_id": claim["review_id"], "claim_generation": claim["claim_generation"]}
+        await call_with(broker, token, "submit_verdict", **said, verdict="changes_requested", reason="why?")
+        await broker.create(review_id=claim["review_id"], intent="so")
+        mine = await call_with(broker, None, "claim_review", review_id=claim["review_id"], reviewer_id="by-hand")
+        assert mine["claimed_by"] == "by-hand"
+        (ended,) = await broker.until_state("terminated")
+        assert ended["end_reason"] == "manual"
+
+
+async def listed(broker: PoolBroker, token: str, me: str) -> list[dict[str, Any]]:
+    return (await call_with(broker, token, "list_reviews", status="pending", reviewer_id=me))["reviews"]
+
+
+async def test_where_hand_driven_verdicts_may_be_bare_the_pools_may_not(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    command = script(tmp_path, HOLDS)
+    async with pool_broker(tmp_path, own_home, repository, command, max_spawns_per_day=1, fence="managed") as broker:
+        token, _, claim = await holding(broker, own_home)
+        for who in (None, token):
+            code = await refused(broker, who, "submit_verdict", review_id=claim["review_id"], verdict="approved")
+            assert code == "invalid_argument"
+        by_hand = await broker.create()
+        await call_with(broker, None, "claim_review", review_id=by_hand, reviewer_id="by-hand")
+        given = await call_with(broker, None, "submit_verdict", review_id=by_hand, verdict="approved")
+        assert given["status"] == "approved"
 
 
 # What a proposal may say; and a reviewer that does whatever it reads there.

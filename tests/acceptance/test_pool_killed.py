@@ -13,7 +13,7 @@ import pytest
 
 from gsd_review_broker.model import Identity, Milliseconds
 from gsd_review_broker.pool import tree
-from gsd_review_broker.pool.launcher import host_name
+from gsd_review_broker.pool.launcher import host_name, pool_name
 from gsd_review_broker.reviewer import Reviewer, ReviewerState
 from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
@@ -80,7 +80,7 @@ def test_after_kill_9_the_next_start_leaves_no_reviewer_and_gives_back_what_they
         assert events[2]["metadata"]["old_claimant"] == reviewer["id"]
         again.stop()
     assert invariants.problems(repository / DATABASE) == []
-    assert alive("BROKER_POOL") == []
+    assert alive("BROKER_POOL", pool_name(repository / DATABASE)) == []
 
 
 @pytest.mark.parametrize("kinds", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGINT]])

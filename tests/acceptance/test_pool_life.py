@@ -4,7 +4,10 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.support import invariants
+from tests.support.mcp import ToolError
 from tests.support.pool import QUICK, alive, pool_broker, program, script
 
 
@@ -18,6 +21,7 @@ async def test_a_pending_review_starts_a_reviewer_that_judges_it(
         (event,) = await broker.events("verdict_submitted")
         (reviewer,) = await broker.listed()
         assert reviewer["id"] == event["actor"]
+        assert reviewer["doing"] in {"calls submit_verdict", "calls claim_next"}
         assert reviewer["id"].rpartition("-")[0] == reviewer["display_name"] == "command-r1"
         (spawned,) = await broker.events("reviewer_spawned")
         assert spawned["review_id"] is None
@@ -164,11 +168,11 @@ async def test_the_pool_waits_while_it_is_paused_and_stays_paused_over_a_restart
     async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
         assert (await broker.reviewers.pause())["paused"]
         review_id = await broker.create()
-        await broker.application.pool._look()
+        await broker.application.pool.look()
         assert await broker.listed() == []
     async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
         assert (await broker.reviewers.state())["paused"]
-        await broker.application.pool._look()
+        await broker.application.pool.look()
         assert await broker.listed() == []
         assert not (await broker.reviewers.resume())["paused"]
         await broker.until_status(review_id, "approved")
@@ -183,10 +187,71 @@ async def test_the_days_caps_on_starts_and_on_tokens_hold(tmp_path: Path, own_ho
             await broker.until_status(await broker.create(), "approved")
             await broker.until_state("terminated", expected)
         await broker.create()
-        await broker.application.pool._look()
+        await broker.application.pool.look()
         assert len(await broker.events("reviewer_spawned")) == 2
         state = await broker.reviewers.state()
         assert (state["tokens_today"], state["max_tokens_per_day"]) == (200, 150)
+        assert state["problem"] == "the pool has spent as many tokens as max_tokens_per_day allows"
+        with pytest.raises(ToolError) as error:
+            await broker.call("spawn_reviewer")
+        assert error.value.code == "unavailable"
+
+
+async def test_a_report_at_the_end_is_shared_by_the_reviews_it_is_about(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    spent = "{'type': 'turn.completed', 'usage': {'input_tokens': 101, 'output_tokens': 10}}"
+    text = f"""
+import client, json
+for _ in range(2): client.judge(client.claim())
+print(json.dumps({spent}))
+"""
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text)) as broker:
+        await broker.reviewers.pause()
+        reviews = [await broker.create() for _ in range(2)]
+        await broker.reviewers.resume()
+        (ended,) = await broker.until_state("terminated")
+        assert (ended["input_tokens"], ended["output_tokens"], ended["reviews_completed"]) == (101, 10, 2)
+        shares = [(await broker.reviewers.work_on(review_id))[0] for review_id in reviews]
+        assert sorted(one["input_tokens"] for one in shares) == [50, 51]
+        (event,) = await broker.events("reviewer_terminated")
+        assert event["metadata"]["input_tokens"] == 101
+
+
+@pytest.mark.parametrize("how", ["released", "withdrawn", "superseded"])
+async def test_a_claim_that_ends_without_a_verdict_is_known_for_how_it_ended(
+    tmp_path: Path, own_home: Path, repository: Path, how: str
+) -> None:
+    diff = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,3 +1,3 @@\n-one\n+ONE\n two\n three\n"
+    step = {
+        "released": "client.call('release_claim', **it)",
+        "withdrawn": "pass",
+        "superseded": f"client.call('submit_verdict', verdict='comment', reason='so?', counter_patch={diff!r}, **it)",
+    }[how]
+    text = f"""
+import client, time
+claimed = client.claim()
+it = {{"review_id": claimed["review_id"], "claim_generation": claimed["claim_generation"]}}
+{step}
+print("ready", flush=True)
+time.sleep(600)
+"""
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text)) as broker:
+        review_id = await broker.create(diff=diff.replace("ONE", "Eins"))
+        (reviewer,) = await broker.until_state("active")
+
+        async def ready() -> bool:
+            return "ready" in (await broker.reviewers.log(reviewer["id"]))["text"]
+
+        await broker.until(ready)
+        if how == "withdrawn":
+            await broker.call("close_review", review_id=review_id)
+        if how == "superseded":
+            await broker.call("accept_counter_patch", review_id=review_id)
+        work = (await broker.reviewers.work_on(review_id))[0]
+        assert (work["outcome"], work["reviewer_id"]) == (how, reviewer["id"])
+        (row,) = [one for one in await broker.listed() if one["id"] == reviewer["id"]]
+        assert (row["current_review"], row["reviews_completed"], row["approval_rate_pct"]) == (None, 0, None)
 
 
 async def test_a_reviewers_own_number_is_used_again_but_not_its_name(

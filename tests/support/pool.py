@@ -106,11 +106,18 @@ class PoolBroker:
 
 @contextlib.asynccontextmanager
 async def pool_broker(
-    folder: Path, home: Path, root: Path, command: list[str], *, limits: Limits = QUICK, **pool: Any
+    folder: Path,
+    home: Path,
+    root: Path,
+    command: list[str],
+    *,
+    limits: Limits = QUICK,
+    fence: str | None = None,
+    **pool: Any,
 ) -> AsyncGenerator[PoolBroker]:
     user_file(home, **pool_of(command, **pool))
     database = folder / "broker.sqlite3"
-    configuration = config.load(root=root, flags={"db": str(database)}, environment={})
+    configuration = config.load(root=root, flags={"db": str(database), "fence": fence}, environment={})
     # Named TCP, so that asyncio turns off what would hold small answers back.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
@@ -118,7 +125,16 @@ async def pool_broker(
         application = Application(configuration, port=port, pool_limits=limits)
         application.store.open()
         server = uvicorn.Server(
-            uvicorn.Config(application.asgi, lifespan="on", log_config=None, access_log=False, ws="none")
+            uvicorn.Config(
+                application.asgi,
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                ws="none",
+                # Many connections of one test lie idle for a while.
+                timeout_keep_alive=120,
+                timeout_graceful_shutdown=1,
+            )
         )
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
         serving = asyncio.create_task(server.serve(sockets=[listening]))

@@ -18,11 +18,19 @@ class Lines:
         self.left_out = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        pieces = chunk.split(b"\n")
-        lines: list[bytes] = []
-        for piece in pieces[:-1]:
-            lines += self._ended(piece)
-        self._append(pieces[-1])
+        first, *whole = chunk.split(b"\n")
+        if not whole:
+            self._append(first)
+            return []
+        last = whole.pop()
+        lines = self._ended(first)
+        if len(chunk) <= self._longest:
+            # There may be very many, and each is short enough.
+            lines += whole
+        else:
+            for line in whole:
+                lines += self._ended(line)
+        self._append(last)
         return lines
 
     def skip(self, chunk: bytes) -> None:

@@ -111,6 +111,10 @@ class Child:
     async def reap(self) -> None:
         """Let go of the process; its number may be used again from here on."""
         await asyncio.to_thread(self._process.wait)
+        if self._process.stdin is not None:
+            # It may never have been fed.
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.close()
 
     # Threads.
 

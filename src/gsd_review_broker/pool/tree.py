@@ -118,7 +118,15 @@ def tell(one: Found, kind: signal.Signals) -> None:
     if sys.platform != "linux":
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        descriptor = os.pidfd_open(one.pid)
+        try:
+            descriptor = os.pidfd_open(one.pid)
+        except ProcessLookupError:
+            return
+        except OSError:
+            # An old kernel, or one that is not quite Linux: the next best thing.
+            if start_of(one.pid) == one.start:
+                os.kill(one.pid, kind)
+            return
         try:
             if start_of(one.pid) == one.start:
                 signal.pidfd_send_signal(descriptor, kind)

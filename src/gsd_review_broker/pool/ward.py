@@ -36,7 +36,7 @@ class Ward:
         self.draining_since: Milliseconds | None = None
         self.reason: EndReason | None = None
         self.lost_a_claim = False
-        self.doing: str | None = "starts"
+        self.doing: str | None = None
         self.last_output_at: Milliseconds | None = None
         self.last_words = ""
         self.gone = asyncio.Event()

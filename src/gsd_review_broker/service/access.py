@@ -25,7 +25,7 @@ class Access:
     def __init__(self) -> None:
         self._standing: dict[str, ReviewerState] = {}
         self._tokens: dict[bytes, Identity] = {}
-        self._called: dict[Identity, Milliseconds] = {}
+        self._called: dict[Identity, tuple[Milliseconds, str]] = {}
 
     @property
     def guards(self) -> bool:
@@ -52,11 +52,11 @@ class Access:
         self._tokens = {token: owner for token, owner in self._tokens.items() if owner != identity}
         self._called.pop(identity, None)
 
-    def called(self, identity: Identity, now: Milliseconds) -> None:
-        self._called[identity] = now
+    def called(self, identity: Identity, now: Milliseconds, tool: str) -> None:
+        self._called[identity] = now, tool
 
-    def called_at(self, identity: Identity) -> Milliseconds | None:
-        """When the process last called the broker."""
+    def last_call(self, identity: Identity) -> tuple[Milliseconds, str] | None:
+        """When the process last called the broker, and what for."""
         return self._called.get(identity)
 
     def standing(self, identity: Identity | None) -> ReviewerState | None:
@@ -128,7 +128,7 @@ class Gatekeeper:
             await self._store.write(lambda tx, said=error: self._record(tx, said, caller, asked))
             raise
         if caller is not None:
-            self._access.called(caller, self._clock.now())
+            self._access.called(caller, self._clock.now(), asked.tool)
         return caller
 
     def _record(self, tx: Transaction, error: BrokerError, caller: Identity | None, asked: Asked) -> None:

@@ -72,10 +72,9 @@ class ReviewerRecords:
         ids = await self._core.store.read(lambda reader: reader.reviewer_ids())
         self._core.access.remember(ids)
 
-    async def left_running(self, host: str) -> list[Reviewer]:
-        """Rows that say running although no broker is: what an earlier one left behind on this machine."""
-        running = await self._core.store.read(lambda reader: reader.running_reviewers())
-        return [reviewer for reviewer in running if reviewer.host == host]
+    async def left_running(self) -> list[Reviewer]:
+        """At the start: rows that say running although this database had no broker until now."""
+        return await self._core.store.read(lambda reader: reader.running_reviewers())
 
     async def situation(self) -> Situation:
         return await self._core.store.read(lambda reader: _situation(reader, self._core.clock.now()))
@@ -118,8 +117,8 @@ class ReviewerRecords:
 
         await self._core.store.write(command)
 
-    def called_at(self, reviewer_id: Identity) -> Milliseconds | None:
-        return self._core.access.called_at(reviewer_id)
+    def last_call(self, reviewer_id: Identity) -> tuple[Milliseconds, str] | None:
+        return self._core.access.last_call(reviewer_id)
 
     async def spent(self, reviewer_id: Identity, usage: Usage) -> None:
         await self._core.store.write(lambda tx: _book(tx, reviewer_id, usage))

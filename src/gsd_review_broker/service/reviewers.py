@@ -225,7 +225,9 @@ def _found(reader: Reader, given: str) -> Reviewer | None:
     exact = reader.reviewer(Identity(given))
     if exact is not None:
         return exact
-    return next((one for one in reader.running_reviewers() if one.display_name == given), None)
+    # A display name is the newest one's: of those that run, or of the last that ended.
+    known = (*reversed(reader.running_reviewers()), *reader.ended_reviewers(_ENDED_SHOWN))
+    return next((one for one in known if one.display_name == given), None)
 
 
 def _work(work: Work) -> WorkRow:

@@ -185,11 +185,9 @@ class SqlReader(ReviewerReads):
             live=wanted.status is not Status.CLOSED,
             for_pool=wanted.for_pool,
         )
-        parameters: dict[str, Any] = {**equal, "most": limit}
+        parameters: dict[str, Any] = {**equal, "most": limit, "now": wanted.claimable_at or 0}
         if wanted.claimable_by is not None:
             parameters |= {"reviewer": identity_key(wanted.claimable_by)}
-        if wanted.claimable_at is not None:
-            parameters["now"] = wanted.claimable_at
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
         return self._session.rows(statement, parameters)
