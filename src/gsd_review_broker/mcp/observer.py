@@ -4,7 +4,8 @@ from gsd_review_broker import model
 from gsd_review_broker.mcp.arguments import Category, Integer, Status
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
 from gsd_review_broker.ports import ReviewFilter
-from gsd_review_broker.service.results import ActivityFeed, AuditLog, BrokerStatus, ReviewStats, Timeline
+from gsd_review_broker.service.results import ActivityFeed, AuditLog, BrokerStatus, Timeline
+from gsd_review_broker.service.statistics_results import ReviewStats
 
 TOOLS = Registry()
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from gsd_review_broker.mcp.arguments import Key
 from gsd_review_broker.mcp.registry import Call, Registry
-from gsd_review_broker.service.results import KilledReviewer, ReviewerList, SpawnedReviewer
+from gsd_review_broker.service.pool_results import KilledReviewer, ReviewerList, SpawnedReviewer
 
 TOOLS = Registry()
 

@@ -2,6 +2,8 @@
 
 from typing import Any, NotRequired, TypedDict
 
+from gsd_review_broker.service.pool_results import ReviewerRow
+
 
 class AffectedFileResult(TypedDict):
     path: str
@@ -295,7 +297,7 @@ class BrokerStatus(TypedDict):
     oldest_pending_at: str | None
     last_activity_at: str | None
     waiting: int
-    reviewers: "list[ReviewerRow]"
+    reviewers: list[ReviewerRow]
 
 
 class FeedRow(ReviewRow):
@@ -309,135 +311,8 @@ class ActivityFeed(TypedDict):
     next_cursor: str | None
 
 
-class Percentiles(TypedDict):
-    p50: float | None
-    p95: float | None
-
-
-class Spread(Percentiles):
-    average: float | None
-
-
-class TimePercentiles(TypedDict):
-    time_to_claim_seconds: Percentiles
-    time_to_verdict_seconds: Percentiles
-    review_duration_seconds: Percentiles
-    time_in_state_seconds: dict[str, Percentiles]
-
-
-class ReviewerVerdicts(TypedDict):
-    reviewer: str
-    approved: int
-    changes_requested: int
-    comment: int
-
-
-class PairVerdicts(TypedDict):
-    proposer: str
-    reviewer: str
-    approved: int
-    changes_requested: int
-    approval_rate_pct: float | None
-
-
-class ReviewStats(TypedDict):
-    total_reviews: int
-    by_status: dict[str, int]
-    by_category: dict[str, int]
-    approval_rate_pct: float | None
-    rejection_rate_pct: float | None
-    avg_time_to_claim_seconds: float | None
-    avg_time_to_verdict_seconds: float | None
-    avg_review_duration_seconds: float | None
-    avg_time_in_state_seconds: dict[str, float | None]
-    percentiles: TimePercentiles
-    rounds_to_approval: Spread
-    verdicts: dict[str, int]
-    claims: int
-    reclaims: int
-    auto_rejections: int
-    refused_verdicts: int
-    by_reviewer: list[ReviewerVerdicts]
-    by_pair: list[PairVerdicts]
-
-
 class Pruned(TypedDict):
     closed_before: str
     archive: str
     reviews: int
     more: bool
-
-
-class ReviewerRow(TypedDict):
-    """A reviewer that the broker started."""
-
-    id: str
-    display_name: str
-    agent: str
-    model: str | None
-    project: str | None
-    state: str
-    pid: int
-    current_review: str | None
-    doing: str | None
-    started_at: str
-    last_activity_at: str | None
-    ended_at: str | None
-    end_reason: str | None
-    exit_code: int | None
-    reviews_completed: int
-    avg_review_seconds: float | None
-    approval_rate_pct: float | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
-
-
-class ReviewerList(TypedDict):
-    reviewers: list[ReviewerRow]
-
-
-class SpawnedReviewer(TypedDict):
-    reviewer_id: str
-    display_name: str
-    pid: int
-
-
-class KilledReviewer(TypedDict):
-    reviewer_id: str
-    display_name: str
-    state: str
-
-
-class ReviewerLog(TypedDict):
-    reviewer_id: str
-    display_name: str
-    text: str
-    left_out: bool
-
-
-class WorkRow(TypedDict):
-    reviewer_id: str
-    claim_generation: int
-    claimed_at: str
-    ended_at: str | None
-    outcome: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
-
-
-class PoolState(TypedDict):
-    enabled: bool
-    paused: bool
-    agent: str
-    model: str | None
-    max_pool_size: int
-    pending: int
-    spawns_today: int
-    max_spawns_per_day: int
-    tokens_today: int
-    max_tokens_per_day: int | None
-    next_spawn_at: str | None
-    problem: str | None
-    reviewers: list[ReviewerRow]

@@ -9,7 +9,7 @@ from gsd_review_broker.ports import Reader
 from gsd_review_broker.reviewer import Reviewer, ReviewerState, Work
 from gsd_review_broker.service import checks
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
-from gsd_review_broker.service.results import (
+from gsd_review_broker.service.pool_results import (
     KilledReviewer,
     PoolState,
     ReviewerList,

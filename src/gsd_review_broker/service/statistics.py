@@ -7,7 +7,7 @@ from gsd_review_broker.histogram import Histogram
 from gsd_review_broker.model import Category, EventType, Status, Verdict
 from gsd_review_broker.service import checks
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.results import (
+from gsd_review_broker.service.statistics_results import (
     PairVerdicts,
     Percentiles,
     ReviewerVerdicts,

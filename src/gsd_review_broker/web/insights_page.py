@@ -8,8 +8,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.service.moments import iso
+from gsd_review_broker.service.pool_results import ReviewerRow
 from gsd_review_broker.service.queue_history import QueueHistory
-from gsd_review_broker.service.results import Percentiles, ReviewerRow, ReviewStats
+from gsd_review_broker.service.statistics_results import Percentiles, ReviewStats
 from gsd_review_broker.web.charts import Bar, Chart, bars, curve
 from gsd_review_broker.web.site import Site
 

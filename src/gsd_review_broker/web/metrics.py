@@ -15,7 +15,8 @@ from prometheus_client.exposition import generate_latest
 
 from gsd_review_broker import __version__
 from gsd_review_broker.meters import BOUNDS, Meters, Timing
-from gsd_review_broker.service.results import BrokerStatus, ReviewStats
+from gsd_review_broker.service.results import BrokerStatus
+from gsd_review_broker.service.statistics_results import ReviewStats
 
 
 def exposition(status: BrokerStatus, stats: ReviewStats, meters: Meters) -> bytes:
