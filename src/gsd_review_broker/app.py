@@ -53,6 +53,8 @@ from gsd_review_broker.web.pool_api import pool_routes
 log = structlog.get_logger()
 
 _SHUTDOWN_SECONDS = 1
+# Agents think for longer than a web page's reader; a connection that is closed under a call looks like a failure.
+_IDLE_SECONDS = 120
 _LONGEST_HEALTH = 64 * 1024
 
 
@@ -242,6 +244,7 @@ def _uvicorn_config(application: Application) -> uvicorn.Config:
         server_header=False,
         backlog=2048,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
     )
 
 

@@ -1,5 +1,6 @@
 """`tandem pool …` and `tandem stats` against a real broker with real reviewer programs."""
 
+import signal
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -23,6 +24,8 @@ def pool(tmp_path: Path, own_home: Path) -> Generator[BrokerProcess]:
     user_file(own_home, **pool_of(script(tmp_path, IDLE), kill_grace_seconds=1, spawn_cooldown_seconds=1))
     with BrokerProcess(make_repository(tmp_path / "repository"), home=own_home) as running:
         yield running
+        # Not killed: it ends the reviewers that it started.
+        running.stop(signal.SIGTERM)
 
 
 @pytest.fixture
