@@ -1,5 +1,6 @@
 """What people and agents do with the pool: its tools, and the same over /api/pool."""
 
+import asyncio
 import itertools
 import json
 from dataclasses import replace
@@ -87,6 +88,41 @@ async def test_starts_by_hand_keep_the_cooldown(tmp_path: Path, own_home: Path, 
             await broker.call("spawn_reviewer")
         moments = [ward.started_at for ward in broker.application.pool.wards]
         assert all(later - earlier >= 650 for earlier, later in itertools.pairwise(moments))
+
+
+async def test_a_start_is_made_whole_though_whoever_asked_has_gone(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    quick = replace(QUICK, spawn_cooldown=1)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS), limits=quick) as broker:
+        pool = broker.application.pool
+        for turns in (1, 2, 3, 5, 8, 13):
+            asking = asyncio.create_task(pool.spawn(None, None))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+
+            async def known() -> bool:
+                running = alive("BROKER_POOL", pool._launcher._place.pool)
+                return {ward.child.pid for ward in pool.wards} == set(running) and not pool._starting
+
+            await broker.until(known)
+            for ward in pool.wards:
+                await pool.kill(ward.id, force=True)
+
+
+async def test_a_broker_that_ends_while_it_starts_a_reviewer_leaves_none(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    for turns in (1, 3, 6, 12):
+        async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS)) as broker:
+            pool = broker.application.pool
+            asking = asyncio.create_task(pool.spawn(None, None))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        await asyncio.wait([asking])
+        assert alive("BROKER_POOL", pool._launcher._place.pool) == []
 
 
 async def test_everything_is_there_over_http(tmp_path: Path, own_home: Path, repository: Path) -> None:

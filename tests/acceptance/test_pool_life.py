@@ -39,7 +39,8 @@ async def test_a_pending_review_starts_a_reviewer_that_judges_it(
 async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_zero(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
-    quick = replace(QUICK, idle_timeout=1_500, max_pool_size=4)
+    # On a busy machine a program may take seconds to start.
+    quick = replace(QUICK, idle_timeout=6_000, max_pool_size=4)
     async with pool_broker(tmp_path, own_home, repository, program("good"), limits=quick) as broker:
         reviews = await asyncio.gather(
             *(broker.create(intent=f"{'NO' if index % 4 == 0 else 'yes'} {index}") for index in range(200))
@@ -52,7 +53,7 @@ async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_z
             largest = max(largest, sum(one["state"] != "terminated" for one in state["reviewers"]))
             return len(await broker.events("verdict_submitted")) == 200
 
-        await broker.until(judged, 60)
+        await broker.until(judged, 90)
 
         async def nobody() -> bool:
             return all(one["state"] == "terminated" for one in await broker.listed())
@@ -80,9 +81,10 @@ async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_z
         for one in await broker.listed():
             assert one["reviews_completed"] == sum(event["actor"] == one["id"] for event in verdicts)
             mine = [event["metadata"]["verdict"] for event in verdicts if event["actor"] == one["id"]]
-            assert one["approval_rate_pct"] == round(100 * mine.count("approved") / len(mine), 1)
-            assert one["avg_review_seconds"] > 0
-            assert one["input_tokens"] == 100 * one["reviews_completed"]
+            if mine:
+                assert one["approval_rate_pct"] == round(100 * mine.count("approved") / len(mine), 1)
+                assert one["avg_review_seconds"] > 0
+                assert one["input_tokens"] == 100 * len(mine)
         assert alive("BROKER_POOL", broker.application.pool._launcher._place.pool) == []
     assert invariants.problems(broker.database) == []
 
@@ -114,9 +116,14 @@ while not os.path.exists({str(go)!r}): time.sleep(0.02)
 client.judge(claimed)
 client.claim()
 """
-    quick = replace(QUICK, max_ttl=400, max_pool_size=1)
+    quick = replace(QUICK, max_pool_size=1, farewell=30_000)
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=quick) as broker:
         review_id = await broker.create()
+        await broker.until_status(review_id, "claimed")
+        pool = broker.application.pool
+        pool._limits = replace(quick, max_ttl=1)
+        await pool.look()
+        pool._limits = quick
         (reviewer,) = await broker.until_state("draining")
         assert reviewer["current_review"] == review_id
         other = await broker.create()

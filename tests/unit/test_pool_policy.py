@@ -210,9 +210,13 @@ def test_after_its_time_a_reviewer_may_finish_what_it_holds_but_not_for_ever() -
     busy = reviewer("a", busy=True)
     assert decide(situation(0, busy, now=LIMITS.max_ttl), LIMITS) == [Drain(busy.id, EndReason.TTL)]
     drained = replace(busy, draining_since=at(LIMITS.max_ttl))
-    assert decide(situation(0, drained, now=LIMITS.max_ttl + LIMITS.overtime), LIMITS) == []
-    late = LIMITS.max_ttl + LIMITS.overtime + LIMITS.farewell
+    late = LIMITS.max_ttl + LIMITS.overtime
+    assert decide(situation(0, drained, now=late - 1), LIMITS) == []
     assert decide(situation(0, drained, now=late), LIMITS) == [End(busy.id, EndReason.HUNG)]
+    # When it has finished, it has a moment to go by itself.
+    finished = replace(drained, free_since=at(late - 1))
+    assert decide(situation(0, finished, now=late), LIMITS) == []
+    assert decide(situation(0, finished, now=late - 1 + LIMITS.farewell), LIMITS) == [End(busy.id)]
 
 
 def test_one_that_let_its_claim_run_out_is_ended() -> None:

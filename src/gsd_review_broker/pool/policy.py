@@ -104,10 +104,9 @@ def _of(one: Seen, now: Milliseconds, limits: Limits) -> Action | None:
     if one.lost_a_claim:
         return End(one.id, EndReason.HUNG)
     if one.draining_since is not None:
-        since = now - one.draining_since
-        if one.free_since is not None and since >= limits.farewell:
-            return End(one.id)
-        return End(one.id, EndReason.HUNG) if since >= limits.overtime + limits.farewell else None
+        if one.free_since is None:
+            return End(one.id, EndReason.HUNG) if now - one.draining_since >= limits.overtime else None
+        return End(one.id) if now - max(one.draining_since, one.free_since) >= limits.farewell else None
     if now - one.started_at >= limits.max_ttl:
         return Drain(one.id, EndReason.TTL)
     if one.free_since is not None and now - one.free_since >= limits.idle_timeout:
@@ -157,7 +156,10 @@ def next_look(situation: Situation, limits: Limits) -> int:
         moments.append(may_spawn_at(situation, limits))
     for one in situation.reviewers:
         if one.draining_since is not None:
-            moments += [one.draining_since + limits.farewell, one.draining_since + limits.farewell + limits.overtime]
+            if one.free_since is None:
+                moments.append(one.draining_since + limits.overtime)
+            else:
+                moments.append(max(one.draining_since, one.free_since) + limits.farewell)
         else:
             moments.append(one.started_at + limits.max_ttl)
             if one.free_since is not None:

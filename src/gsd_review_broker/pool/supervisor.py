@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import structlog
 
@@ -23,6 +25,7 @@ from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.reviewer_records import ReviewerRecords, Situation
 from gsd_review_broker.service.reviewers import PoolFacts
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 # Checks that come together are one.
@@ -81,6 +84,7 @@ class Supervisor:
         self._running: asyncio.Task[None] | None = None
         # Two never start at once.
         self._spawning = asyncio.Lock()
+        self._starting: set[asyncio.Task[Any]] = set()
         self._may_spawn_at: Milliseconds | None = None
         self._hindrance: policy.Hindrance | None = None
         self._descendants_at = clock.steady()
@@ -177,17 +181,37 @@ class Supervisor:
     async def _act(self, action: policy.Action, recorded: Situation) -> None:
         match action:
             case Spawn():
-                async with self._spawning:
-                    # Somebody may have started one by hand meanwhile.
-                    if policy.hindrance(self._situation(recorded), self._limits) is None:
-                        with contextlib.suppress(BrokerError):
-                            await self.wards.start(self._settings.agent, None)
+                with contextlib.suppress(BrokerError):
+                    await self._whole(self._start_one(recorded))
             case Drain(reviewer, reason):
                 if ward := self.wards.get(reviewer):
                     await self.wards.drain(ward, reason)
             case End(reviewer, reason):
                 if ward := self.wards.get(reviewer):
                     ward.begin_to_end(reason, self._settings.kill_grace_seconds)
+
+    async def _start_one(self, recorded: Situation) -> None:
+        async with self._spawning:
+            # Somebody may have started one by hand meanwhile, or the broker may be on its way out.
+            if not self._is_closing and policy.hindrance(self._situation(recorded), self._limits) is None:
+                await self.wards.start(self._settings.agent, None)
+
+    @property
+    def _is_closing(self) -> bool:
+        return self.wards.stopping or self._wakeups.closing
+
+    async def _whole(self, starting: Coroutine[Any, Any, T]) -> T:
+        """Whoever goes away meanwhile: a start is made whole, or a process would run that nobody knows."""
+        task = asyncio.create_task(starting)
+        self._starting.add(task)
+        task.add_done_callback(self._started)
+        return await asyncio.shield(task)
+
+    def _started(self, task: "asyncio.Task[Any]") -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            # Told to whoever asked, if they are still there; nobody else has to know.
+            task.exception()
 
     async def _remember_descendants(self) -> None:
         now = self._clock.steady()
@@ -228,17 +252,23 @@ class Supervisor:
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:
         """Asked for by somebody: failures before do not count, room, caps and cooldown do."""
         wanted = self._agent(agent)
-        while True:
+        started: Reviewer | None = None
+        while started is None:
             await self._wait_for_cooldown()
-            async with self._spawning:
-                if self._cooldown_left() > 0:
-                    continue
-                why = policy.hindrance(self._situation(await self._records.situation()), self._limits)
-                if self.wards.stopping:
-                    raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
-                if why is not None and why != "pause":
-                    raise BrokerError(Code.UNAVAILABLE, *_WHY_NOT[why])
-                return (await self.wards.start(wanted, project)).reviewer
+            started = await self._whole(self._start_asked(wanted, project))
+        return started
+
+    async def _start_asked(self, agent: Agent, project: str | None) -> Reviewer | None:
+        """None if another was started while this one waited."""
+        async with self._spawning:
+            if self._cooldown_left() > 0:
+                return None
+            if self._is_closing:
+                raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+            why = policy.hindrance(self._situation(await self._records.situation()), self._limits)
+            if why is not None and why != "pause":
+                raise BrokerError(Code.UNAVAILABLE, *_WHY_NOT[why])
+            return (await self.wards.start(agent, project)).reviewer
 
     def _agent(self, agent: str | None) -> Agent:
         for known in AGENTS:
