@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gsd_review_broker import logs, places, tracing
-from gsd_review_broker.checkout import exclude_from_git
+from gsd_review_broker.checkout import exclude_from_git, is_tracked
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
@@ -28,6 +28,7 @@ from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.meters import Meters
 from gsd_review_broker.model import HUMAN_PREFIX
 from gsd_review_broker.notify import Notifier
+from gsd_review_broker.places import project_file
 from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
 from gsd_review_broker.pool.policy import Limits as PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
@@ -176,6 +177,7 @@ class _Server(uvicorn.Server):
 
 def serve(configuration: Configuration) -> int:
     """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
+    _refuse_foreign_pool(configuration)
     settings = configuration.settings
     logs.configure(
         level=settings.log_level,
@@ -231,6 +233,20 @@ def _pool(
         wakeups=core.wakeups,
         limits=limits,
     )
+
+
+def _refuse_foreign_pool(configuration: Configuration) -> None:
+    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has said so too."""
+    root, origins = configuration.root, configuration.origins
+    said_by = {origin for key, origin in origins.items() if key.startswith("reviewer_pool.")}
+    if root is None or not configuration.settings.reviewer_pool.is_on or said_by - {str(project_file(root))}:
+        return
+    if is_tracked(root, project_file(root)):
+        raise StartError(
+            f"{project_file(root)}: reviewer_pool: git tracks this file, so it may have come with the repository, and "
+            "a repository must not start reviewers by itself; allow it with `tandem pool enable --scope user`, or set "
+            "BROKER_REVIEWER_POOL__ENABLED to true or false."
+        )
 
 
 def _uvicorn_config(application: Application) -> uvicorn.Config:

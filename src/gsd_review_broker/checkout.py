@@ -51,6 +51,11 @@ def _line(folder: Path, *arguments: str) -> str | None:
     return said if answer.code == 0 and said else None
 
 
+def is_tracked(root: Path, file: Path) -> bool:
+    """Did it come with the repository, rather than from whoever works here?"""
+    return _line(root, "ls-files", "--", str(file)) is not None
+
+
 def exclude_from_git(root: Path, pattern: str) -> None:
     """Keep our files out of `git status`, by the repository's own exclude file and not by its .gitignore."""
     name = _line(root, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")

@@ -141,7 +141,9 @@ class GitRepository:
         """The digest of the change: sha256 over its raw records, if HEAD takes the diff."""
         tree, environment = self._scratch_index(workspace, scratch)
         if tree is None:
-            return DoesNotApply(git_says="the repository has no commit yet, and the work tree does not take it")
+            # Before the first commit: the change is the whole tree.
+            empty = self._must(workspace, environment, "hash-object", "-t", "tree", "-w", "--", os.devnull)
+            tree = text_of(empty)
         self._must(workspace, environment, "read-tree", tree)
         direction = ("--reverse",) if reverse else ()
         applied = self._git(

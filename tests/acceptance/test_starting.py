@@ -421,3 +421,30 @@ def test_outside_any_repository_it_is_the_users_broker(tmp_path: Path, own_home:
         assert broker.client()("broker_status")["serves"] == "user"
         assert list(outside.iterdir()) == []
         assert mode(broker.database.parent) == 0o700
+
+
+@pytest.mark.parametrize("consent", [None, "true", "false"])
+def test_a_pool_that_came_with_the_repository_needs_the_users_word(
+    repository: Path, own_home: Path, consent: str | None
+) -> None:
+    file = repository / ".planning" / "review-broker.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"reviewer_pool": {"agent": "codex"}}))
+    git(repository, "add", "-f", str(file))
+    environment = free_environment(own_home) | ({"BROKER_REVIEWER_POOL__ENABLED": consent} if consent else {})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gsd_review_broker", "--port", "0"],
+        cwd=repository, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    if consent is None:
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == 3
+        assert b"tandem pool enable --scope user" in said
+        return
+    said = b""
+    while b"broker_ready" not in said:
+        said += process.stdout.readline()
+    process.terminate()
+    said += process.communicate(timeout=30)[0]
+    assert (b"pool_on" in said) is (consent == "true")

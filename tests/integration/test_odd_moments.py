@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gsd_review_broker.git import digest_of
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git
@@ -212,3 +213,31 @@ async def test_a_long_story_says_where_it_goes_on(broker: LocalBroker, monkeypat
 async def test_a_wait_that_is_too_long_is_refused_even_if_nobody_waits(broker: LocalBroker) -> None:
     review_id = (await broker.create())["review_id"]
     assert await refused(broker, "get_review_status", review_id=review_id, wait_seconds=241) == "invalid_argument"
+
+
+async def test_the_first_change_of_a_repository_without_commits_can_be_approved(tmp_path: Path) -> None:
+    root = tmp_path / "new"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "first.txt").write_text("hello\n")
+    diff = "--- /dev/null\n+++ b/first.txt\n@@ -0,0 +1 @@\n+hello\n"
+    async with local_broker(tmp_path, root=root) as broker:
+        review_id = (await broker.create(diff=diff))["review_id"]
+        claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+        generation = claim["claim_generation"]
+        await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=generation)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+    raw = git(
+        root, "diff-tree", "--root", "-r", "-z", "--raw", "--no-renames", "--full-index", "--no-commit-id", "HEAD"
+    )
+    assert claim["digest"] == digest_of(raw)
+
+
+async def test_what_is_possible_now_does_not_name_what_was_just_refused(broker: LocalBroker) -> None:
+    review_id = (await broker.create())["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    with pytest.raises(ToolError) as refused:
+        await broker("accept_counter_patch", review_id=review_id)
+    assert "counter_patch" not in refused.value.hint
+    assert "submit_verdict approved" in refused.value.hint

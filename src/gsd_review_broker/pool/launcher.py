@@ -151,8 +151,16 @@ class Launcher:
         await asyncio.to_thread(_tidy, self._place.folder, identity, running)
 
 
+def _make_private(folder: Path) -> None:
+    """With all that lead to it and are not there: `parents` alone would leave those readable."""
+    if not folder.parent.exists():
+        _make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def _make_folder(folder: Path, files: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True, mode=0o700)
+    _make_private(folder.parent)
+    folder.mkdir(mode=0o700)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

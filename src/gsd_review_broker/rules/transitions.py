@@ -5,7 +5,16 @@ from enum import StrEnum
 from typing import Any
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Change, EventType, Identity, Milliseconds, NewEvent, Review, Status
+from gsd_review_broker.model import (
+    Change,
+    CounterPatchStatus,
+    EventType,
+    Identity,
+    Milliseconds,
+    NewEvent,
+    Review,
+    Status,
+)
 
 
 class Command(StrEnum):
@@ -79,13 +88,19 @@ FACTS = (
 )
 
 
+_NEED_COUNTER_PATCH = {Command.ACCEPT_COUNTER_PATCH, Command.REJECT_COUNTER_PATCH}
+
+
 def possible_now(status: Status) -> list[str]:
     return [command.value for command, step in STEPS.items() if status in step.sources]
 
 
 def invalid_transition(review: Review, wanted: Status | None, because: str = "") -> BrokerError:
     where = f"cannot go from {review.status} to {wanted}" if wanted else f"not possible while {review.status}"
-    possible = [name for name in possible_now(review.status) if not name.startswith("(")]
+    closed_off: set[Command] = (
+        set() if review.counter_patch_status is CounterPatchStatus.PENDING else _NEED_COUNTER_PATCH
+    )
+    possible = [name for name in possible_now(review.status) if not name.startswith("(") and name not in closed_off]
     after = f"Possible now: {', '.join(possible)}." if possible else "A closed review is final: create another."
     return BrokerError(
         Code.INVALID_TRANSITION,
