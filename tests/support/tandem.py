@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -30,6 +31,11 @@ class Said:
     def error(self) -> dict[str, str]:
         """Of --json: the one document is the error."""
         return self.json["error"]
+
+
+def interruptible() -> None:
+    """In a child before its program: started from a background job, the tests hand on that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Running(subprocess.Popen[bytes]):
@@ -72,6 +78,7 @@ class Tandem:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=interruptible,
         )
 
     def __call__(self, *arguments: str, **more: Any) -> Any:

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import pyte
 
+from tests.support.tandem import interruptible
+
 
 class Terminal:
     def __init__(self, command: list[str], *, folder: Path, environment: dict[str, str], size: tuple[int, int]) -> None:
@@ -26,7 +28,7 @@ class Terminal:
         kept = {k: v for k, v in environment.items() if k not in {"COLUMNS", "LINES"}}
         self.process = subprocess.Popen(
             command, cwd=folder, env={**kept, "TERM": "xterm-256color"}, stdin=other, stdout=other, stderr=other,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=interruptible,  # noqa: PLW1509
         )  # fmt: skip
         self._other = other
         self.received = b""
