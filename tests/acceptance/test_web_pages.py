@@ -48,6 +48,10 @@ def fields(browser: Browser, review_id: str, **more: object) -> dict[str, object
     return {**found, **more}
 
 
+def events_of(agent: Mcp, review_id: str) -> list[str]:
+    return [event["event_type"] for event in agent("get_review_timeline", review_id=review_id)["events"]]
+
+
 # What every answer says.
 
 
@@ -174,7 +178,8 @@ def test_an_approval_is_refused_when_what_it_stands_on_has_moved(process: Broker
     answer = browser.post(f"/r/{review_id}/verdict", seen)
     assert answer.status == 409
     assert "what it stands on moved" in answer.text
-    # Looked at again, it can be approved as it is now: the claim was begun on the way.
+    # The claim that was begun on the way is given back; looked at again, it can be approved as it is now.
+    assert agent("get_review_status", review_id=review_id)["status"] == "pending"
     again = fields(browser, review_id, verdict="approved")
     assert again["digest"] != seen["digest"]
     assert browser.post(f"/r/{review_id}/verdict", again).status == 303
@@ -220,7 +225,78 @@ def test_changes_are_not_requested_without_a_reason(browser: Browser, agent: Mcp
         f"/r/{review_id}/verdict", fields(browser, review_id, verdict="changes_requested", reason=" ")
     )
     assert answer.status == 400
-    assert agent("get_review_status", review_id=review_id)["verdict"] is None
+    status = agent("get_review_status", review_id=review_id)
+    assert (status["status"], status["verdict"]) == ("pending", None)
+    assert events_of(agent, review_id) == ["review_created"]
+
+
+REFUSED: dict[str, tuple[dict[str, object], int]] = {
+    "no reason": ({"verdict": "changes_requested", "reason": "", "counter_patch": "typed"}, 400),
+    "no reason to comment": ({"verdict": "comment", "reason": " ", "counter_patch": "typed"}, 400),
+    "bad counter-patch": ({"verdict": "changes_requested", "counter_patch": "no diff"}, 422),
+    "counter-patch to approve": ({"verdict": "approved", "counter_patch": hello("trois")}, 400),
+    "wrong digest": ({"verdict": "approved", "digest": "sha256:" + "0" * 64}, 409),
+    "wrong digest to a request": ({"verdict": "changes_requested", "digest": "sha256:" + "0" * 64}, 409),
+    "no digest": ({"verdict": "approved", "digest": ""}, 409),
+    "wrong revision": ({"verdict": "approved", "revision": 2}, 409),
+    "no verdict": ({"verdict": "perhaps"}, 400),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), REFUSED.values(), ids=list(REFUSED))
+def test_a_refused_verdict_claims_nothing_and_keeps_what_was_typed(
+    browser: Browser, agent: Mcp, sent: dict[str, object], status: int
+) -> None:
+    review_id = propose(agent, diff=hello("deux"))
+    given = {"reason": "\nA <thought>", **sent}
+    answer = browser.post(f"/r/{review_id}/verdict", fields(browser, review_id, **given))
+    assert answer.status == status
+    assert 'id="refused"' in answer.text
+    assert agent("get_review_status", review_id=review_id)["status"] == "pending"
+    assert "verdict_submitted" not in events_of(agent, review_id)
+    # A text area's first line break is not part of its text, so there is one more.
+    if given["reason"] == "\nA <thought>":
+        assert "required placeholder" in answer.text
+        assert ">\n\nA &lt;thought&gt;</textarea>" in answer.text
+    if sent.get("counter_patch") == "typed":
+        assert ">\ntyped</textarea>" in answer.text
+    # The form that came back can be sent.
+    assert browser.post(f"/r/{review_id}/verdict", fields(browser, review_id, verdict="approved")).status == 303
+
+
+def test_an_approval_without_the_digest_field_is_refused_by_who_holds_the_claim_too(
+    browser: Browser, agent: Mcp
+) -> None:
+    review_id = propose(agent, diff=hello("deux"))
+    browser.post(f"/r/{review_id}/claim", fields(browser, review_id))
+    sent = fields(browser, review_id, verdict="approved")
+    digest = sent.pop("digest")
+    answer = browser.post(f"/r/{review_id}/verdict", sent)
+    assert answer.status == 409
+    assert f"it has one: {digest}" in answer.text
+    # A claim that was there before stays.
+    status = agent("get_review_status", review_id=review_id)
+    assert (status["status"], status["claimed_by"]) == ("claimed", ME)
+    words_alone = propose(agent, diff=None)
+    assert browser.post(f"/r/{words_alone}/verdict", fields(browser, words_alone, verdict="approved")).status == 303
+
+
+def test_a_verdict_on_what_another_claimed_gives_back_what_was_typed(browser: Browser, agent: Mcp) -> None:
+    review_id = propose(agent, diff=hello("deux"))
+    sent = fields(browser, review_id, verdict="changes_requested", reason="A long thought.")
+    agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    answer = browser.post(f"/r/{review_id}/verdict", sent)
+    assert answer.status == 409
+    assert "codex-r1 is judging it" in answer.text
+    assert "A long thought.</textarea>" in answer.text
+    assert agent("get_review_status", review_id=review_id)["claimed_by"] == "codex-r1"
+
+
+def test_a_refused_remark_claims_nothing(browser: Browser, agent: Mcp) -> None:
+    review_id = propose(agent, diff=hello("deux"))
+    sent = fields(browser, review_id, severity="message", at="f0n2", path="hello.txt", body="x", in_reply_to=99)
+    assert browser.post(f"/r/{review_id}/remark", sent).status >= 400
+    assert agent("get_review_status", review_id=review_id)["status"] == "pending"
 
 
 def test_a_repeated_form_decides_once(browser: Browser, agent: Mcp) -> None:
@@ -341,3 +417,21 @@ def test_white_space_can_be_left_out(browser: Browser, agent: Mcp) -> None:
 def test_an_address_that_asks_for_nothing_there_is_answered_in_words(browser: Browser, agent: Mcp, query: str) -> None:
     review_id = propose(agent, diff=token_of(16))
     assert browser.get(f"/r/{review_id}?{query}").status in {200, 400, 404}
+
+
+@pytest.mark.parametrize("query", ["?rev=99", "?revision=99", "?rev=0", "?since=99", "/live?rev=99", "/file?rev=99"])
+def test_a_revision_that_there_is_not_is_answered_with_those_there_are(
+    browser: Browser, agent: Mcp, query: str
+) -> None:
+    review_id = propose(agent, diff=token_of(16))
+    answer = browser.get(f"/r/{review_id}{query}")
+    assert answer.status == 404
+    assert "There is revision 1 alone." in answer.text
+    claim = agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    agent(
+        "submit_verdict", review_id=review_id, verdict="changes_requested", reason="no",
+        claim_generation=claim["claim_generation"],
+    )  # fmt: skip
+    agent("create_review", **PROPOSAL, review_id=review_id, intent="Other", diff=token_of(32))
+    assert "There are revisions 1 to 2." in browser.get(f"/r/{review_id}{query}").text
+    assert "This is revision 1 of 2." in browser.get(f"/r/{review_id}?revision=1").text

@@ -237,3 +237,77 @@ def test_desktop_notifications_are_asked_for_and_come_when_nobody_looks(
     agent("claim_review", review_id=review_id, reviewer_id=f"human:{getpass.getuser()}")
     agent("add_message", review_id=review_id, sender_role="proposer", body="Please look.")
     expect(page.locator("html")).to_have_attribute("data-told", "1 in the inbox")
+
+
+def test_what_was_typed_outlives_the_claim_of_another(shop: BrokerProcess, person: Person, keep: Keep) -> None:
+    agent = shop.client()
+    review_id = propose(agent)
+    page = person.go(f"/r/{review_id}")
+    expect(page.locator("#pulse.on")).to_be_attached()
+    page.locator("#reason").fill("Half a thou")
+    page.get_by_text("Offer a counter-patch").click()
+    page.locator("#counter").fill("--- a/half")
+    page.locator("#reason").focus()
+    claim = agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    expect(page.locator("#meanwhile")).to_contain_text("codex-r1 is judging it.")
+    keep(page, "review-typed-and-claimed")
+    # Who goes on writing writes into the form, and cannot send it.
+    page.keyboard.press("End")
+    page.keyboard.type("ght")
+    expect(page.locator("#reason")).to_have_value("Half a thought")
+    expect(page.locator("#request")).to_be_disabled()
+
+    agent("release_claim", review_id=review_id, claim_generation=claim["claim_generation"])
+    expect(page.locator("#request")).to_be_enabled()
+    expect(page.locator("#meanwhile")).to_be_hidden()
+    expect(page.locator("#reason")).to_have_value("Half a thought")
+    expect(page.locator("#counter")).to_have_value("--- a/half")
+
+    agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    expect(page.locator("#request")).to_be_disabled()
+    page.reload()
+    expect(page.locator("#reason")).to_have_count(0)
+    page.get_by_role("button", name="Take it over").click()
+    expect(page.locator("#reason")).to_have_value("Half a thought")
+    expect(page.locator("#counter")).to_have_value("--- a/half")
+    page.locator("#counter").fill("")
+    page.get_by_role("button", name="Request changes").click()
+    expect(page.get_by_text("Changes requested. The proposer has been told.")).to_be_visible()
+    assert page.evaluate("Object.keys(sessionStorage).filter((name) => name.startsWith('draft')).length") == 0
+    assert person.faults == []
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_a_refused_verdict_comes_back_with_its_form(
+    shop: BrokerProcess, open_context: Callable[..., BrowserContext], keep: Keep, *, scripts: bool
+) -> None:
+    agent = shop.client()
+    review_id = propose(agent)
+    person = Person(open_context(java_script_enabled=scripts).new_page(), shop.port)
+    page = person.go(f"/r/{review_id}")
+    # The browser itself asks for the reason that a request needs.
+    page.get_by_role("button", name="Request changes").click()
+    expect(page.locator("#reason:invalid")).to_be_focused()
+    assert agent("get_review_status", review_id=review_id)["status"] == "pending"
+    page.locator("#reason").fill("Like this.")
+    page.get_by_text("Offer a counter-patch").click()
+    page.locator("#counter").fill("no diff")
+    page.get_by_role("button", name="Request changes").click()
+    expect(page.locator("#refused")).to_be_in_viewport()
+    expect(page.locator("#refused")).to_contain_text("counter_patch")
+    expect(page.locator("#reason")).to_have_value("Like this.")
+    expect(page.locator("#counter")).to_have_value("no diff")
+    assert agent("get_review_status", review_id=review_id)["status"] == "pending"
+    keep(page, "review-refused")
+    if scripts:
+        # What happens meanwhile takes nothing away, and the address is the review's.
+        claim = agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+        expect(page.locator("#request")).to_be_disabled()
+        agent("release_claim", review_id=review_id, claim_generation=claim["claim_generation"])
+        expect(page.locator("#request")).to_be_enabled()
+        expect(page.locator("#counter")).to_have_value("no diff")
+        assert page.url == f"{person.address}/r/{review_id}"
+    page.locator("#counter").fill("")
+    page.locator("#reason").fill("")
+    page.get_by_role("button", name="Approve sha256:").click()
+    expect(page.get_by_text("Approved. The proposer has been told.")).to_be_visible()

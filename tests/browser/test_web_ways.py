@@ -195,5 +195,10 @@ def test_an_empty_broker_teaches_and_its_snippet_is_copied(shop: BrokerProcess, 
     page.get_by_role("button", name="Copy").first.click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == f"claude mcp add --transport http gsdreview http://127.0.0.1:{shop.port}/mcp/proposer"
+    assert copied == "tandem install claude"
+    expect(page.get_by_text("tandem install codex --role reviewer")).to_be_visible()
+    by_hand = page.get_by_text(f"claude mcp add --transport http gsdreview http://127.0.0.1:{shop.port}/mcp/proposer")
+    expect(by_hand).to_be_hidden()
+    page.get_by_text("Connect them by hand").click()
+    expect(by_hand).to_be_visible()
     keep(page, "inbox-empty")

@@ -76,7 +76,8 @@ class ReviewAsked:
 def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str, str]) -> ReviewAsked:
     return ReviewAsked(
         review_id=review_id,
-        revision=number(query, "rev"),
+        # Either name, as people write it by hand: one that is passed over would show other content than was asked for.
+        revision=number(query, "rev" if query.get("rev") else "revision"),
         since=number(query, "since"),
         patch=number(query, "patch"),
         whole=query.get("whole") == "1",

@@ -22,11 +22,12 @@ def dashboard_routes(
     broker: Broker, wakeups: Wakeups, *, person: str, serves: str, url: str, form_limit: int
 ) -> list[Route]:
     site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit)
+    reviews = ReviewPages(site)
     return [
         *inbox_routes(site),
         *reviews_routes(site),
-        *ReviewPages(site).routes(),
-        *ReviewActions(site).routes(),
+        *reviews.routes(),
+        *ReviewActions(site, reviews).routes(),
         *PoolPage(site).routes(),
         *insights_routes(site),
         *audit_routes(site),

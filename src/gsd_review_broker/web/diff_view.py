@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Side
+from gsd_review_broker.model import Review, Side
 from gsd_review_broker.service.pages import ReviewFacts
 from gsd_review_broker.web.asked import ReviewAsked
 from gsd_review_broker.web.diff.document import ShownFile
@@ -66,7 +66,7 @@ class DiffViews:
             return await self._documents.counter_patch(patch, whole=asked.whole)
         if asked.since is not None:
             if not 1 <= asked.since <= review.revision:
-                raise BrokerError(Code.NOT_FOUND, f"there is no revision {asked.since}", "The page lists them.")
+                raise no_revision(review, asked.since)
             return await self._documents.between(review.id, asked.since, facts.content.number)
         return await self._documents.revision(review.id, facts.content.number)
 
@@ -122,6 +122,11 @@ class DiffViews:
         link = "" if asked.patch is not None else _comment_link(asked)
         view = View(split=asked.split, ignore_space=asked.ignore_space, comment_link=link)
         return file_table(file, hunks, pieces, view, below)
+
+
+def no_revision(review: Review, number: int) -> BrokerError:
+    there = "There is revision 1 alone." if review.revision == 1 else f"There are revisions 1 to {review.revision}."
+    return BrokerError(Code.NOT_FOUND, f"review {review.id} has no revision {number}", there)
 
 
 def _named(at: str, file: ShownFile) -> bool:

@@ -1,18 +1,24 @@
 """What a person does with a review: the same services that agents' tools call, and the same rules."""
 
+import asyncio
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.model import Disposition, Review, Role, Severity, Side, Status, Verdict, same_identity
+from gsd_review_broker.ports import Applies
 from gsd_review_broker.service.discussion import NewMessage
 from gsd_review_broker.service.findings import NewFinding
 from gsd_review_broker.web.asked import with_query
 from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.review_page import ReviewPages
 from gsd_review_broker.web.site import Action, Site
 from gsd_review_broker.web.threads import FINDING_KEY, role_of
 
@@ -21,9 +27,12 @@ _TITLE_CHARACTERS = 120
 
 
 class ReviewActions:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, pages: ReviewPages) -> None:
         self._site = site
+        self._pages = pages
         self._broker = site.broker
+        # One at a time: of two tabs that find a review pending, only one begins the claim, and may take it back.
+        self._claiming = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         actions: dict[str, Action] = {
@@ -43,7 +52,8 @@ class ReviewActions:
     # The claim.
 
     async def _claim(self, request: Request, _form: Form) -> str:
-        await self._claimed(await self._found(request))
+        async with self._claiming:
+            await self._claimed(await self._found(request))
         return _back(request, "claimed")
 
     async def _claimed(self, review: Review) -> dict[str, Any]:
@@ -72,49 +82,79 @@ class ReviewActions:
 
     # Judging.
 
-    async def _verdict(self, request: Request, form: Form) -> str:
+    async def _verdict(self, request: Request, form: Form) -> str | Response:
+        try:
+            return await self._judged(request, form)
+        except BrokerError as error:
+            return await self._pages.refused(request, error, form)
+
+    async def _judged(self, request: Request, form: Form) -> str:
         verdict = _verdict_of(form)
-        review, generation = await self._judging(request, form)
-        await self._broker.claims.give_verdict(
-            review.id,
-            verdict,
-            reason=form.optional("reason"),
-            reviewer_id=self._site.person,
-            claim_generation=generation,
-            repeat=None,
-            counter_patch=form.optional("counter_patch"),
-        )
+        if verdict is not Verdict.APPROVED:
+            _require_text(form, "reason")
+        async with self._judging(request, form, approves=verdict is Verdict.APPROVED) as (review, generation):
+            await self._broker.claims.give_verdict(
+                review.id,
+                verdict,
+                reason=form.optional("reason"),
+                reviewer_id=self._site.person,
+                claim_generation=generation,
+                repeat=None,
+                counter_patch=form.optional("counter_patch"),
+            )
         return _back(request, verdict.value)
 
-    async def _judging(self, request: Request, form: Form) -> tuple[Review, int]:
-        """The claim to judge by, begun on the way if nobody has it; only of the content that the page showed."""
-        review = await self._found(request)
-        _require_shown(review.revision, form)
+    @asynccontextmanager
+    async def _judging(
+        self, request: Request, form: Form, *, approves: bool = False
+    ) -> AsyncGenerator[tuple[Review, int]]:
+        """The claim to judge by, begun on the way if nobody has it; only of the content that the page showed.
+
+        A claim that was begun for what is then refused is given back: nobody asked for it alone."""
+        async with self._claiming:
+            review = await self._found(request)
+            _require_shown(review.revision, form)
+            self._refuse_claim_of_another(review)
+            begun = await self._begun(review, form, approves=approves) if review.status is Status.PENDING else None
+        if begun is None:
+            _require_digest(review.digest, form, approves=approves)
+            yield review, form.number("claim_generation") or 0
+            return
+        try:
+            _require_shown(begun["revision"], form)
+            _require_digest(begun["digest"], form, approves=approves)
+            yield replace(review, digest=begun["digest"]), begun["claim_generation"]
+        except Exception:
+            # By its generation: a claim that came after it is somebody's own.
+            with suppress(BrokerError):
+                await self._broker.claims.release(review.id, begun["claim_generation"], repeat=None)
+            raise
+
+    def _refuse_claim_of_another(self, review: Review) -> None:
         if review.is_claim_live and not same_identity(review.claimed_by, self._site.person):
             raise BrokerError(
                 Code.ALREADY_CLAIMED,
                 f"{review.claimed_by} is judging it",
                 "Take the claim over first, if it cannot wait.",
             )
-        if review.status is not Status.PENDING:
-            _require_digest(review.digest, form)
-            return review, form.number("claim_generation") or 0
+
+    async def _begun(self, review: Review, form: Form, *, approves: bool) -> dict[str, Any]:
+        """What can be refused without a claim is refused before it; who may not judge at all, by the claim itself."""
+        if not any(same_identity(self._site.person, one) for one in (review.proposer, review.author)):
+            answer = (await self._pages.checked(review)).answer
+            if isinstance(answer, Applies):
+                _require_digest(answer.digest, form, approves=approves)
         claim = await self._claimed(review)
-        _require_shown(claim["revision"], form)
-        _require_digest(claim["digest"], form)
-        return replace(review, digest=claim["digest"]), claim["claim_generation"]
+        self._pages.learnt(review, claim["digest"])
+        return claim
 
     async def _remark(self, request: Request, form: Form) -> str:
         """On a line: a message at once, or a finding, which is a comment of whoever holds the claim."""
         place = _place(form)
         if form.text("severity") in {"", "message"}:
-            review = await self._found(request)
-            if review.status is Status.PENDING:
-                await self._judging(request, form)
-            await self._send(review, form, place)
+            await self._say(request, form, place)
             return _back(request, "sent", form)
         _require_text(form, "body")
-        review, generation = await self._judging(request, form)
         finding = NewFinding(
             title=_title(form.text("body")),
             body=form.text("body"),
@@ -125,26 +165,33 @@ class ReviewActions:
             side=place.get("side", Side.NEW),
             suggestion=form.optional("suggestion"),
         )
-        await self._broker.claims.give_verdict(
-            review.id,
-            Verdict.COMMENT,
-            reason=finding.title,
-            reviewer_id=self._site.person,
-            claim_generation=generation,
-            repeat=None,
-            findings=[finding],
-        )
+        async with self._judging(request, form) as (review, generation):
+            await self._broker.claims.give_verdict(
+                review.id,
+                Verdict.COMMENT,
+                reason=finding.title,
+                reviewer_id=self._site.person,
+                claim_generation=generation,
+                repeat=None,
+                findings=[finding],
+            )
         return _back(request, "sent", form)
 
     # Talking.
 
     async def _message(self, request: Request, form: Form) -> str:
-        review = await self._found(request)
-        if review.status is Status.PENDING:
-            _require_text(form, "body")
-            await self._judging(request, form)
-        await self._send(review, form, _place(form))
+        await self._say(request, form, _place(form))
         return _back(request, "sent", form)
+
+    async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
+        """To a review that nobody holds, it is said as its reviewer."""
+        review = await self._found(request)
+        if review.status is not Status.PENDING:
+            await self._send(review, form, place)
+            return
+        _require_text(form, "body")
+        async with self._judging(request, form):
+            await self._send(review, form, place)
 
     async def _send(self, review: Review, form: Form, place: dict[str, Any]) -> None:
         role = role_of(review, self._site.person)
@@ -252,16 +299,17 @@ def _require_shown(revision: int, form: Form) -> None:
         raise _changed(f"you read revision {form.number('revision')}, and the review is at revision {revision} by now")
 
 
-def _require_digest(digest: str | None, form: Form) -> None:
+def _require_digest(digest: str | None, form: Form, *, approves: bool) -> None:
+    """An approval names what it approves; what else is said may leave it out."""
     shown = form.optional("digest")
+    if shown is None and digest is not None and approves:
+        raise _changed(f"the page that you approved showed no digest, and it has one: {digest}")
     if shown is not None and shown != digest:
         raise _changed(f"you saw {shown}, and it would be {digest or 'without a digest'} now: what it stands on moved")
 
 
 def _changed(why: str) -> BrokerError:
-    return BrokerError(
-        Code.CONFLICT, why, "Nothing was decided. Go back to the review, read it as it is now, then decide."
-    )
+    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
 
 
 def _place(form: Form) -> dict[str, Any]:

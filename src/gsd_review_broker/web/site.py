@@ -41,7 +41,8 @@ HEADERS = {
 _INBOX_MILLISECONDS = 10_000
 
 Page = Callable[[Request], Awaitable[Response]]
-Action = Callable[[Request, Form], Awaitable[str]]
+# Where its outcome is seen; or a page of its own, where it was refused.
+Action = Callable[[Request, Form], Awaitable[str | Response]]
 
 
 class Site:
@@ -105,7 +106,8 @@ class Site:
             async def act() -> Response:
                 read.append(await read_form(request, limit=self._form_limit))
                 self.token.require(read[0])
-                return RedirectResponse(await action(request, read[0]), status_code=303, headers=HEADERS)
+                done = await action(request, read[0])
+                return RedirectResponse(done, status_code=303, headers=HEADERS) if isinstance(done, str) else done
 
             return await self._guarded(request, act, read)
 

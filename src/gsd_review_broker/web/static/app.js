@@ -1,7 +1,7 @@
 // What every page can do with scripts: live updates, keys, commands, theme. Without them every page still works.
 import { connect } from "./stream.js";
 import { openPalette } from "./palette.js";
-import { everyFile, openFile, placeThreads, remark, startReview } from "./review.js";
+import { everyFile, holdForm, openFile, placeThreads, remark, restoreDraft, startReview } from "./review.js";
 
 const body = document.body;
 const $ = (selector, from = document) => from.querySelector(selector);
@@ -46,7 +46,7 @@ function take(news) {
   if (isStale) $("#stale").hidden = false;
   for (const part of $$("[data-live]")) {
     const fresh = $(`[data-live="${part.dataset.live}"]`, news);
-    if (!fresh || (isStale && part === decision) || part.outerHTML === fresh.outerHTML) continue;
+    if (!fresh || (part === decision && (isStale || holdForm(part, fresh))) || part.outerHTML === fresh.outerHTML) continue;
     swap(part, fresh);
   }
   // Forms outside those parts: of a broker that was restarted, or of a claim that began since.
@@ -54,6 +54,7 @@ function take(news) {
     const value = $(`[name=${name}]`, news)?.value;
     for (const form of value ? [document, $("#remark-form")?.content] : []) form && $$(`[name=${name}]`, form).forEach((field) => { field.value = value; });
   }
+  restoreDraft();
   if ($("#placed", news)) placeThreads($$("#placed > .thread", news), swap);
   const count = Number($('[data-live="count"]', news)?.textContent || 0);
   tellCount(count);
@@ -167,10 +168,14 @@ document.addEventListener("keydown", (event) => {
 });
 
 const address = new URL(location);
-if (address.searchParams.has("done")) { address.searchParams.delete("done"); history.replaceState(null, "", address); }
+const done = address.searchParams.get("done");
+address.searchParams.delete("done");
+// A refused verdict's page is the review's: loading it again sends nothing.
+if ($("#refused")) address.pathname = `/r/${body.dataset.review}`;
+if (address.href !== location.href) history.replaceState(null, "", address);
 tellTimes();
 setInterval(tellTimes, 1000);
-startReview();
+startReview(done);
 // git was still at work when the page was made.
 if ($("[data-again]")) setTimeout(refresh, 700);
 // What changes without an event.

@@ -73,13 +73,42 @@ export function placeThreads(threads, swap) {
     line.closest("tr").after(row);
   }
 }
+// What is typed for the verdict outlives the form: claims of others, newer revisions, another page.
+const judging = () => all(".judge textarea");
+const draftName = () => `draft-${document.body.dataset.review}`;
+function keepDraft() {
+  sessionStorage.setItem(draftName(), JSON.stringify(Object.fromEntries(judging().map((field) => [field.name, field.value]))));
+}
+export function restoreDraft() {
+  const draft = JSON.parse(sessionStorage.getItem(draftName()) || "{}");
+  for (const field of judging()) {
+    if (field.value || !draft[field.name]) continue;
+    field.value = draft[field.name];
+    if (field.closest("details")) field.closest("details").open = true;
+  }
+}
+// A form that somebody writes in is not taken away; it says why it cannot be sent.
+export function holdForm(part, fresh) {
+  if (fresh.querySelector(".judge") || !judging().some((field) => field.value.trim())) return false;
+  const told = part.querySelector("#meanwhile");
+  const text = `${fresh.querySelector(":scope > p:not([hidden])")?.textContent || "It can no longer be judged."} What you wrote is kept.`;
+  // Only what is new is read out.
+  if (told.textContent !== text) told.textContent = text;
+  told.hidden = false;
+  all(".judge button", part).forEach((button) => { button.disabled = true; });
+  return true;
+}
 async function goTo(hash) {
   const name = hash.slice(1), file = fileOf(name);
   if (file) await openFile(file);
   document.getElementById(name)?.scrollIntoView({ block: "center" });
 }
-export function startReview() {
+export function startReview(done) {
   if (!document.getElementById("files")) return;
+  if (["approved", "changes_requested", "comment"].includes(done)) sessionStorage.removeItem(draftName());
+  restoreDraft();
+  if (document.getElementById("refused") && judging().length) keepDraft();
+  document.addEventListener("input", ({ target }) => { if (target.matches(".judge textarea")) keepDraft(); });
   watch();
   document.addEventListener("toggle", ({ target }) => { if (target.matches?.("details.file") && target.open) load(target); }, true);
   document.addEventListener("click", (event) => {
