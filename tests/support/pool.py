@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,8 @@ async def pool_broker(
     **pool: Any,
 ) -> AsyncGenerator[PoolBroker]:
     user_file(home, **pool_of(command, **pool))
+    # What the settings say counts over the limits, where both say it.
+    limits = replace(limits, **{name: pool[name] for name in ("max_pool_size", "max_spawns_per_day") if name in pool})
     database = folder / "broker.sqlite3"
     configuration = config.load(root=root, flags={"db": str(database), "fence": fence}, environment={})
     # Named TCP, so that asyncio turns off what would hold small answers back.

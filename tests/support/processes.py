@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 from typing import Self
 
+from gsd_review_broker.pool.launch import POOL_MARKER
+from gsd_review_broker.pool.launcher import pool_name
+from gsd_review_broker.pool.leftovers import end_leftovers
 from tests.support.mcp import Mcp
 
 DATABASE = ".planning/codex_review_broker.sqlite3"
@@ -103,6 +106,12 @@ class BrokerProcess:
             self.stop(signal.SIGKILL)
         elif not self.log.closed:
             self.log.close()
+        self._end_reviewers()
+
+    def _end_reviewers(self) -> None:
+        """A broker that is killed leaves its pool's reviewers to the next start, and here there is none."""
+        if (self.home / ".local" / "state" / "gsd-review-broker" / "reviewers").exists():
+            end_leftovers([], f"{POOL_MARKER}={pool_name(self.database)}".encode(), grace=0)
 
 
 def run_broker(folder: Path, home: Path, *arguments: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
