@@ -1,7 +1,11 @@
 """`tandem doctor`, `tandem completion`, `tandem pool enable`: around the reviews."""
 
+import contextlib
 import json
+import signal
+import sqlite3
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,6 +67,64 @@ def test_a_database_that_others_may_read_is_yellow(process: BrokerProcess) -> No
     _, found = checks(Tandem(process.folder, process.home))
     assert found["database"]["state"] == "yellow"
     assert found["database"]["hint"] == f"chmod 600 {process.database}"
+
+
+def foreign(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+
+
+def newer(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE alembic_version (version_num)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "destroyed": (lambda path: path.write_bytes(b"\0garbage" * 1000), "backup"),
+    "header alone": (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000), "backup"),
+    "foreign": (foreign, "another program"),
+    "newer": (newer, "9999"),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_database_that_is_not_ours_or_destroyed_is_red_and_left_as_it_is(
+    repository: Path, own_home: Path, how: str
+) -> None:
+    path = repository / ".planning" / "codex_review_broker.sqlite3"
+    path.parent.mkdir()
+    spoil, said = SPOILT[how]
+    spoil(path)
+    path.chmod(0o600)
+    before = path.read_bytes()
+    code, found = checks(Tandem(repository, own_home))
+    assert (code, found["database"]["state"]) == (1, "red")
+    assert said in found["database"]["found"] + found["database"]["hint"]
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_database_whose_broker_ended_is_green(process: BrokerProcess) -> None:
+    process.stop(signal.SIGTERM)
+    _, found = checks(Tandem(process.folder, process.home))
+    assert found["database"]["state"] == "green"
+    process.database.write_bytes(b"")
+    _, found = checks(Tandem(process.folder, process.home))
+    assert found["database"]["state"] == "green"
+
+
+def test_clients_that_are_found_have_a_line_and_the_gate_that_is_not_there_too(
+    repository: Path, own_home: Path, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "codex").write_text("#!/bin/sh\n")
+    (programs / "codex").chmod(0o755)
+    tandem = Tandem(repository, own_home)
+    _, found = checks(tandem, PATH=f"{programs}:{tandem.environment['PATH']}")
+    assert found["codex"]["hint"] == "tandem install codex"
+    assert (found["gate"]["state"], "has none" in found["gate"]["found"]) == ("yellow", True)
 
 
 # Completion.
@@ -148,6 +210,26 @@ def test_the_pool_is_switched_on_in_the_file_and_everything_else_in_it_stays(rep
     assert json.loads(file.read_text())["reviewer_pool"]["enabled"] is False
     users = tandem("pool", "enable", "--scope", "user")["file"]
     assert json.loads(Path(users).read_text()) == {"reviewer_pool": {"enabled": True, "agent": "codex"}}
+
+
+def test_an_agent_that_is_configured_stays_when_the_pool_is_switched_on(repository: Path, own_home: Path) -> None:
+    tandem = Tandem(repository, own_home)
+    file = repository / ".planning" / "review-broker.json"
+    tandem("pool", "enable", "--agent", "claude")
+    tandem("pool", "disable")
+    said = tandem.run("pool", "enable").out
+    assert said.startswith(f"{file}: reviewer_pool.enabled is true, agent is claude\n")
+    assert json.loads(file.read_text())["reviewer_pool"] == {"enabled": True, "agent": "claude"}
+    assert "is already true, agent is claude" in tandem.run("pool", "enable").out
+
+
+def test_the_users_agent_is_not_overruled_by_switching_a_projects_pool_on(repository: Path, own_home: Path) -> None:
+    tandem = Tandem(repository, own_home)
+    users = tandem("pool", "enable", "--scope", "user", "--agent", "gemini")["file"]
+    said = tandem.run("pool", "enable").out
+    assert f"agent is gemini by {users}\n" in said
+    file = repository / ".planning" / "review-broker.json"
+    assert json.loads(file.read_text()) == {"reviewer_pool": {"enabled": True}}
 
 
 def test_a_file_that_is_no_json_is_not_touched(repository: Path, own_home: Path) -> None:

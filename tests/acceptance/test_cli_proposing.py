@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gsd_review_broker.git import digest_of
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess, git
 from tests.support.tandem import PROGRAM, Tandem, broker_of_module, put_back
@@ -180,6 +181,23 @@ def test_nothing_to_propose_is_wrong_usage(tandem: Tandem, mcp: Mcp, arguments: 
     assert mcp("broker_status")["last_activity_at"] == before
 
 
+@pytest.mark.parametrize("arguments", [(), ("-F", "-")], ids=["piped", "named"])
+def test_text_that_is_no_diff_is_wrong_usage_and_is_not_sent(
+    tandem: Tandem, mcp: Mcp, arguments: tuple[str, ...]
+) -> None:
+    before = mcp("broker_status")["last_activity_at"]
+    said = tandem.run("propose", "-m", "x", *arguments, "--json", stdin=b"garbage\n")
+    assert (said.code, said.error["code"]) == (2, "invalid_argument")
+    assert "--description" in said.error["hint"]
+    assert mcp("broker_status")["last_activity_at"] == before
+
+
+def test_a_diff_that_cannot_be_read_is_not_told_as_none(tandem: Tandem, mcp: Mcp) -> None:
+    said = tandem.run("propose", "-m", "x", stdin=b"diff --git a/hello.txt b/hello.txt\n@@ -1,9 +1,9 @@\n-one\n")
+    assert said.code == 0, said
+    assert said.out.endswith(", a diff that cannot be read\n")
+
+
 def test_a_diff_that_leaves_the_tree_is_refused(tandem: Tandem) -> None:
     diff = b"--- a/../x\n+++ b/../x\n@@ -1,1 +1,1 @@\n-one\n+un\n"
     said = tandem.run("propose", "-m", "x", "-F", "-", "--json", stdin=diff)
@@ -304,6 +322,41 @@ def test_what_is_unmerged_is_not_proposed(tandem: Tandem, repository: Path) -> N
     said = tandem.run("propose", "-m", "x", "--staged")
     assert said.code == 2
     assert "unmerged" in said.err
+
+
+# Where git converts files, the repository's side of it is what is proposed.
+
+CONVERSIONS = {
+    "autocrlf": ("hello.txt", "", {"core.autocrlf": "true"}, b"one\r\nTWO\r\nthree\r\n", b"one\nTWO\nthree\n"),
+    "eol": ("hello.txt", "* text=auto eol=crlf\n", {}, b"one\r\nTWO\r\nthree\r\n", b"one\nTWO\nthree\n"),
+    "filter": ("key.sec", "*.sec filter=enc\n", {"filter.enc.clean": "tr a-z n-za-m"}, b"plaintext\n", b"cynvagrkg\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ["--staged", "--worktree"])
+@pytest.mark.parametrize("conversion", CONVERSIONS)
+def test_what_git_converts_is_proposed_as_it_would_be_committed(
+    tandem: Tandem, mcp: Mcp, repository: Path, conversion: str, source: str
+) -> None:
+    name, attributes, settings, content, blob = CONVERSIONS[conversion]
+    for key, value in settings.items():
+        git(repository, "config", key, value)
+    (repository / ".gitattributes").write_text(attributes)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "attributes")
+    (repository / name).write_bytes(content)
+    # Older than the index: then git takes the file for unchanged since, without reading it.
+    os.utime(repository / name, (1_700_000_000, 1_700_000_000))
+    git(repository, "add", name)
+    created = tandem("propose", "-m", "x", source)
+    diff = proposed(mcp, created)["diff"]
+    assert ("plaintext" in diff, "\r" in diff) == (False, False)
+    digest = mcp("claim_review", review_id=created["review_id"], reviewer_id="codex")["digest"]
+    mcp("submit_verdict", review_id=created["review_id"], verdict="approved", reviewer_id="codex")
+    git(repository, "commit", "-qm", "as proposed")
+    assert git(repository, "cat-file", "blob", f"HEAD:{name}") == blob
+    raw = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", "HEAD~1", "HEAD")
+    assert digest == digest_of(git(repository, *raw))
 
 
 # Who, and what for.

@@ -66,6 +66,10 @@ def judged(mcp: Mcp, claim: dict[str, Any], verdict: str, **more: Any) -> dict[s
     )
 
 
+def event_types(mcp: Mcp, review_id: str) -> list[str]:
+    return [event["event_type"] for event in mcp("get_review_timeline", review_id=review_id)["events"]]
+
+
 # Looking.
 
 
@@ -241,7 +245,15 @@ def test_approve_of_anothers_claim_exits_6_and_changes_nothing(
 ) -> None:
     said = tandem.run("approve", claimed["review_id"], "--json")
     assert (said.code, said.error["code"]) == (6, "already_claimed")
+    assert f"`tandem claim {claimed['review_id']} --take-over`" in said.error["hint"]
     assert mcp("get_review_status", review_id=claimed["review_id"])["version"] == claimed["version"]
+
+
+def test_hints_name_commands_and_not_tools(tandem: Tandem, mcp: Mcp, claimed: dict[str, Any]) -> None:
+    assert "`tandem list`" in tandem.run("show", "0123456789abcdef").err
+    assert "`tandem message`" in tandem.run("comment", claimed["review_id"], "-m", "Hm.").err
+    own = mcp("create_review", **PROPOSAL, proposer_id="human:ada")["review_id"]
+    assert "`tandem claim`" in tandem.run("approve", own, "--json").error["hint"]
 
 
 def test_nobody_approves_what_they_proposed(tandem: Tandem, mcp: Mcp) -> None:
@@ -289,6 +301,7 @@ def test_request_changes_without_a_reason_is_wrong_usage(tandem: Tandem, mcp: Mc
     assert tandem.run("request-changes", review_id).code == 2
     said = tandem.run("request-changes", review_id, "-m", "  ", "--json")
     assert (said.code, said.error["code"]) == (2, "invalid_argument")
+    assert event_types(mcp, review_id) == ["review_created"]
 
 
 def test_comment_is_the_claimants_and_changes_no_state(tandem: Tandem, mcp: Mcp, claimed: dict[str, Any]) -> None:
@@ -320,9 +333,39 @@ def test_a_counter_patch_is_rejected_with_a_reason(tandem: Tandem, mcp: Mcp, rev
     assert tandem.run("reject", review_id).code == 6
 
 
-def test_a_counter_patch_that_is_no_diff_is_refused_with_its_verdict(tandem: Tandem, mcp: Mcp, review_id: str) -> None:
+def test_a_counter_patch_that_is_no_diff_is_wrong_usage_and_claims_nothing(
+    tandem: Tandem, mcp: Mcp, review_id: str
+) -> None:
     said = tandem.run("counter", review_id, "-m", "x", "-F", "-", "--json", stdin=b"no diff\n")
-    assert (said.code, said.error["code"]) == (5, "diff_invalid")
+    assert (said.code, said.error["code"]) == (2, "invalid_argument")
+    assert event_types(mcp, review_id) == ["review_created"]
+
+
+REFUSED = {
+    "counter": (("counter", "-F", "-"), DIFF.replace("-two", "-not there"), 5),
+    "finding": (("request-changes", "--finding", "hello.txt:2:dreadful:One"), "", 2),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_verdict_that_is_refused_leaves_no_claim_behind(tandem: Tandem, mcp: Mcp, review_id: str, case: str) -> None:
+    (command, *more), text, code = REFUSED[case]
+    said = tandem.run(command, review_id, "-m", "x", *more, "--json", stdin=text.encode())
+    assert said.code == code, said
+    assert "given back" in said.error["hint"]
+    status = mcp("get_review_status", review_id=review_id)
+    assert (status["status"], status["claimed_by"]) == ("pending", None)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_verdict_that_is_refused_keeps_a_claim_that_was_there(
+    tandem: Tandem, mcp: Mcp, claimed: dict[str, Any], case: str
+) -> None:
+    (command, *more), text, code = REFUSED[case]
+    said = tandem.run(command, claimed["review_id"], "-m", "x", *more, "--as", "codex", stdin=text.encode())
+    assert said.code == code, said
+    assert "given back" not in said.err
+    assert mcp("get_review_status", review_id=claimed["review_id"])["version"] == claimed["version"]
 
 
 # Talking, and the end.
@@ -352,6 +395,19 @@ def test_resolve_says_what_became_of_a_finding(tandem: Tandem, mcp: Mcp, review_
     assert tandem("resolve", review_id, finding, "rejected", "-m", "It is right.")["disposition"] == "rejected"
     assert tandem("resolve", review_id, finding, "fixed", "--role", "reviewer")["disposition"] == "fixed"
     assert tandem.run("resolve", review_id, "f000000000000", "fixed").code == 7
+
+
+def test_resolve_is_by_the_side_of_who_is_named(tandem: Tandem, mcp: Mcp, review_id: str) -> None:
+    tandem("request-changes", review_id, "-m", "No.", "--finding", "hello.txt:2:high:One", "--as", "codex")
+    finding = mcp("get_discussion", review_id=review_id)["findings"][0]["finding_id"]
+    tandem("resolve", review_id, finding, "deferred", "--as", "gsd-executor")
+    tandem("resolve", review_id, finding, "fixed", "--as", "Codex")
+    events = mcp("get_review_timeline", review_id=review_id)["events"]
+    actors = [event["actor"] for event in events if event["event_type"] == "finding_resolved"]
+    assert actors == ["gsd-executor", "codex"]
+    for more in (("--as", "human:bob"), ("--as", "codex", "--role", "proposer")):
+        said = tandem.run("resolve", review_id, finding, "deferred", *more, "--json")
+        assert (said.code, said.error["code"]) == (4, "forbidden")
 
 
 def test_close_ends_a_review_and_it_stays_ended(tandem: Tandem, mcp: Mcp, review_id: str) -> None:
@@ -461,15 +517,35 @@ def test_wrong_usage_exits_2_and_names_what_is_wrong(tandem: Tandem, arguments: 
     assert said in answer.err
 
 
-def test_a_reader_that_has_seen_enough_is_no_crash(tandem: Tandem, review_id: str) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("list",), ("diff", "ID"), ("audit", "export"), ("--help",), ("list", "--help"), ("show", "none", "--json")],
+    ids=" ".join,
+)
+def test_a_reader_that_has_seen_enough_ends_it_quietly(
+    tandem: Tandem, review_id: str, arguments: tuple[str, ...]
+) -> None:
+    words = [review_id if word == "ID" else word for word in arguments]
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [PROGRAM, "diff", review_id], cwd=tandem.folder, env=tandem.environment, stdout=write, stderr=subprocess.PIPE,
+        [PROGRAM, *words], cwd=tandem.folder, env=tandem.environment, stdout=write, stderr=subprocess.PIPE,
         check=False,
     )  # fmt: skip
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, b"")
+    # argparse itself takes no notice when nobody reads its help.
+    assert done.returncode == 141 or (done.returncode == 0 and arguments == ("list", "--help"))
+    assert done.stderr == b""
+
+
+def test_errors_that_nobody_reads_end_it_quietly(tandem: Tandem) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [PROGRAM, "nonsense"], cwd=tandem.folder, env=tandem.environment, stdout=write, stderr=write, check=False
+    )
+    os.close(write)
+    assert done.returncode == 141
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

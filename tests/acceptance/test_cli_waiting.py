@@ -71,6 +71,16 @@ def test_each_verdict_ends_the_wait_with_its_exit_code(tandem: Tandem, mcp: Mcp)
     assert tandem.run("wait", approved).code == 0
 
 
+def test_when_the_time_is_over_nothing_has_changed(tandem: Tandem, mcp: Mcp) -> None:
+    review_id = created(mcp)
+    said = tandem.run("wait", review_id, "--timeout", "0.2", "--json")
+    assert (said.code, said.json["changed"], said.json["status"]) == (8, False, "pending")
+    said = tandem.run("propose", "-m", "x", "--no-diff", "--wait", "0.2", "--json")
+    assert (said.code, said.json["waited"]["changed"]) == (8, False)
+    judged(mcp, review_id, "approved")
+    assert tandem("wait", review_id)["changed"] is True
+
+
 def test_an_open_counter_patch_ends_the_wait_for_it_needs_an_answer(tandem: Tandem, mcp: Mcp) -> None:
     diff = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1,3 +1,3 @@\n-one\n+un\n two\n three\n"
     review_id = mcp("create_review", **PROPOSAL, diff=diff)["review_id"]

@@ -74,7 +74,7 @@ def test_text_is_cut_by_what_it_takes_on_the_screen(text: str, width: int, shown
 def test_every_error_code_has_an_exit_code_of_the_contract() -> None:
     assert set(OF_ERROR) == set(Code)
     assert set(OF_ERROR.values()) <= {1, 2, 3, 4, 5, 6, 7}
-    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 130]
+    assert [int(code) for code in Exit] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 130, 141]
 
 
 @pytest.mark.parametrize(

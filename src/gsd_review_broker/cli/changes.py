@@ -147,7 +147,10 @@ def _shown(
     tree: Tree, old: str, new: str, renames: str, *, as_binary: bool = False, paths: Sequence[str] = ()
 ) -> bytes:
     apart = _empty_repository(tree, as_binary=as_binary)
-    answer = tree.git(*_DIFF, renames, old, new, "--", *paths, more={"GIT_DIR": str(apart)})
+    # Without an index: by one that calls a file up to date, git would read the file instead of the blob, and here
+    # nothing says how it is converted. What a filter keeps out of the repository would be sent.
+    more = {"GIT_DIR": str(apart), "GIT_INDEX_FILE": str(tree.scratch / "none")}
+    answer = tree.git(*_DIFF, renames, old, new, "--", *paths, more=more)
     if answer.code != 0:
         raise _failed("diff-tree", answer.why, "")
     return answer.output

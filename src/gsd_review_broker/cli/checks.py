@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gsd_review_broker import __version__, places
 from gsd_review_broker.cli.commands.statistics import duration
+from gsd_review_broker.cli.stored import what_is_wrong
 from gsd_review_broker.client import Broker, UnreachableError, Wanted, connect, find
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.finding import described
@@ -113,7 +114,9 @@ def database(wanted: Wanted) -> Iterator[Check]:
     if not os.access(folder, os.W_OK):
         yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")
         return
-    if path.exists():
+    if path.exists() and (wrong := what_is_wrong(path)):
+        yield red("database", *wrong)
+    elif path.exists():
         size = path.stat().st_size
         readable = stat.S_IMODE(path.stat().st_mode) & 0o077
         if readable and sys.platform != "win32":
@@ -220,6 +223,14 @@ def reviewers() -> Check:
     return green("reviewer programs", ", ".join(found))
 
 
+def gate() -> Check:
+    return yellow(
+        "gate",
+        "this version has none: git commits what nobody approved",
+        "`tandem apply ID` lets only what was approved into the work tree; the rest is for people and agents to keep.",
+    )
+
+
 def repository(wanted: Wanted) -> Check:
     if wanted.place.root is None:
         return green("repository", "none here: this is about the user's broker")
@@ -236,3 +247,4 @@ def every_check(wanted: Wanted, config: str | None) -> Iterator[Check]:
     yield from broker(wanted)
     yield from clients(wanted)
     yield reviewers()
+    yield gate()

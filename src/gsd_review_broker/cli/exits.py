@@ -16,6 +16,8 @@ class Exit(IntEnum):
     NOT_FOUND = 7
     PENDING = 8
     INTERRUPTED = 130
+    # As a shell tells it of a program that SIGPIPE ended.
+    NOBODY_READS = 141
 
 
 OF_ERROR = {

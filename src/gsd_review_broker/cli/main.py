@@ -5,7 +5,7 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -19,6 +19,10 @@ _ABOUT = "Coding agents in pairs: one proposes, another reviews, only then it la
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return _while_somebody_reads(lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in {"-h", "--help", "help"}:
         print(overview(), end="")
@@ -35,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def serve_command(arguments: Sequence[str] | None = None) -> int:
     """`gsd-review-broker`: the same as `tandem serve`."""
+    return _while_somebody_reads(lambda: _serve_command(arguments))
+
+
+def _serve_command(arguments: Sequence[str] | None) -> int:
     from gsd_review_broker.cli.commands import serving  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="gsd-review-broker", description="Start the review broker.")
@@ -85,9 +93,8 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain once more at its end.
-        _close_output()
-        return Exit.FAILED
+        # An OSError, but not one to tell: see below.
+        raise
     except OSError as error:
         # A full disk behind the output, a folder that is gone: a sentence, not a traceback.
         print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
@@ -96,11 +103,36 @@ def _run(options: argparse.Namespace) -> int:
     return code
 
 
+def _while_somebody_reads(run: Callable[[], int]) -> int:
+    """Whoever read our output may have seen enough: that is no failure to speak of, wherever it is noticed."""
+    try:
+        try:
+            return run()
+        finally:
+            # Also what argparse printed before it ends the program.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _close_output()
+        _close_errors()
+        return Exit.NOBODY_READS
+
+
 def _close_output() -> None:
+    """Python would complain once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _close_errors() -> None:
+    try:
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def _report(error: BrokerError, options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.hints import in_commands  # noqa: PLC0415
+
+    error.hint = in_commands(error.hint)
     if getattr(options, "json", False):
         print(json.dumps({"error": {"code": error.code.value, "message": error.message, "hint": error.hint}}))
     else:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import select
 import stat
 import sys
@@ -13,6 +14,9 @@ from gsd_review_broker.errors import BrokerError, Code
 
 # How long a pipe that nobody named may keep silent before it is taken for one that says nothing.
 _SILENCE_SECONDS = 2.0
+
+# What git apply takes for the beginning of a file's patch, whole or not: the broker says what is wrong with it.
+_BEGINNING = re.compile(rb"^(diff --git |--- .*\n\+\+\+ |@@ -)", re.MULTILINE)
 
 
 def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) -> None:
@@ -29,7 +33,7 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
 
 
 def chosen_change(options: argparse.Namespace) -> Change | None:
-    """None for --no-diff. What holds nothing is refused."""
+    """None for --no-diff. What holds nothing is refused, and so is text that is no diff."""
     if getattr(options, "no_diff", False):
         return None
     change, place = _read(options)
@@ -38,6 +42,13 @@ def chosen_change(options: argparse.Namespace) -> Change | None:
             Code.INVALID_ARGUMENT,
             f"there is no change in {place}",
             "Change something first, or choose another source: --staged, --worktree, --range A..B, -F FILE.",
+        )
+    if not _BEGINNING.search(change.diff):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"there is no diff in {place}, only other text",
+            "Give what `git diff` prints, without colours, or choose --staged or --worktree; words are for -m and "
+            "--description.",
         )
     return change
 

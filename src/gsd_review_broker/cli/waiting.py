@@ -19,7 +19,8 @@ DEFAULT_SECONDS = 600.0
 def wait_for_verdict(
     session: Session, review_id: str, *, seconds: float, changed: Callable[[Json], None] = lambda _: None
 ) -> Json:
-    """The review's status when its proposer must act, or at the end of the time. `changed` is told of each step."""
+    """The review's status when its proposer must act, or at the end of the time, and then it says that nothing
+    changed. `changed` is told of each step."""
     end = time.monotonic() + seconds
     # The first look must find a broker; after that, one that is gone is waited for.
     status = session.call("get_review_status", review_id=review_id)
@@ -39,7 +40,8 @@ def wait_for_verdict(
                 changed(status)
     if lost is not None:
         raise lost
-    return status
+    # The first look has nothing to compare with, and calls itself a change.
+    return status if is_decided(status) else {**status, "changed": False}
 
 
 def _next(session: Session, status: Json, left: float) -> Json:

@@ -9,6 +9,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.cli.session import Session
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, Code
 
 
 def register(commands: Commands) -> None:
@@ -30,13 +31,13 @@ def register(commands: Commands) -> None:
     message.add_argument("--path", help="about this file")
     message.add_argument("--line", type=int, help="about this line of it")
     message.add_argument("--reply-to", type=int, metavar="MESSAGE", help="in answer to this message's number")
-    resolve = commands.add("resolve", run_resolve, summary="say what became of a finding", parents=[broker_options()])
+    resolve = commands.add("resolve", run_resolve, summary="say what became of a finding", parents=shared)
     add_review(resolve)
     resolve.add_argument("finding", metavar="FINDING", help="its id, as `tandem show` lists it")
     resolve.add_argument("disposition", choices=["fixed", "rejected", "deferred"])
     resolve.add_argument("-m", "--note", metavar="TEXT", help="why; needed for rejected")
     resolve.add_argument(
-        "--role", choices=["proposer", "reviewer"], default="proposer", help="on whose side (proposer)"
+        "--role", choices=["proposer", "reviewer"], help="on whose side (that of --as; without it, the proposer's)"
     )
 
 
@@ -101,11 +102,29 @@ def _side(session: Session, options: argparse.Namespace) -> tuple[str, str]:
     return ("proposer", speaker) if is_proposer else ("reviewer", session.identity)
 
 
+def _resolving_side(session: Session, options: argparse.Namespace) -> str:
+    """The record names the side's own identity, so nobody else can be meant by --as."""
+    if options.identity is None:
+        return options.role or "proposer"
+    proposal = session.call("get_proposal", review_id=options.review)
+    status = session.call("get_review_status", review_id=options.review)
+    sides = {"proposer": proposal["proposer_id"] or proposal["agent_type"], "reviewer": status["claimed_by"] or ""}
+    for side, who in sides.items():
+        if who.casefold() == options.identity.casefold() and options.role in {None, side}:
+            return side
+    raise BrokerError(
+        Code.FORBIDDEN,
+        f"{options.identity} is not the {options.role or 'proposer or the reviewer'} of review {status['review_id']}",
+        f"Its proposer is {sides['proposer']}, its reviewer {sides['reviewer'] or 'nobody'}.",
+    )
+
+
 def run_resolve(options: argparse.Namespace) -> int:
     session = Session(options)
+    role = _resolving_side(session, options)
     finding = session.call(
         "resolve_finding",
-        endpoint=f"/mcp/{options.role}",
+        endpoint=f"/mcp/{role}",
         review_id=options.review,
         finding_id=options.finding,
         disposition=options.disposition,

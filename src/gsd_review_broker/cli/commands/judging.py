@@ -11,6 +11,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.cli.session import Session
 from gsd_review_broker.cli.sources import add_source_options, as_text, chosen_change
+from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -72,7 +73,7 @@ def run_claim(options: argparse.Namespace) -> int:
     elif options.take_over and (status := _status(session, options))["status"] in _LIVE:
         claim = session.post(f"/api/reviews/{status['review_id']}/take-over", person=session.identity)
     else:
-        claim = session.call("claim_review", review_id=options.review, reviewer_id=session.identity)
+        claim = _claimed(session, options.review)
     return _tell_claim(session, claim)
 
 
@@ -85,6 +86,22 @@ def _tell_claim(session: Session, claim: Json) -> int:
         claim, claim["review_id"], " ", status_span(claim["status"]), f" by {claim['claimed_by']} until {until}"
     )
     return Exit.DONE
+
+
+def _claimed(session: Session, review_id: str) -> Json:
+    """Refused with the broker's own words where another has it, or where it is too late."""
+    try:
+        return session.call("claim_review", review_id=review_id, reviewer_id=session.identity)
+    except BrokerError as error:
+        # It may be refused as kept for its last reviewer, too: that cannot be taken over.
+        if error.code is Code.ALREADY_CLAIMED:
+            status = session.call("get_review_status", review_id=review_id)
+            if status["status"] in _LIVE:
+                error.hint = (
+                    "Wait: the claim ends with a verdict, a release or its deadline. A person can take it over: "
+                    f"`tandem claim {status['review_id']} --take-over`."
+                )
+        raise
 
 
 def run_release(options: argparse.Namespace) -> int:
@@ -128,29 +145,53 @@ def run_counter(options: argparse.Namespace) -> int:
 
 def _judge(options: argparse.Namespace, verdict: str, *, claims: bool, counter_patch: str | None = None) -> int:
     session = Session(options)
-    findings = _findings(options)
+    _refuse_no_reason(verdict, options.reason)
+    words: Json = {
+        "verdict": verdict,
+        "reason": options.reason,
+        "counter_patch": counter_patch,
+        "findings": _findings(options) or None,
+        "reviewer_id": session.identity,
+    }
     status = _status(session, options)
     _refuse_unread(status, options.revision)
-    fence: Json = {"reviewer_id": session.identity}
-    mine = _is_me(session, status["claimed_by"])
-    if claims and not mine:
-        # Refused with the broker's own words where another has it, or where it is too late.
-        claim = session.call("claim_review", review_id=status["review_id"], reviewer_id=session.identity)
+    if not claims or _is_me(session, status["claimed_by"]):
+        given = session.call("submit_verdict", review_id=status["review_id"], **words)
+    else:
+        claim = _claimed(session, status["review_id"])
         if claim.get("auto_rejected"):
             return _tell_claim(session, claim)
-        _refuse_unread(claim, options.revision)
-        fence["claim_generation"] = claim["claim_generation"]
-    given = session.call(
-        "submit_verdict",
-        review_id=status["review_id"],
-        verdict=verdict,
-        reason=options.reason,
-        counter_patch=counter_patch,
-        findings=findings or None,
-        **fence,
-    )
+        given = _judge_claimed(session, claim, words)
     session.answer(given, given["review_id"], " ", status_span(given["status"]), f" by {session.identity}")
     return Exit.DONE
+
+
+def _judge_claimed(session: Session, claim: Json, words: Json) -> Json:
+    """Claimed on the way to the verdict: without the one, the other is given back."""
+    review_id, generation = claim["review_id"], claim["claim_generation"]
+    try:
+        _refuse_unread(claim, session.options.revision)
+        return session.call("submit_verdict", review_id=review_id, claim_generation=generation, **words)
+    except UnreachableError:
+        # Nobody knows whether the verdict was given.
+        raise
+    except BrokerError as error:
+        try:
+            session.call("release_claim", review_id=review_id, claim_generation=generation)
+            became = "The claim that was made on the way was given back."
+        except BrokerError:
+            became = f"It was claimed on the way: `tandem release {review_id}` gives it back."
+        error.hint = f"{error.hint} {became}".strip()
+        raise
+
+
+def _refuse_no_reason(verdict: str, reason: str | None) -> None:
+    if verdict != "approved" and not (reason and reason.strip()):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"reason: a verdict of {verdict} needs one",
+            "Say with -m what has to change, or why.",
+        )
 
 
 def _status(session: Session, options: argparse.Namespace) -> Json:

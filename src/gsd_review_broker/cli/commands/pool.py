@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gsd_review_broker import places
 from gsd_review_broker.checkout import find_root
@@ -15,6 +15,7 @@ from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.client.connection import Json
 
 _AGENTS = ["codex", "claude", "gemini", "opencode", "command"]
+_USUAL_AGENT = "codex"
 _STATES = {"active": Style.GREEN, "draining": Style.YELLOW, "terminated": Style.DIM}
 _TITLES = ("REVIEWER", "STATE", "MODEL", "REVIEW", "DONE", "APPROVED", "LAST HEARD OF", "DOING")
 
@@ -49,7 +50,9 @@ def _add_reviewer(parser: argparse.ArgumentParser) -> None:
 
 def _add_switch(parser: argparse.ArgumentParser, *, with_agent: bool) -> None:
     if with_agent:
-        parser.add_argument("--agent", choices=_AGENTS, default="codex", help="the program that reviews (codex)")
+        parser.add_argument(
+            "--agent", choices=_AGENTS, help="the program that reviews (the configured one, else codex)"
+        )
     parser.add_argument("--scope", choices=["project", "user"], default="project", help="in which file (project)")
     parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
 
@@ -145,22 +148,42 @@ def _in_path(word: str) -> str:
 
 
 def run_enable(options: argparse.Namespace) -> int:
-    return _switch(options, {"enabled": True, "agent": options.agent})
+    file = _file(options)
+    if options.agent is not None:
+        return _switch(options, file, {"enabled": True, "agent": options.agent})
+    if (own := _agent_in(file)) is not None:
+        return _switch(options, file, {"enabled": True, "agent": own})
+    users = places.user_file()
+    if file != users and (shared := _agent_in(users)) is not None:
+        # Not written here as well: the user's file goes on deciding it.
+        return _switch(options, file, {"enabled": True}, note=f", agent is {shared} by {users}")
+    return _switch(options, file, {"enabled": True, "agent": _USUAL_AGENT})
 
 
 def run_disable(options: argparse.Namespace) -> int:
-    return _switch(options, {"enabled": False})
+    return _switch(options, _file(options), {"enabled": False})
 
 
-def _switch(options: argparse.Namespace, values: dict[str, Any]) -> int:
+def _file(options: argparse.Namespace) -> Path:
     root = find_root(Path.cwd())
-    file = places.user_file() if options.scope == "user" or root is None else places.project_file(root)
+    return places.user_file() if options.scope == "user" or root is None else places.project_file(root)
+
+
+def _agent_in(file: Path) -> Any:
+    """The configured one, as it is written."""
+    section = places.read_settings_file(file, must_exist=False).get("reviewer_pool")
+    return cast("Json", section).get("agent") if isinstance(section, dict) else None
+
+
+def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str = "") -> int:
     changed = changed_setting(file, "reviewer_pool", values)
     screen = Screen()
     if options.json:
         screen.json({"file": str(file), "reviewer_pool": values, "changed": changed})
         return Exit.DONE
-    screen.say(f"{file}: reviewer_pool.enabled is {'true' if values['enabled'] else 'false'}")
+    agent = f", agent is {values['agent']}" if "agent" in values else note
+    before = "" if changed else " already"
+    screen.say(f"{file}: reviewer_pool.enabled is{before} {'true' if values['enabled'] else 'false'}{agent}")
     if changed:
         screen.say("A broker that runs goes by it when it is started again: tandem down; tandem up")
     return Exit.DONE

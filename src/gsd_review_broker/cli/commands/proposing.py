@@ -74,11 +74,12 @@ def run_propose(options: argparse.Namespace) -> int:
     arguments = _arguments(options, session)
     created = session.call("create_review", **arguments)
     page = f"/r/{created['review_id']}"
+    has_diff = arguments["diff"] is not None
     if options.wait is None:
-        _tell(session, created, created)
+        _tell(session, created, has_diff=has_diff)
         return open_page(session, page) if options.web and not session.wants_json else Exit.DONE
     if not session.wants_json:
-        _tell(session, created, created)
+        _tell(session, created, has_diff=has_diff)
     if options.web and not session.wants_json:
         open_page(session, page)
     status = wait_for_verdict(session, created["review_id"], seconds=options.wait)
@@ -89,12 +90,13 @@ def run_propose(options: argparse.Namespace) -> int:
     return exit_of(status)
 
 
-def _tell(session: Session, created: Json, whole: Json) -> None:
+def _tell(session: Session, created: Json, *, has_diff: bool) -> None:
     if session.wants_json:
-        session.screen.json(whole)
+        session.screen.json(created)
         return
     files = created["affected_files"]
-    size = describing.counted(len(files), "file") if files else "no diff"
+    without = "a diff that cannot be read" if has_diff else "no diff"
+    size = describing.counted(len(files), "file") if files else without
     session.screen.say(created["review_id"], f" {created['status']}, revision {created['revision']}, {size}")
 
 

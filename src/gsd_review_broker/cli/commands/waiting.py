@@ -29,10 +29,8 @@ def register(commands: Commands) -> None:
 
 def run_wait(options: argparse.Namespace) -> int:
     session = Session(options)
-    told: list[Json] = []
 
     def tell(status: Json) -> None:
-        told.append(status)
         if options.verbose and not session.wants_json:
             session.screen.say(*describing.outcome(status))
             session.screen.write("")
@@ -40,6 +38,6 @@ def run_wait(options: argparse.Namespace) -> int:
     status = wait_for_verdict(session, options.review, seconds=options.timeout, changed=tell)
     if session.wants_json:
         session.screen.json(status)
-    elif not options.verbose or status is not told[-1]:
+    elif not options.verbose:
         session.screen.say(*describing.outcome(status))
     return Exit(exit_of(status))
