@@ -161,9 +161,9 @@ class Insight:
         size = limit_of(limit)
         review = await self._core.find(review_id) if review_id is not None else None
         wanted = review.id if review else None
-        # A short page by its key is quicker read here than handed to a thread.
-        read = self._core.store.glance if size <= DEFAULT_LIMIT else self._core.store.read
-        found = await read(lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1))
+        found = await self._core.store.read(
+            lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1)
+        )
         shown: list[EventResult] = []
         room = _EVENTS_CHARACTERS
         for row in found[:size]:
