@@ -254,28 +254,11 @@ class Claims:
         findings: list[NewFinding] | None = None,
         authenticated_as: Identity | None = None,
     ) -> VerdictResult:
-        limits, policy = self._core.policy.limits, self._core.policy
+        limits = self._core.policy.limits
         reason = checks.optional_text("reason", reason, limits.text)
         reviewer = checks.optional_identity("reviewer_id", reviewer_id, limits)
         await self._core.heard(reviewer)
-
-        def judge(review: Review, now: Milliseconds, offer: Offer | None, raised: Raised) -> Change:
-            return rules.give_verdict(
-                review,
-                verdict=verdict,
-                reason=reason,
-                reviewer_id=reviewer,
-                claim_generation=claim_generation,
-                counter_patch=offer and offer.on(review, now),
-                findings=raised.changed,
-                open_finding_count=raised.open_count,
-                fence=policy.fence,
-                pool_managed=self._core.access.standing(review.claimed_by) is not None,
-                timeout=policy.claim_timeout,
-                max_rounds=policy.max_rounds,
-                now=now,
-            )
-
+        judge = self._judge(verdict, reason, reviewer, claim_generation)
         # Who may not judge is refused, and recorded, before git or the diff is looked at.
         refused = counter_patch is not None and not await self._may_judge(review_id, repeat, judge)
         offered = None if refused else await self._offered(review_id, counter_patch)
@@ -297,6 +280,31 @@ class Claims:
         return await self._core.change(
             review_id, repeat, command, by_claim=by_claim if reviewer or claim_generation is not None else None
         )
+
+    def _judge(
+        self, verdict: Verdict, reason: str | None, reviewer: Identity | None, claim_generation: int | None
+    ) -> _Judge:
+        """The rule with all that the call said; asked once beforehand, and again in the transaction."""
+        policy = self._core.policy
+
+        def judge(review: Review, now: Milliseconds, offer: Offer | None, raised: Raised) -> Change:
+            return rules.give_verdict(
+                review,
+                verdict=verdict,
+                reason=reason,
+                reviewer_id=reviewer,
+                claim_generation=claim_generation,
+                counter_patch=offer and offer.on(review, now),
+                findings=raised.changed,
+                open_finding_count=raised.open_count,
+                fence=policy.fence,
+                pool_managed=self._core.access.standing(review.claimed_by) is not None,
+                timeout=policy.claim_timeout,
+                max_rounds=policy.max_rounds,
+                now=now,
+            )
+
+        return judge
 
     async def _may_judge(self, review_id: str, repeat: Repeat | None, judge: _Judge) -> bool:
         """A look beforehand; the transaction decides. A call that was answered before is answered there, too."""
