@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker import rules
-from gsd_review_broker.audit import FIRST_HASH, canonical, chained
-from gsd_review_broker.model import (
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.audit import FIRST_HASH, canonical, chained
+from gsd_review_broker.domain.model import (
     Category,
     Change,
     Fence,
@@ -32,9 +32,9 @@ from gsd_review_broker.model import (
     Role,
     Verdict,
 )
-from gsd_review_broker.store import schema
+from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
 from gsd_review_broker.store.rows import message_row, review_row, revision_row
-from gsd_review_broker.tally import Totals, scopes_of, tally_of
+from gsd_review_broker.store.sqlite import schema
 
 NOW = Milliseconds(1_800_000_000_000)
 PROJECTS = ("alpha", "beta", "gamma", None)

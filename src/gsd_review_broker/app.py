@@ -19,37 +19,38 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gsd_review_broker import logs, places, tracing
-from gsd_review_broker.checkout import exclude_from_git, is_tracked
 from gsd_review_broker.clock import SystemClock
-from gsd_review_broker.config import Configuration
+from gsd_review_broker.domain.model import HUMAN_PREFIX
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.checkout import exclude_from_git, is_tracked
+from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
-from gsd_review_broker.meters import Meters
-from gsd_review_broker.model import HUMAN_PREFIX
 from gsd_review_broker.notify import Notifier
-from gsd_review_broker.places import project_file
-from gsd_review_broker.pool.launcher import Launcher, Place, pool_name
-from gsd_review_broker.pool.policy import Limits as PoolLimits
+from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite, pool_name
+from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
-from gsd_review_broker.pool_settings import resolved
 from gsd_review_broker.ports import Clock
-from gsd_review_broker.repository import GitRepository
-from gsd_review_broker.runtime_file import RuntimeFile
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.moments import iso
-from gsd_review_broker.service.presence import Presence
-from gsd_review_broker.service.reviewer_records import WorkWatcher
-from gsd_review_broker.store.sqlite import SqliteStore
-from gsd_review_broker.wake import LocalWakeups
-from gsd_review_broker.web.api import api_routes
-from gsd_review_broker.web.dashboard import dashboard_routes
+from gsd_review_broker.service.liveness import Liveness
+from gsd_review_broker.service.pool.records import WorkWatcher
+from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.locations import project_file
+from gsd_review_broker.settings.pool import resolved
+from gsd_review_broker.settings.runtime_file import RuntimeFile
+from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.wakeups import LocalWakeups
+from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
+from gsd_review_broker.web.api.people import api_routes
+from gsd_review_broker.web.api.pool import pool_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import HostAndOriginGuard
-from gsd_review_broker.web.health import health_endpoint, metrics_endpoint
-from gsd_review_broker.web.pool_api import pool_routes
+from gsd_review_broker.web.pages.dashboard import dashboard_routes
 
 log = structlog.get_logger()
 
@@ -88,7 +89,7 @@ class Application:
             wakeups=self.wakeups,
             clock=clock,
             policy=policy,
-            presence=Presence(clock, access),
+            presence=Liveness(clock, access),
             access=access,
         )
         self.broker = make_broker(
@@ -205,7 +206,7 @@ def serve(configuration: Configuration) -> int:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(server.serve(sockets=[listening]))
         finally:
-            application.pool.wards.kill_at_once()
+            application.pool.roster.kill_at_once()
     return 130 if server.interrupted else 0
 
 
@@ -217,10 +218,10 @@ def _pool(
     root, template = configuration.root, settings.prompt_template_path
     name = pool_name(configuration.database)
     workspace = resolved(settings.workspace_path, root) if settings.workspace_path else root or Path.home()
-    place = Place(
+    place = PoolSite(
         broker_url=f"http://{_bracketed(configuration.settings.host)}:{port}/mcp/reviewer",
         workspace=workspace,
-        folder=places.state_folder() / "reviewers" / name,
+        folder=locations.state_folder() / "reviewers" / name,
         template=resolved(template, root) if template else None,
         pool=name,
     )

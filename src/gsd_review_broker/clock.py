@@ -2,7 +2,7 @@
 
 import time
 
-from gsd_review_broker.model import Milliseconds
+from gsd_review_broker.domain.model import Milliseconds
 
 
 class SystemClock:

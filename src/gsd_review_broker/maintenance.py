@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.results import Pruned
-from gsd_review_broker.store.verification import Report, export, verify
+from gsd_review_broker.service.wire.reviews import Pruned
+from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.store.sqlite.verification import VerificationReport, export, verify
 
-__all__ = ["Report", "export", "prune", "verify"]
+__all__ = ["VerificationReport", "export", "prune", "verify"]
 
 
 def prune(configuration: Configuration, closed_before: str, said: Callable[[Pruned], None]) -> None:

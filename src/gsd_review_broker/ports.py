@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from gsd_review_broker.model import (
+from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
     Event,
@@ -20,8 +20,8 @@ from gsd_review_broker.model import (
     Revision,
     Status,
 )
-from gsd_review_broker.reviewer import Failure, Reviewer, Work
-from gsd_review_broker.tally import Totals
+from gsd_review_broker.domain.pool import Failure, Reviewer, Work
+from gsd_review_broker.domain.tally import Totals
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gsd_review_broker import places
-from gsd_review_broker.cli import background
-from gsd_review_broker.client import Wanted
+from gsd_review_broker.cli.broker import background
+from gsd_review_broker.client import Target
+from gsd_review_broker.settings import locations
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import PROGRAM, Tandem
 
@@ -113,8 +113,8 @@ def test_the_usual_port_that_is_taken_is_no_obstacle(
     tandem: Tandem, repository: Path, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients find it by its runtime file."""
-    monkeypatch.setattr(places, "DEFAULT_PORT", taken)
-    started = background.start(Wanted.of(repository, environment={}))
+    monkeypatch.setattr(locations, "DEFAULT_PORT", taken)
+    started = background.start(Target.of(repository, environment={}))
     assert started.is_new
     assert not started.broker.connection.url.endswith(f":{taken}")
     started.broker.connection.close()

@@ -152,7 +152,7 @@ def test_without_a_broker_a_call_is_answered_with_an_error(repository: Path, own
 
 def test_a_writing_call_that_is_repeated_after_a_restart_is_done_once(process: BrokerProcess) -> None:
     """The bridge gives each a key of its own, and keeps the one that a client gave."""
-    from gsd_review_broker.cli.bridge import _repeatable
+    from gsd_review_broker.cli.broker.bridge import _repeatable
 
     call = {"method": "tools/call", "params": {"name": "create_review", "arguments": dict(PROPOSAL)}}
     keyed = _repeatable(call)["params"]["arguments"]

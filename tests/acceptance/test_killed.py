@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from gsd_review_broker.model import Event, EventType, Identity, Milliseconds, ReviewId
+from gsd_review_broker.domain.model import Event, EventType, Identity, Milliseconds, ReviewId
 from tests.support.invariants import events_of, problems
 from tests.support.local import PROPOSAL
 from tests.support.mcp import Mcp, ToolError

@@ -86,7 +86,7 @@ async def test_starts_by_hand_keep_the_cooldown(tmp_path: Path, own_home: Path, 
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS), limits=slow) as broker:
         for _ in range(3):
             await broker.call("spawn_reviewer")
-        moments = [ward.started_at for ward in broker.application.pool.wards]
+        moments = [running.started_at for running in broker.application.pool.roster]
         assert all(later - earlier >= 650 for earlier, later in itertools.pairwise(moments))
 
 
@@ -105,11 +105,11 @@ async def test_a_start_is_made_whole_though_whoever_asked_has_gone(
 
             async def known() -> bool:
                 running = alive("BROKER_POOL", pool._launcher._place.pool)
-                return {ward.child.pid for ward in pool.wards} == set(running) and not pool._starting
+                return {running.child.pid for running in pool.roster} == set(running) and not pool._starting
 
             await broker.until(known)
-            for ward in pool.wards:
-                await pool.kill(ward.id, force=True)
+            for running in pool.roster:
+                await pool.kill(running.id, force=True)
 
 
 async def test_a_broker_that_ends_while_it_starts_a_reviewer_leaves_none(

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.model import Identity, Milliseconds
-from gsd_review_broker.pool import tree
-from gsd_review_broker.pool.launcher import host_name, pool_name
-from gsd_review_broker.reviewer import Reviewer, ReviewerState
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import Reviewer, ReviewerState
+from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.launch.launcher import host_name, pool_name
 from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
 from tests.support.pool import alive, pool_of, script, user_file
@@ -143,7 +143,7 @@ def test_a_signal_goes_to_the_process_that_was_meant_or_to_none() -> None:
     try:
         found = tree.look(process.pid, tree.start_of(process.pid))
         assert found is not None
-        stranger = tree.Found(found.pid, found.parent, found.group, found.session, found.state, "another boot:1")
+        stranger = tree.ProcessFound(found.pid, found.parent, found.group, found.session, found.state, "another boot:1")
         tree.tell(stranger, signal.SIGKILL)
         assert process.poll() is None
         tree.tell(found, signal.SIGKILL)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker import __version__
-from gsd_review_broker.checkout import exclude_from_git, find_root
+from gsd_review_broker.git.checkout import exclude_from_git, find_root
 from tests.support.local import PROPOSAL
 from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository, run_broker
 
@@ -152,7 +152,7 @@ def test_a_database_that_is_up_to_date_costs_no_import_of_the_migrations(process
             again.terminate()
             again.communicate()
         modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-        assert "gsd_review_broker.store.sqlite" in modules
+        assert "gsd_review_broker.store.sqlite.store" in modules
         assert ("alembic" in modules) is imported
 
 

@@ -13,8 +13,18 @@ import pytest
 
 from gsd_review_broker.cli.main import build
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import Choice, Client, Origin, Role, Scope, endpoint, files, status, write_plugin
-from gsd_review_broker.integrations.claude_files import of_role
+from gsd_review_broker.integrations import (
+    Choice,
+    Client,
+    ClientRole,
+    Origin,
+    Scope,
+    endpoint,
+    files,
+    status,
+    write_plugin,
+)
+from gsd_review_broker.integrations.clients.claude_files import of_role
 from tests.support.accounts import URL, Account, put
 from tests.support.processes import git, make_repository
 
@@ -375,7 +385,7 @@ def test_an_installation_that_is_killed_anywhere_can_be_taken_back(
     put(account.root / ".claude/settings.json", JSON_FILES["windows"] or "")
     before = account.seen()
     if older:
-        account.install(url="http://127.0.0.1:9/mcp", role=Role.ALL)
+        account.install(url="http://127.0.0.1:9/mcp", role=ClientRole.ALL)
 
     # A receipt, two documents and three texts; over an older one two texts that go, and the receipt once more.
     assert dies(monkeypatch, account.install, moment=moment) == (moment < 6)
@@ -434,17 +444,17 @@ def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
     def at(folder: Path) -> Account:
         return Account(dataclasses.replace(account.around, root=folder))
 
-    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(first).around) == OURS
     at(first).install()
 
-    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(first).around) == OURS
-    assert endpoint(Role.ALL, Scope.PROJECT, at(tmp_path / "linked").around) == "http://127.0.0.1:8321/mcp"
-    assert endpoint(Role.PROPOSER, Scope.USER, at(second).around) == OURS
+    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(first).around) == OURS
+    assert endpoint(ClientRole.ALL, Scope.PROJECT, at(tmp_path / "linked").around) == "http://127.0.0.1:8321/mcp"
+    assert endpoint(ClientRole.PROPOSER, Scope.USER, at(second).around) == OURS
     with pytest.raises(BrokerError, match=f"127.0.0.1:8321 is what {first} is connected to") as refusal:
-        endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around)
+        endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(second).around)
     assert "Use --stdio" in refusal.value.hint
     put(second / ".planning/review-broker.json", '{"port": 8322}')
-    assert endpoint(Role.PROPOSER, Scope.PROJECT, at(second).around) == "http://127.0.0.1:8322/mcp/proposer"
+    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(second).around) == "http://127.0.0.1:8322/mcp/proposer"
 
 
 @pytest.mark.parametrize(
@@ -464,18 +474,18 @@ def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
 )
 def test_an_address_is_completed_or_refused(account: Account, given: str, url: str | None) -> None:
     if url is not None:
-        assert endpoint(Role.REVIEWER, Scope.USER, account.around, given) == url
+        assert endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given) == url
         return
     with pytest.raises(BrokerError, match="is no http address"):
-        endpoint(Role.REVIEWER, Scope.USER, account.around, given)
+        endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given)
 
 
 def test_another_role_brings_other_files_and_takes_the_old_ones(account: Account) -> None:
     before = account.seen()
-    account.install(role=Role.ALL)
+    account.install(role=ClientRole.ALL)
     assert (account.root / ".claude/skills/tandem-reviewing/SKILL.md").is_file()
 
-    account.install(role=Role.PROPOSER)
+    account.install(role=ClientRole.PROPOSER)
 
     assert not (account.root / ".claude/skills/tandem-reviewing").exists()
     assert (account.root / ".claude/commands/tandem/propose.md").is_file()
@@ -510,13 +520,13 @@ def test_a_foreign_command_of_our_name_comes_back(account: Account) -> None:
     put(account.root / ".claude/commands/tandem/propose.md", "foreign\r\n", mode=0o600)
     before = account.seen()
     account.install()
-    account.install(role=Role.ALL)
+    account.install(role=ClientRole.ALL)
     account.uninstall()
     assert account.seen() == before
 
 
 def test_an_older_text_of_ours_is_brought_up_to_date(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gsd_review_broker.integrations import claude_files
+    from gsd_review_broker.integrations.clients import claude_files
 
     before = account.seen()
     with monkeypatch.context() as patch:
@@ -580,8 +590,8 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
 
 
-@pytest.mark.parametrize("role", Role)
-def test_the_plugin_holds_the_same_texts(account: Account, role: Role) -> None:
+@pytest.mark.parametrize("role", ClientRole)
+def test_the_plugin_holds_the_same_texts(account: Account, role: ClientRole) -> None:
     account.install(role=role)
     plugin = account.root.parent / "plugin"
     write_plugin(plugin, Choice(url=URL, role=role))
@@ -608,7 +618,7 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     from gsd_review_broker.mcp.server import all_tools
 
     every = set(all_tools().shown_to(Audience.ALL))
-    for role, audience in ((Role.PROPOSER, Audience.PROPOSER), (Role.REVIEWER, Audience.REVIEWER)):
+    for role, audience in ((ClientRole.PROPOSER, Audience.PROPOSER), (ClientRole.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
         for file in of_role(role):
             named = every & set(re.findall(r"[a-z_]+", file.text))

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.util._once import Once
 from prometheus_client.parser import text_string_to_metric_families
 
-from gsd_review_broker import logs, tracing
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.observe import logs, tracing
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import BrokerProcess

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git import digest_of
+from gsd_review_broker.git.program import digest_of
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git
@@ -139,7 +139,7 @@ async def test_a_name_that_cannot_be_seen_is_none(broker: LocalBroker) -> None:
 @pytest.mark.parametrize("position", [5, None, [10**30, 1, "a"], [0, 0, "\ud800"], {"a": 1}, [1.5]])
 @pytest.mark.parametrize("tool", ["list_reviews", "get_discussion", "get_proposal"])
 async def test_an_altered_cursor_is_an_invalid_argument(broker: LocalBroker, tool: str, position: object) -> None:
-    from gsd_review_broker.service import cursors
+    from gsd_review_broker.service.wire import cursors
 
     review_id = await claimed(broker)
     filters = {
@@ -201,7 +201,7 @@ async def test_a_file_that_the_author_dropped_can_be_looked_at(broker: LocalBrok
 
 
 async def test_a_long_story_says_where_it_goes_on(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsd_review_broker.service.insight._TIMELINE_EVENTS", 3)
+    monkeypatch.setattr("gsd_review_broker.service.queries.reviews._TIMELINE_EVENTS", 3)
     review_id = await claimed(broker)
     for _ in range(3):
         await broker("add_message", review_id=review_id, sender_role="proposer", body="b")

@@ -5,10 +5,10 @@ import sqlite3
 import pytest
 import sqlalchemy as sa
 
-from gsd_review_broker.model import Status
+from gsd_review_broker.domain.model import Status
 from gsd_review_broker.ports import SUMMARY
 from gsd_review_broker.store import reads, statistics
-from gsd_review_broker.store.session import sql_of
+from gsd_review_broker.store.statements import sql_of
 from tests.support.local import LocalBroker
 
 STATEMENTS = {

@@ -16,11 +16,12 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gsd_review_broker import config, maintenance
+from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.service.moments import iso
-from gsd_review_broker.store import archive, schema
-from gsd_review_broker.store.session import sql_of
+from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.settings import config
+from gsd_review_broker.store.sqlite import archive, schema
+from gsd_review_broker.store.statements import sql_of
 from gsd_review_broker.store.tables import metadata
 from tests.integration.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
 from tests.support.local import LocalBroker, local_broker

@@ -252,7 +252,7 @@ async def test_a_review_is_found_by_a_prefix_that_names_only_it(broker: LocalBro
 
 async def test_an_ambiguous_prefix_is_refused_with_the_matches(broker: LocalBroker, monkeypatch) -> None:
     ids = iter([f"abcdef{number:010x}" for number in range(7)])
-    monkeypatch.setattr("gsd_review_broker.service.proposals.new_review_id", lambda: next(ids))
+    monkeypatch.setattr("gsd_review_broker.service.commands.proposals.new_review_id", lambda: next(ids))
     for _ in range(7):
         await broker.create()
     with pytest.raises(ToolError) as refused:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.meters import Meters
-from gsd_review_broker.store import schema
-from gsd_review_broker.store.lock import DatabaseLock
-from gsd_review_broker.store.sqlite import SqliteStore
-from gsd_review_broker.wake import LocalWakeups
+from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite.lock import DatabaseLock
+from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.wakeups import LocalWakeups
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
 

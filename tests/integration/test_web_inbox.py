@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gsd_review_broker.service.inbox import InboxEntry
+from gsd_review_broker.service.queries.inbox import InboxEntry
 from tests.support.local import LocalBroker
 
 ADA = "human:ada"

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from gsd_review_broker.web.event_stream import EventStream
+from gsd_review_broker.web.events import EventStream
 from tests.support.local import LocalBroker
 
 

@@ -5,15 +5,24 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.integrations import Choice, Client, Outcome, Role, Scope, Surroundings, install, uninstall
-from gsd_review_broker.integrations.wanted import server_document
+from gsd_review_broker.integrations import (
+    Choice,
+    Client,
+    ClientRole,
+    Environment,
+    InstallOutcome,
+    Scope,
+    install,
+    uninstall,
+)
+from gsd_review_broker.integrations.clients.wanted import server_document
 
 URL = "http://127.0.0.1:8321/mcp/proposer"
 
 
 @dataclass(frozen=True)
 class Account:
-    around: Surroundings
+    around: Environment
 
     @classmethod
     def in_folder(cls, folder: Path) -> "Account":
@@ -21,7 +30,7 @@ class Account:
         home.mkdir()
         root.mkdir()
         state = folder / "state"
-        return cls(Surroundings(home=home, variables={"PATH": os.environ["PATH"]}, root=root, state=state))
+        return cls(Environment(home=home, variables={"PATH": os.environ["PATH"]}, root=root, state=state))
 
     @property
     def root(self) -> Path:
@@ -37,15 +46,15 @@ class Account:
         scope: Scope = Scope.PROJECT,
         *,
         url: str | None = URL,
-        role: Role = Role.PROPOSER,
+        role: ClientRole = ClientRole.PROPOSER,
         trust: bool = False,
         dry_run: bool = False,
-    ) -> Outcome:
+    ) -> InstallOutcome:
         return install(client, Choice(url=url, role=role, scope=scope, trust=trust), self.around, dry_run=dry_run)
 
     def uninstall(
         self, client: Client = Client.CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False
-    ) -> Outcome:
+    ) -> InstallOutcome:
         return uninstall(client, scope, self.around, dry_run=dry_run)
 
     def seen(self) -> dict[str, tuple[int, bytes | str | None]]:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker import audit
-from gsd_review_broker.histogram import Histogram
-from gsd_review_broker.model import (
+from gsd_review_broker.domain import audit
+from gsd_review_broker.domain.histogram import Histogram
+from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
     Event,
@@ -23,8 +23,8 @@ from gsd_review_broker.model import (
     Revision,
     Status,
 )
-from gsd_review_broker.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
-from gsd_review_broker.tally import Totals
+from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.tally import Totals
 
 _LIVE = "status IN ('claimed', 'in_review')"
 

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker import config
 from gsd_review_broker.app import Application
+from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
-from gsd_review_broker.model import Milliseconds
+from gsd_review_broker.settings import config
 from tests.support.mcp import ToolError
 
 PROPOSAL: dict[str, Any] = {

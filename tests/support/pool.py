@@ -16,14 +16,14 @@ import aiohttp
 import psutil
 import uvicorn
 
-from gsd_review_broker import config
 from gsd_review_broker.app import Application
-from gsd_review_broker.pool.policy import Limits
+from gsd_review_broker.pool.policy import PoolLimits
+from gsd_review_broker.settings import config
 from tests.support.local import PROPOSAL
 from tests.support.mcp import AsyncMcp
 
 PROGRAMS = Path(__file__).parent / "reviewers"
-QUICK = Limits(
+QUICK = PoolLimits(
     spawn_cooldown=50, idle_timeout=60_000, farewell=1_000, failure_pause=100, check_interval=200, max_pool_size=3
 )
 
@@ -112,7 +112,7 @@ async def pool_broker(
     root: Path,
     command: list[str],
     *,
-    limits: Limits = QUICK,
+    limits: PoolLimits = QUICK,
     fence: str | None = None,
     **pool: Any,
 ) -> AsyncGenerator[PoolBroker]:

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Self
 
-from gsd_review_broker.pool.launch import POOL_MARKER
-from gsd_review_broker.pool.launcher import pool_name
-from gsd_review_broker.pool.leftovers import end_leftovers
+from gsd_review_broker.pool.child.leftovers import end_leftovers
+from gsd_review_broker.pool.launch.launcher import pool_name
+from gsd_review_broker.pool.launch.recipe import POOL_MARKER
 from tests.support.mcp import Mcp
 
 DATABASE = ".planning/codex_review_broker.sqlite3"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gsd_review_broker import rules
-from gsd_review_broker.model import (
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import (
     AffectedFile,
     Anchor,
     Change,

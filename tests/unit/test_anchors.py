@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.model import Anchor, Side
-from gsd_review_broker.patch import Place, ShownLines
+from gsd_review_broker.domain.model import Anchor, Side
+from gsd_review_broker.domain.patch import LinePlace, ShownLines
 
 BASE = [f"line {number}" for number in range(1, 41)]
 
@@ -30,7 +30,7 @@ def edited(*changes: tuple[int, str]) -> list[str]:
 FIRST = diff_of(BASE, edited((20, "a new and telling line")))
 
 
-def the_finding(diff: bytes = FIRST, line: int = 20) -> Place:
+def the_finding(diff: bytes = FIRST, line: int = 20) -> LinePlace:
     place = ShownLines(diff).place("a.py", line, line, Side.NEW)
     assert place.anchor is Anchor.ANCHORED
     return place

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gsd_review_broker.cli.exits import OF_ERROR, Exit, of_review
-from gsd_review_broker.cli.screen import Screen, Span, Style, cells, cut
+from gsd_review_broker.cli.render.screen import Screen, Span, Style, cells, cut
 from gsd_review_broker.errors import Code
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker import config
 from gsd_review_broker.cli.main import main
-from gsd_review_broker.config import Configuration
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings import config
+from gsd_review_broker.settings.config import Configuration
 
 LAYERS = ("default", "user", "project", "environment", "flag")
 

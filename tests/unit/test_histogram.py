@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker import histogram
-from gsd_review_broker.histogram import Histogram
+from gsd_review_broker.domain import histogram
+from gsd_review_broker.domain.histogram import Histogram
 
 LARGEST = 2**36 - 1
 # As a share of the true value: half of a sixteenth, and a little for rounding.

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.integrations import jsonc
-from gsd_review_broker.integrations.edits import applied, inverse
-from gsd_review_broker.integrations.entries import MISSING, Entry, UnfitError, UnreadableError
-from gsd_review_broker.integrations.json_format import JsonFormat
+from gsd_review_broker.integrations.formats import jsonc
+from gsd_review_broker.integrations.formats.edits import applied, inverse
+from gsd_review_broker.integrations.formats.entries import MISSING, Entry, UnfitError, UnreadableError
+from gsd_review_broker.integrations.formats.json_format import JsonFormat
 from tests.support.odd_json import OBJECTS, oddly_written
 
 FORM = JsonFormat()

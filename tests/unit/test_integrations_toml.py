@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.integrations.edits import applied, inverse
-from gsd_review_broker.integrations.entries import Entry, Placed, UnfitError, UnreadableError
-from gsd_review_broker.integrations.toml_format import TomlFormat
+from gsd_review_broker.integrations.formats.edits import applied, inverse
+from gsd_review_broker.integrations.formats.entries import Entry, Placed, UnfitError, UnreadableError
+from gsd_review_broker.integrations.formats.toml_format import TomlFormat
 
 FORM = TomlFormat()
 ENTRY = Entry(path=("mcp_servers", "gsdreview"), value={"url": "http://127.0.0.1:8321/mcp", "required": True})

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from gsd_review_broker.patch import FilePatch, UnreadableDiffError, read, unsafe_paths
-from gsd_review_broker.patch.safety import is_unsafe
+from gsd_review_broker.domain.patch import FilePatch, UnreadableDiffError, read, unsafe_paths
+from gsd_review_broker.domain.patch.safety import is_unsafe
 from tests.support.diffs import Corpus, make_corpus
 from tests.support.hostile_diffs import UNSAFE_PATHS, Hostile, hostile
 

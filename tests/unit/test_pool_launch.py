@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.model import Identity
-from gsd_review_broker.pool.agents import AGENTS, launch_for
-from gsd_review_broker.pool.launch import Launch, Request, environment, filled, refuse_unsafe, through_wsl
-from gsd_review_broker.pool.prompting import prompt, template
-from gsd_review_broker.pool_settings import SHIPPED_MODELS
+from gsd_review_broker.pool.launch.agents import AGENTS, launch_for
+from gsd_review_broker.pool.launch.prompting import prompt, template
+from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, environment, filled, refuse_unsafe, through_wsl
+from gsd_review_broker.settings.pool import SHIPPED_MODELS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
-REQUEST = Request(
+REQUEST = LaunchRequest(
     agent="codex",
     reviewer_id=Identity("codex-r1-0a1b2c3d"),
     broker_url=URL,
@@ -26,7 +26,7 @@ REQUEST = Request(
 )
 
 
-def request_for(agent: str, **fields: object) -> Request:
+def request_for(agent: str, **fields: object) -> LaunchRequest:
     model = next(iter(SHIPPED_MODELS[agent]), None)
     return replace(REQUEST, agent=agent, model=model, **fields)  # type: ignore[arg-type]
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.pool.events import EventReader
-from gsd_review_broker.pool.lines import Allowance, Lines
-from gsd_review_broker.pool.log_file import LogFile, tail
-from gsd_review_broker.reviewer import Usage
+from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.pool.child.agent_output import AgentOutput
+from gsd_review_broker.pool.child.lines import Allowance, Lines
+from gsd_review_broker.pool.child.log_file import LogFile, tail
 
 
 @given(st.lists(st.binary(max_size=50) | st.just(b"\n") | st.just(b"abc\ndef")), st.integers(1, 20))
@@ -93,7 +93,7 @@ def test_a_log_that_cannot_be_written_or_read_hinders_nobody(tmp_path: Path) -> 
 
 
 def said(*events: Any) -> tuple[list[str | None], Usage]:
-    reader = EventReader()
+    reader = AgentOutput()
     reports = [reader.read(json.dumps(event).encode()) for event in events]
     total = Usage()
     for report in reports:
@@ -173,7 +173,7 @@ def test_gemini_and_opencode_events_are_read() -> None:
     ],
 )  # fmt: skip
 def test_whatever_a_line_holds_it_says_nothing_wrong(line: bytes) -> None:
-    usage = EventReader().read(line).usage
+    usage = AgentOutput().read(line).usage
     assert usage is None or usage == Usage()
 
 
@@ -186,7 +186,7 @@ ANYTHING = st.recursive(
 
 @given(ANYTHING)
 def test_no_json_whatever_makes_the_reader_fail(value: Any) -> None:
-    reader = EventReader()
+    reader = AgentOutput()
     for kind in ("item.started", "turn.completed", "assistant", "result", "step_finish", "tool_use", "usage"):
         event = {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "message": value, "item": value}
         reader.read(json.dumps(event).encode())

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gsd_review_broker.model import Identity, Milliseconds
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import EndReason
 from gsd_review_broker.pool.policy import (
     LONGEST_PAUSE,
     Drain,
     End,
-    Limits,
+    PoolLimits,
     Seen,
     Situation,
     Spawn,
@@ -22,10 +23,9 @@ from gsd_review_broker.pool.policy import (
     next_look,
     pause_after,
 )
-from gsd_review_broker.reviewer import EndReason
 
 MINUTE = 60_000
-LIMITS = Limits()
+LIMITS = PoolLimits()
 
 
 def at(now: int) -> Milliseconds:
@@ -46,7 +46,7 @@ def situation(pending: int, *reviewers: Seen, now: int = 1_000, **fields: object
 
 
 limits_strategy = st.builds(
-    Limits,
+    PoolLimits,
     max_pool_size=st.integers(1, 10),
     scaling_ratio=st.floats(1, 10),
     spawn_cooldown=st.integers(1_000, 30_000),
@@ -81,7 +81,7 @@ situation_strategy = st.builds(
 
 
 @given(situation_strategy, limits_strategy)
-def test_no_decision_goes_over_the_cap_or_comes_within_the_cooldown(now: Situation, limits: Limits) -> None:
+def test_no_decision_goes_over_the_cap_or_comes_within_the_cooldown(now: Situation, limits: PoolLimits) -> None:
     spawns = [action for action in decide(now, limits) if isinstance(action, Spawn)]
     assert len(spawns) <= 1
     if spawns:
@@ -93,7 +93,7 @@ def test_no_decision_goes_over_the_cap_or_comes_within_the_cooldown(now: Situati
 
 
 @given(situation_strategy, limits_strategy)
-def test_work_and_room_and_nobody_active_always_lead_to_a_start(now: Situation, limits: Limits) -> None:
+def test_work_and_room_and_nobody_active_always_lead_to_a_start(now: Situation, limits: PoolLimits) -> None:
     active = [one for one in now.reviewers if one.is_active]
     blocked = hindrance(now, limits)
     if now.pending and not active and blocked is None:
@@ -108,21 +108,23 @@ def test_work_and_room_and_nobody_active_always_lead_to_a_start(now: Situation, 
 
 
 @given(situation_strategy, limits_strategy)
-def test_each_reviewer_is_decided_about_at_most_once_and_never_while_it_ends(now: Situation, limits: Limits) -> None:
+def test_each_reviewer_is_decided_about_at_most_once_and_never_while_it_ends(
+    now: Situation, limits: PoolLimits
+) -> None:
     named = [action.reviewer for action in decide(now, limits) if not isinstance(action, Spawn)]
     assert len(named) == len(set(named))
     assert not {one.id for one in now.reviewers if one.ending} & set(named)
 
 
 @given(situation_strategy, limits_strategy)
-def test_the_next_look_is_in_the_future_and_not_far_off(now: Situation, limits: Limits) -> None:
+def test_the_next_look_is_in_the_future_and_not_far_off(now: Situation, limits: PoolLimits) -> None:
     assert now.now < next_look(now, limits) <= now.now + limits.check_interval
 
 
 class _World:
     """Reviewers that do as they are told, a queue, and a clock."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PoolLimits) -> None:
         self.limits = limits
         self.now = 0
         self.pending = 0
@@ -163,7 +165,7 @@ class _World:
 @settings(max_examples=40)
 @given(limits_strategy, st.lists(st.integers(0, 12), min_size=1, max_size=30))
 def test_any_history_of_work_is_done_within_the_limits_and_ends_with_nobody(
-    limits: Limits, arrivals: list[int]
+    limits: PoolLimits, arrivals: list[int]
 ) -> None:
     world = _World(limits)
     turn = 0

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker import config
-from gsd_review_broker.config import load
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.pool.supervisor import limits_of
-from gsd_review_broker.pool_settings import PoolSettings
+from gsd_review_broker.settings import config
+from gsd_review_broker.settings.config import load
+from gsd_review_broker.settings.pool import PoolSettings
 from tests.support.pool import user_file
 
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gsd_review_broker import rules
-from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import (
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import (
     Category,
     CounterPatchStatus,
     Disposition,
@@ -20,6 +19,7 @@ from gsd_review_broker.model import (
     Status,
     Verdict,
 )
+from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import (
     DIGEST,
     LATER,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gsd_review_broker import rules
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import Disposition, Review, Role, Status, Verdict
+from gsd_review_broker.domain.rules import Command
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Disposition, Review, Role, Status, Verdict
-from gsd_review_broker.rules import Command
 from tests.support.reviews import (
     LATER,
     OTHER,

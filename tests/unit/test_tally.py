@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker import rules
-from gsd_review_broker.model import (
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import (
     Category,
     Change,
     EventType,
@@ -20,7 +20,7 @@ from gsd_review_broker.model import (
     Status,
     Verdict,
 )
-from gsd_review_broker.tally import (
+from gsd_review_broker.domain.tally import (
     Counted,
     Measured,
     Tally,

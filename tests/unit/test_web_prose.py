@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.web.prose import markdown
+from gsd_review_broker.web.review.prose import markdown
 
 TAGS = {
     *("p", "em", "strong", "a", "span", "code", "pre", "ul", "ol", "li", "blockquote", "hr", "br", "s"),

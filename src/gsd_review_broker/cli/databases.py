@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gsd_review_broker import client
-from gsd_review_broker.checkout import find_root
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.screen import Screen, Span, Style
-from gsd_review_broker.cli.session import Session
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.places import whereabouts
+from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.settings.locations import whereabouts
 
 _SHOWN_PROBLEMS = 20
 
@@ -79,7 +79,7 @@ def _target(name: str | None) -> Generator[TextIO]:
 
 def prune(options: argparse.Namespace) -> int:
     """By the broker if one runs, else here."""
-    session = Session(options)
+    context = Context(options)
     moved = 0
     last: dict[str, Any] = {}
 
@@ -88,26 +88,27 @@ def prune(options: argparse.Namespace) -> int:
         moved, last = moved + turn["reviews"], turn
 
     # One that was named by its address is asked, or nobody is.
-    if session.wanted.url or client.find(session.wanted) is not None:
+    if context.wanted.url or client.find(context.wanted) is not None:
         more = True
         while more:
-            said(session.post("/api/db/prune", closed_before=options.closed_before))
+            said(context.post("/api/db/prune", closed_before=options.closed_before))
             more = last["more"]
     else:
         _prune_here(options, said)
     result = {**last, "reviews": moved}
     result.pop("more", None)
-    if session.wants_json:
-        session.screen.json(result)
+    if context.wants_json:
+        context.screen.json(result)
     elif moved:
-        session.screen.say(f"{moved:,} reviews moved into {result['archive']}, beside the database.")
+        context.screen.say(f"{moved:,} reviews moved into {result['archive']}, beside the database.")
     else:
-        session.screen.say("nothing was closed before then; nothing was moved.")
+        context.screen.say("nothing was closed before then; nothing was moved.")
     return Exit.DONE
 
 
 def _prune_here(options: argparse.Namespace, said: Any) -> None:
-    from gsd_review_broker import config, maintenance  # noqa: PLC0415
+    from gsd_review_broker import maintenance  # noqa: PLC0415
+    from gsd_review_broker.settings import config  # noqa: PLC0415
 
     flags = {"db": options.db, "config": options.config}
     root = None if options.user else find_root(Path.cwd())

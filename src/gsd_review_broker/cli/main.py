@@ -43,12 +43,12 @@ def serve_command(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve_command(arguments: Sequence[str] | None) -> int:
-    from gsd_review_broker.cli.commands import serving  # noqa: PLC0415
+    from gsd_review_broker.cli.commands import serve  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="gsd-review-broker", description="Start the review broker.")
     parser.add_argument("--version", action="version", version=f"gsd-review-broker {__version__}")
-    serving.add_settings(parser)
-    parser.set_defaults(run=serving.run_broker)
+    serve.add_settings(parser)
+    parser.set_defaults(run=serve.run_broker)
     return _run(parser.parse_args(arguments))
 
 
@@ -130,13 +130,13 @@ def _close_errors() -> None:
 
 
 def _report(error: BrokerError, options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.hints import in_commands  # noqa: PLC0415
+    from gsd_review_broker.cli.render.hints import in_commands  # noqa: PLC0415
 
     error.hint = in_commands(error.hint)
     if getattr(options, "json", False):
         print(json.dumps({"error": {"code": error.code.value, "message": error.message, "hint": error.hint}}))
     else:
-        from gsd_review_broker.cli.escapes import visible_block  # noqa: PLC0415
+        from gsd_review_broker.cli.render.escapes import visible_block  # noqa: PLC0415
 
         print(visible_block(f"tandem: {error}"), file=sys.stderr)
     return OF_ERROR[error.code]

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gsd_review_broker import places
+from gsd_review_broker.settings import locations
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -64,7 +64,7 @@ def broker_options() -> argparse.ArgumentParser:
 
 def add_place_options(parser: Any) -> None:
     parser.add_argument(
-        "--db", help=f"database file ({places.PROJECT_FOLDER}/{places.DATABASE_NAME} in the repository)"
+        "--db", help=f"database file ({locations.PROJECT_FOLDER}/{locations.DATABASE_NAME} in the repository)"
     )
     parser.add_argument("--config", help="configuration file instead of the project's")
     parser.add_argument("--user", action="store_true", help="the user's broker, even inside a repository")

@@ -6,13 +6,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from gsd_review_broker import places
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.settings import locations
 
 
 def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
     """False if the file says so already. A file that cannot be read is not touched."""
-    settings = places.read_settings_file(path, must_exist=False)
+    settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):
         raise BrokerError(Code.CONFLICT, f"{path}: {section} is not an object", "Mend the file first.")

@@ -5,22 +5,22 @@ languages by their text, so that foreign entries keep every byte; `files` replac
 how to go back.
 """
 
-from gsd_review_broker.integrations.installing import Outcome, endpoint, install, uninstall
+from gsd_review_broker.integrations.clients.wanted import Choice
+from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
+from gsd_review_broker.integrations.environment import Client, ClientRole, Environment, Scope
+from gsd_review_broker.integrations.install import InstallOutcome, endpoint, install, uninstall
 from gsd_review_broker.integrations.plugin import write_plugin
-from gsd_review_broker.integrations.presence import ClientStatus, Origin, Place, status
-from gsd_review_broker.integrations.surroundings import Client, Role, Scope, Surroundings
-from gsd_review_broker.integrations.wanted import Choice
 
 __all__ = [
     "Choice",
     "Client",
+    "ClientRole",
     "ClientStatus",
+    "ConfigFile",
+    "Environment",
+    "InstallOutcome",
     "Origin",
-    "Outcome",
-    "Place",
-    "Role",
     "Scope",
-    "Surroundings",
     "endpoint",
     "install",
     "status",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations.entries import refused
+from gsd_review_broker.integrations.formats.entries import refused
 
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 

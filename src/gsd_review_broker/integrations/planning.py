@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.edits import applied, inverse
-from gsd_review_broker.integrations.entries import Format, Missing, Placed, UnfitError, UnreadableError, refused
+from gsd_review_broker.integrations.clients.wanted import FORMATS, Asset, ClientFile, ClientSetup
 from gsd_review_broker.integrations.files import Snapshot
+from gsd_review_broker.integrations.formats.edits import applied, inverse
+from gsd_review_broker.integrations.formats.entries import Format, Missing, Placed, UnfitError, UnreadableError, refused
 from gsd_review_broker.integrations.receipts import (
     AssetRecord,
     DocumentRecord,
     PlacedRecord,
     Receipt,
-    Step,
+    ReceiptStep,
     digest,
 )
-from gsd_review_broker.integrations.wanted import FORMATS, Asset, Document, Wanted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class FileChange:
     """One file: as it is, as it shall be, and how that is taken back."""
 
     snapshot: Snapshot
@@ -58,7 +58,7 @@ class Change:
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def plan_install(wanted: Wanted, receipt: Receipt | None, *, within: Path | None) -> list[Change]:
+def plan_install(wanted: ClientSetup, receipt: Receipt | None, *, within: Path | None) -> list[FileChange]:
     """Files of an earlier installation that are no longer wanted are taken back on the way."""
     changes = [_document(document, receipt, files.read(document.path, within=within)) for document in wanted.documents]
     changes += [_asset(asset, receipt, files.read(asset.path, within=within)) for asset in wanted.assets]
@@ -67,8 +67,8 @@ def plan_install(wanted: Wanted, receipt: Receipt | None, *, within: Path | None
     return changes + plan_undo(old, within=within)
 
 
-def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path | None) -> list[Change]:
-    changes: list[Change] = []
+def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path | None) -> list[FileChange]:
+    changes: list[FileChange] = []
     for record in records:
         snapshot = files.read(Path(record.path), within=within)
         if isinstance(record, DocumentRecord):
@@ -78,13 +78,13 @@ def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path |
     return changes
 
 
-def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -> Change:
+def _document(document: ClientFile, receipt: Receipt | None, snapshot: Snapshot) -> FileChange:
     record = receipt.document(document.path) if receipt else None
     form = FORMATS[document.format]
     try:
         current = document.start if snapshot.content is None else text_of(snapshot)
         if _is_installed(form, current, document, record):
-            return Change(snapshot=snapshot, after=snapshot.content, record=record)
+            return FileChange(snapshot=snapshot, after=snapshot.content, record=record)
         base = _undone(form, current, record) if record else current
         text, placed, steps = _with_entries(form, base, document)
         _check(form, text, placed)
@@ -95,7 +95,7 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
     if not placed:
         return _document_undone(snapshot, record) if record else _untouched(snapshot)
     after = text.encode()
-    return Change(
+    return FileChange(
         snapshot=snapshot,
         after=after,
         record=DocumentRecord(
@@ -109,31 +109,31 @@ def _document(document: Document, receipt: Receipt | None, snapshot: Snapshot) -
     )
 
 
-def _untouched(snapshot: Snapshot) -> Change:
-    return Change(snapshot=snapshot, after=snapshot.content, record=None)
+def _untouched(snapshot: Snapshot) -> FileChange:
+    return FileChange(snapshot=snapshot, after=snapshot.content, record=None)
 
 
-def _kept_state(record: DocumentRecord | None, snapshot: Snapshot) -> dict[str, tuple[Step, ...]]:
+def _kept_state(record: DocumentRecord | None, snapshot: Snapshot) -> dict[str, tuple[ReceiptStep, ...]]:
     """What we find there stays known until the new content is written: this process may be killed before."""
     now = digest(snapshot.content or b"")
     return {now: record.states[now]} if record and now in record.states else {}
 
 
-def _is_installed(form: Format, text: str, document: Document, record: DocumentRecord | None) -> bool:
+def _is_installed(form: Format, text: str, document: ClientFile, record: DocumentRecord | None) -> bool:
     if record is not None and not all(placed.entry in document.entries for placed in record.entries):
         return False
     return all(not form.put(text, entry).edits for entry in document.entries)
 
 
-def _with_entries(form: Format, text: str, document: Document) -> tuple[str, list[Placed], tuple[Step, ...]]:
+def _with_entries(form: Format, text: str, document: ClientFile) -> tuple[str, list[Placed], tuple[ReceiptStep, ...]]:
     """One after the other; the steps back are in the order in which they must be taken."""
     placed: list[Placed] = []
-    steps: list[Step] = []
+    steps: list[ReceiptStep] = []
     for entry in document.entries:
         one = form.put(text, entry)
         if one.edits:
             placed.append(one)
-            steps.insert(0, Step.of(inverse(text, one.edits)))
+            steps.insert(0, ReceiptStep.of(inverse(text, one.edits)))
             text = applied(text, one.edits)
     return text, placed, tuple(steps)
 
@@ -146,19 +146,19 @@ def _check(form: Format, text: str, placed: list[Placed]) -> None:
             raise UnfitError(f"{'.'.join(one.entry.path)} cannot be set")
 
 
-def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> Change:
+def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> FileChange:
     if snapshot.content is None:
-        return Change(snapshot=snapshot, after=None, record=None)
+        return FileChange(snapshot=snapshot, after=None, record=None)
     form = FORMATS[record.format]
     try:
         before = text_of(snapshot)
         text = _undone(form, before, record)
         if text == before:
-            return Change(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
+            return FileChange(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
     except (UnreadableError, UnfitError) as error:
         raise refused(record.path, str(error), "Take our entry out by hand, or mend the file.") from error
     is_gone = record.created and (form.is_blank(text) or text.split() == record.start.split())
-    return Change(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
+    return FileChange(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
 
 
 def _undone(form: Format, text: str, record: DocumentRecord) -> str:
@@ -179,30 +179,30 @@ def _left(form: Format, text: str, record: DocumentRecord) -> str | None:
     return "the entry was changed since, and is left as it is" if changed else None
 
 
-def _asset(asset: Asset, receipt: Receipt | None, snapshot: Snapshot) -> Change:
+def _asset(asset: Asset, receipt: Receipt | None, snapshot: Snapshot) -> FileChange:
     record = receipt.asset(asset.path) if receipt else None
     after = asset.text.encode()
     now = snapshot.content
     if now == after:
-        return Change(snapshot=snapshot, after=now, record=record)
+        return FileChange(snapshot=snapshot, after=now, record=record)
     if record is not None:
         if now is not None and digest(now) not in record.digests:
-            return Change(snapshot=snapshot, after=now, record=record, note="you have changed it; left as it is")
+            return FileChange(snapshot=snapshot, after=now, record=record, note="you have changed it; left as it is")
         digests = tuple({digest(now or b""): None, digest(after): None})
-        return Change(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
+        return FileChange(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
     prior = text_of(snapshot) if now is not None else None
     record = AssetRecord(path=str(asset.path), digests=(digest(after),), prior=prior)
-    return Change(snapshot=snapshot, after=after, record=record)
+    return FileChange(snapshot=snapshot, after=after, record=record)
 
 
-def _asset_undone(snapshot: Snapshot, record: AssetRecord) -> Change:
+def _asset_undone(snapshot: Snapshot, record: AssetRecord) -> FileChange:
     now = snapshot.content
     if now is None or digest(now) in record.digests:
         prior = record.prior.encode() if record.prior is not None else None
-        return Change(snapshot=snapshot, after=prior, record=None)
+        return FileChange(snapshot=snapshot, after=prior, record=None)
     untouched = record.prior is not None and now == record.prior.encode()
     note = None if untouched else "you have changed it; left as it is"
-    return Change(snapshot=snapshot, after=now, record=None, note=note)
+    return FileChange(snapshot=snapshot, after=now, record=None, note=note)
 
 
 def text_of(snapshot: Snapshot) -> str:

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import claude_files, files
-from gsd_review_broker.integrations.surroundings import Client
-from gsd_review_broker.integrations.wanted import Choice, hook, server_path, server_value, up_command
+from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.clients import claude_files
+from gsd_review_broker.integrations.clients.wanted import Choice, hook, server_path, server_value, up_command
+from gsd_review_broker.integrations.environment import Client
 
 NAME = "tandem"
 _MARKETPLACE = "gsd-tandem"

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.edits import Edit
-from gsd_review_broker.integrations.entries import Entry, Placed
+from gsd_review_broker.integrations.formats.edits import Edit
+from gsd_review_broker.integrations.formats.entries import Entry, Placed
 
 if sys.platform == "win32":
     import msvcrt
@@ -58,11 +58,11 @@ class PlacedRecord(_Record):
         return Placed(entry=self.entry, edits=(), prior=self.prior, existing=self.existing)
 
 
-class Step(_Record):
+class ReceiptStep(_Record):
     edits: tuple[tuple[int, int, str], ...]
 
     @classmethod
-    def of(cls, edits: tuple[Edit, ...]) -> "Step":
+    def of(cls, edits: tuple[Edit, ...]) -> "ReceiptStep":
         return cls(edits=tuple((edit.start, edit.end, edit.text) for edit in edits))
 
     def as_edits(self) -> tuple[Edit, ...]:
@@ -79,7 +79,7 @@ class DocumentRecord(_Record):
     start: str
     """What it began with, if we made it."""
     entries: tuple[PlacedRecord, ...]
-    states: dict[str, tuple[Step, ...]]
+    states: dict[str, tuple[ReceiptStep, ...]]
     """By the digest of a content that we wrote: the steps from there back to what was before us."""
 
 

@@ -11,12 +11,12 @@ from typing import Any, cast
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Identity
 from gsd_review_broker.service.access import Asked
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.service.checks import encoded
 from gsd_review_broker.service.core import Repeat
+from gsd_review_broker.service.validation import encoded
 
 
 class Audience(StrEnum):

@@ -16,10 +16,11 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gsd_review_broker import __version__, logs, tracing
+from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.mcp import everybody, observer, pool, proposer, reviewer
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
+from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
+from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.broker import Broker
 
 log = structlog.get_logger()
@@ -38,7 +39,7 @@ _INSTRUCTIONS = {
 
 
 def all_tools() -> Registry:
-    return Registry.of(proposer.TOOLS, reviewer.TOOLS, everybody.TOOLS, observer.TOOLS, pool.TOOLS)
+    return Registry.of(proposer.TOOLS, reviewer.TOOLS, shared.TOOLS, observer.TOOLS, pool.TOOLS)
 
 
 def make_servers(broker: Broker) -> dict[Audience, Server[Any]]:

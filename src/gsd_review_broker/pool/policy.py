@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gsd_review_broker.model import Identity, Milliseconds
-from gsd_review_broker.reviewer import EndReason
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import EndReason
 
 # A crash loop ends up here: one try in a quarter of an hour.
 LONGEST_PAUSE = 900_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class PoolLimits:
     max_pool_size: int = 3
     scaling_ratio: float = 3
     spawn_cooldown: int = 10_000
@@ -84,21 +84,21 @@ Action = Spawn | Drain | End
 Hindrance = Literal["paused", "spawns", "tokens", "room", "pause"]
 
 
-def pause_after(failures: int, limits: Limits) -> int:
+def pause_after(failures: int, limits: PoolLimits) -> int:
     """Growing: each failure doubles it."""
     if failures <= 0:
         return 0
     return min(LONGEST_PAUSE, limits.failure_pause * 2 ** min(failures - 1, 20))
 
 
-def decide(situation: Situation, limits: Limits) -> list[Action]:
+def decide(situation: Situation, limits: PoolLimits) -> list[Action]:
     actions = [action for one in situation.reviewers if (action := _of(one, situation.now, limits))]
     if is_wanted(situation, limits) and hindrance(situation, limits) is None:
         actions.append(Spawn())
     return actions
 
 
-def _of(one: Seen, now: Milliseconds, limits: Limits) -> Action | None:
+def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
     if one.ending:
         return None
     if one.lost_a_claim:
@@ -114,7 +114,7 @@ def _of(one: Seen, now: Milliseconds, limits: Limits) -> Action | None:
     return None
 
 
-def is_wanted(situation: Situation, limits: Limits) -> bool:
+def is_wanted(situation: Situation, limits: PoolLimits) -> bool:
     """Is there more work than the active reviewers are for? What a busy one has in its hands counts as well."""
     active = [one for one in situation.reviewers if one.is_active]
     if not situation.pending:
@@ -123,7 +123,7 @@ def is_wanted(situation: Situation, limits: Limits) -> bool:
     return not active or situation.pending + busy > limits.scaling_ratio * len(active)
 
 
-def hindrance(situation: Situation, limits: Limits) -> Hindrance | None:
+def hindrance(situation: Situation, limits: PoolLimits) -> Hindrance | None:
     """Why no reviewer may be started now."""
     if situation.paused:
         return "paused"
@@ -138,7 +138,7 @@ def hindrance(situation: Situation, limits: Limits) -> Hindrance | None:
     return None
 
 
-def may_spawn_at(situation: Situation, limits: Limits) -> int:
+def may_spawn_at(situation: Situation, limits: PoolLimits) -> int:
     """After the cooldown, and after the pause that failures bring."""
     moments = [situation.now]
     if situation.last_spawn_at is not None:
@@ -149,7 +149,7 @@ def may_spawn_at(situation: Situation, limits: Limits) -> int:
     return max(moments)
 
 
-def next_look(situation: Situation, limits: Limits) -> int:
+def next_look(situation: Situation, limits: PoolLimits) -> int:
     """When something may have to be decided, though nothing happens until then."""
     moments = [situation.now + limits.check_interval]
     if is_wanted(situation, limits):

@@ -10,20 +10,21 @@ from typing import Any, TypeVar
 
 import structlog
 
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import EndReason, Reviewer
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import Identity, Milliseconds
-from gsd_review_broker.pool import policy, tree
-from gsd_review_broker.pool.launcher import Launcher, host_name
-from gsd_review_broker.pool.leftovers import end_leftovers
-from gsd_review_broker.pool.log_file import tail
-from gsd_review_broker.pool.policy import Drain, End, Limits, Spawn
-from gsd_review_broker.pool.wards import SHUTDOWN_GRACE_SECONDS, Wards
-from gsd_review_broker.pool_settings import AGENTS, Agent, PoolSettings
+from gsd_review_broker.pool import policy
+from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.child.leftovers import end_leftovers
+from gsd_review_broker.pool.child.log_file import tail
+from gsd_review_broker.pool.launch.launcher import Launcher, host_name
+from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
+from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
 from gsd_review_broker.ports import POOL, QUEUE, Clock, Wakeups
-from gsd_review_broker.reviewer import EndReason, Reviewer
 from gsd_review_broker.service.access import Access
-from gsd_review_broker.service.reviewer_records import ReviewerRecords, Situation
-from gsd_review_broker.service.reviewers import PoolFacts
+from gsd_review_broker.service.pool.control import PoolFacts
+from gsd_review_broker.service.pool.records import PoolRecords, Workload
+from gsd_review_broker.settings.pool import AGENTS, Agent, PoolSettings
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -40,8 +41,8 @@ _WHY_NOT: dict[policy.Hindrance, tuple[str, str]] = {
 }
 
 
-def limits_of(settings: PoolSettings) -> Limits:
-    return Limits(
+def limits_of(settings: PoolSettings) -> PoolLimits:
+    return PoolLimits(
         max_pool_size=settings.max_pool_size,
         scaling_ratio=settings.scaling_ratio,
         spawn_cooldown=settings.spawn_cooldown_seconds * 1000,
@@ -61,11 +62,11 @@ class Supervisor:
         settings: PoolSettings,
         launcher: Launcher,
         *,
-        records: ReviewerRecords,
+        records: PoolRecords,
         access: Access,
         clock: Clock,
         wakeups: Wakeups,
-        limits: Limits | None = None,
+        limits: PoolLimits | None = None,
     ) -> None:
         self._settings = settings
         self._launcher = launcher
@@ -73,7 +74,7 @@ class Supervisor:
         self._clock = clock
         self._wakeups = wakeups
         self._limits = limits or limits_of(settings)
-        self.wards = Wards(
+        self.roster = Roster(
             launcher,
             records=records,
             access=access,
@@ -98,27 +99,27 @@ class Supervisor:
         if not self._settings.is_on:
             return
         tree.adopt_orphans()
-        self.wards.problem = self._launcher.missing(self._settings.agent)
-        if self.wards.problem:
-            log.warning("pool_cannot_start_reviewers", problem=self.wards.problem)
+        self.roster.problem = self._launcher.missing(self._settings.agent)
+        if self.roster.problem:
+            log.warning("pool_cannot_start_reviewers", problem=self.roster.problem)
         self._running = asyncio.create_task(self._run())
         log.info("pool_on", agent=self._settings.agent, max_pool_size=self._limits.max_pool_size)
 
     async def stop(self) -> None:
-        self.wards.stopping = True
+        self.roster.stopping = True
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
         async with self._spawning:
-            await self.wards.stop()
+            await self.roster.stop()
         if self._settings.is_on:
             await asyncio.to_thread(_end_strays)
 
     async def _end_leftovers(self) -> None:
         left = await self._records.left_running()
         for reviewer in left:
-            await self._records.ended(reviewer.id, self.wards.ending(EndReason.BROKER_DIED, None))
+            await self._records.ended(reviewer.id, self.roster.ending(EndReason.BROKER_DIED, None))
         if left or self._settings.is_on:
             here = [reviewer for reviewer in left if reviewer.host == host_name()]
             await asyncio.to_thread(end_leftovers, here, self._launcher.mark, grace=SHUTDOWN_GRACE_SECONDS)
@@ -155,50 +156,50 @@ class Supervisor:
         self._may_spawn_at = Milliseconds(self._clock.now() + at - now.now) if wanted and at > now.now else None
         return (policy.next_look(now, self._limits) - now.now) / 1000
 
-    def _note(self, recorded: Situation) -> None:
+    def _note(self, recorded: Workload) -> None:
         now = self._clock.steady()
-        for ward in self.wards:
-            ward.note_work(now, holds=ward.id in recorded.holding, free_mark=recorded.idle_since.get(ward.id))
-            ward.lost_a_claim = ward.id in recorded.lost_a_claim
-        failed = self.wards.last_failure
+        for running in self.roster:
+            running.note_work(now, holds=running.id in recorded.holding, free_mark=recorded.idle_since.get(running.id))
+            running.lost_a_claim = running.id in recorded.lost_a_claim
+        failed = self.roster.last_failure
         if failed and recorded.judged_at and recorded.judged_at > failed[1]:
-            self.wards.forgive()
+            self.roster.forgive()
 
-    def _situation(self, recorded: Situation) -> policy.Situation:
-        failed = self.wards.last_failure
+    def _situation(self, recorded: Workload) -> policy.Situation:
+        failed = self.roster.last_failure
         return policy.Situation(
             pending=recorded.pending,
-            reviewers=tuple(ward.seen() for ward in self.wards),
+            reviewers=tuple(running.seen() for running in self.roster),
             now=self._clock.steady(),
             paused=recorded.paused,
-            last_spawn_at=self.wards.last_spawn_at,
-            failures_in_a_row=self.wards.failures,
+            last_spawn_at=self.roster.last_spawn_at,
+            failures_in_a_row=self.roster.failures,
             last_failure_at=failed[0] if failed else None,
             spawns_today=recorded.spawns_today,
             tokens_today=recorded.tokens_today,
         )
 
-    async def _act(self, action: policy.Action, recorded: Situation) -> None:
+    async def _act(self, action: policy.Action, recorded: Workload) -> None:
         match action:
             case Spawn():
                 with contextlib.suppress(BrokerError):
                     await self._whole(self._start_one(recorded))
             case Drain(reviewer, reason):
-                if ward := self.wards.get(reviewer):
-                    await self.wards.drain(ward, reason)
+                if running := self.roster.get(reviewer):
+                    await self.roster.drain(running, reason)
             case End(reviewer, reason):
-                if ward := self.wards.get(reviewer):
-                    ward.begin_to_end(reason, self._settings.kill_grace_seconds)
+                if running := self.roster.get(reviewer):
+                    running.begin_to_end(reason, self._settings.kill_grace_seconds)
 
-    async def _start_one(self, recorded: Situation) -> None:
+    async def _start_one(self, recorded: Workload) -> None:
         async with self._spawning:
             # Somebody may have started one by hand meanwhile, or the broker may be on its way out.
             if not self._is_closing and policy.hindrance(self._situation(recorded), self._limits) is None:
-                await self.wards.start(self._settings.agent, None)
+                await self.roster.start(self._settings.agent, None)
 
     @property
     def _is_closing(self) -> bool:
-        return self.wards.stopping or self._wakeups.closing
+        return self.roster.stopping or self._wakeups.closing
 
     async def _whole(self, starting: Coroutine[Any, Any, T]) -> T:
         """Whoever goes away meanwhile: a start is made whole, or a process would run that nobody knows."""
@@ -217,8 +218,8 @@ class Supervisor:
         now = self._clock.steady()
         if now - self._descendants_at >= _DESCENDANTS_EVERY:
             self._descendants_at = now
-            for ward in self.wards:
-                await asyncio.to_thread(ward.remember_descendants)
+            for running in self.roster:
+                await asyncio.to_thread(running.remember_descendants)
             await asyncio.to_thread(tree.reap_strays)
 
     # What its users ask for.
@@ -233,20 +234,20 @@ class Supervisor:
             max_spawns_per_day=self._limits.max_spawns_per_day,
             max_tokens_per_day=self._limits.max_tokens_per_day,
             next_spawn_at=self._may_spawn_at,
-            problem=_WHY_NOT[waits][0] if waits else self.wards.problem,
+            problem=_WHY_NOT[waits][0] if waits else self.roster.problem,
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
         """By its own account, or else by its last call."""
-        ward, called = self.wards.get(reviewer_id), self._records.last_call(reviewer_id)
-        if ward is None:
+        running, called = self.roster.get(reviewer_id), self._records.last_call(reviewer_id)
+        if running is None:
             return None
-        return ward.doing or (f"calls {called[1]}" if called else "starts")
+        return running.doing or (f"calls {called[1]}" if called else "starts")
 
     def last_activity_at(self, reviewer_id: Identity) -> Milliseconds | None:
-        ward = self.wards.get(reviewer_id)
+        running = self.roster.get(reviewer_id)
         called = self._records.last_call(reviewer_id)
-        moments = (ward.last_output_at if ward else None, called[0] if called else None)
+        moments = (running.last_output_at if running else None, called[0] if called else None)
         return max((moment for moment in moments if moment is not None), default=None)
 
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:
@@ -268,7 +269,7 @@ class Supervisor:
             why = policy.hindrance(self._situation(await self._records.situation()), self._limits)
             if why is not None and why != "pause":
                 raise BrokerError(Code.UNAVAILABLE, *_WHY_NOT[why])
-            return (await self.wards.start(agent, project)).reviewer
+            return (await self.roster.start(agent, project)).reviewer
 
     def _agent(self, agent: str | None) -> Agent:
         for known in AGENTS:
@@ -279,9 +280,9 @@ class Supervisor:
         )
 
     def _cooldown_left(self) -> int:
-        if self.wards.last_spawn_at is None:
+        if self.roster.last_spawn_at is None:
             return 0
-        return max(0, self.wards.last_spawn_at + self._limits.spawn_cooldown - self._clock.steady())
+        return max(0, self.roster.last_spawn_at + self._limits.spawn_cooldown - self._clock.steady())
 
     async def _wait_for_cooldown(self) -> None:
         left = self._cooldown_left()
@@ -292,16 +293,16 @@ class Supervisor:
         await asyncio.sleep(left / 1000)
 
     async def kill(self, reviewer_id: Identity, *, force: bool) -> None:
-        ward = self.wards.get(reviewer_id)
-        if ward is None:
+        running = self.roster.get(reviewer_id)
+        if running is None:
             raise BrokerError(
                 Code.NOT_FOUND, f"{reviewer_id} is no process of this broker", "list_reviewers shows those that run."
             )
         if not force:
-            await self.wards.drain(ward, EndReason.MANUAL)
+            await self.roster.drain(running, EndReason.MANUAL)
             return
-        ward.begin_to_end(EndReason.MANUAL, self._settings.kill_grace_seconds)
-        await ward.gone.wait()
+        running.begin_to_end(EndReason.MANUAL, self._settings.kill_grace_seconds)
+        await running.gone.wait()
 
     def scale(self, max_pool_size: int) -> None:
         self._limits = replace(self._limits, max_pool_size=max_pool_size)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gsd_review_broker.domain.model import BROKER, EventType, Identity, Milliseconds, NewEvent, Review, identity_key
+from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import BROKER, EventType, Identity, Milliseconds, NewEvent, Review, identity_key
 from gsd_review_broker.ports import Clock, Store, Transaction
-from gsd_review_broker.reviewer import ReviewerState
 
 # By this a token of ours is known for what it is, even when its process is gone.
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from gsd_review_broker import rules
-from gsd_review_broker.audit import canonical
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.audit import canonical
+from gsd_review_broker.domain.model import Identity, Policy, Review
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.model import Identity, Policy, Review
 from gsd_review_broker.ports import Clock, IdempotencyKey, Reader, Repository, Store, Transaction, Wakeups
 from gsd_review_broker.service.access import Access, ByClaim
-from gsd_review_broker.service.checks import text
-from gsd_review_broker.service.finding_reviews import find_review, lock_review
-from gsd_review_broker.service.presence import Presence
+from gsd_review_broker.service.liveness import Liveness
+from gsd_review_broker.service.lookup import find_review, lock_review
+from gsd_review_broker.service.validation import text
 
 R = TypeVar("R")
 
@@ -28,7 +28,7 @@ class Core:
     wakeups: Wakeups
     clock: Clock
     policy: Policy
-    presence: Presence
+    presence: Liveness
     access: Access
 
     async def find(self, review_id: str) -> Review:

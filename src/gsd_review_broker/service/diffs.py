@@ -2,10 +2,10 @@
 
 import asyncio
 
-from gsd_review_broker import patch
+from gsd_review_broker.domain import patch
+from gsd_review_broker.domain.model import AffectedFile, Limits
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import AffectedFile, Limits
-from gsd_review_broker.service import checks
+from gsd_review_broker.service import validation
 
 # Larger diffs are read in a thread, so that nobody waits for it.
 _READ_INLINE_BYTES = 64 * 1024
@@ -15,8 +15,8 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
     """Its bytes and what it touches. Nothing in it is an empty diff: the same as none."""
     if diff is None or not diff.strip():
         return None, ()
-    checks.optional_text(name, diff, limits.diff)
-    content = checks.encoded(name, diff)
+    validation.optional_text(name, diff, limits.diff)
+    content = validation.encoded(name, diff)
     if len(content) <= _READ_INLINE_BYTES:
         files = _read_safely(name, content, limits)
     else:

@@ -7,8 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.model import (
+from gsd_review_broker.domain.model import (
     CounterPatch,
     CounterPatchStatus,
     Event,
@@ -22,6 +21,8 @@ from gsd_review_broker.model import (
     Status,
     identity_key,
 )
+from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import (
     EVENT_SUMMARY,
     FEED,
@@ -32,9 +33,9 @@ from gsd_review_broker.ports import (
     ListPosition,
     ReviewFilter,
 )
-from gsd_review_broker.store.reviewer_rows import ReviewerReads, not_held_back
+from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
-from gsd_review_broker.store.session import Session, Values, parameter
+from gsd_review_broker.store.statements import Statements, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
     audit_head,
@@ -46,7 +47,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.tally import EVERYTHING, Counted, Totals
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
@@ -144,22 +144,22 @@ _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
 
-class SqlReader(ReviewerReads):
-    def __init__(self, session: Session) -> None:
-        self._session = session
+class SqlReader(PoolReads):
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
 
     def review(self, review_id: ReviewId) -> Review | None:
-        row = self._session.row(_REVIEW, {"review_id": review_id})
+        row = self._statements.row(_REVIEW, {"review_id": review_id})
         return REVIEWS.read(row) if row else None
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
         # Ids are ASCII: everything with the prefix stands before the prefix followed by the last one.
-        rows = self._session.rows(_PREFIX, {"low": prefix, "high": prefix + "\x7f", "most": limit})
+        rows = self._statements.rows(_PREFIX, {"low": prefix, "high": prefix + "\x7f", "most": limit})
         return [ReviewId(row[0]) for row in rows]
 
     def revision(self, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision | None:
         statement = _REVISION if with_diff else _REVISION_WITHOUT_DIFF
-        row = self._session.row(statement, {"review_id": review_id, "number": number})
+        row = self._statements.row(statement, {"review_id": review_id, "number": number})
         return REVISIONS.read(row) if row else None
 
     def reviews(
@@ -190,34 +190,34 @@ class SqlReader(ReviewerReads):
             parameters |= {"reviewer": identity_key(wanted.claimable_by)}
         if after is not None:
             parameters |= {"after_rank": after[0], "after_created": after[1], "after_id": after[2]}
-        return self._session.rows(statement, parameters)
+        return self._statements.rows(statement, parameters)
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]:
-        return [REVIEWS.read(row) for row in self._session.rows(_EXPIRED, {"now": now, "most": limit})]
+        return [REVIEWS.read(row) for row in self._statements.rows(_EXPIRED, {"now": now, "most": limit})]
 
     def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
-        return self._session.row(_RESERVED, {"after": after, "until": until, "most": 1}) is not None
+        return self._statements.row(_RESERVED, {"after": after, "until": until, "most": 1}) is not None
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]:
         parameters = {"review_id": review_id, "after": after, "most": limit}
-        rows = self._session.rows(_EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
+        rows = self._statements.rows(_EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
         return [EVENTS.read(row) for row in rows]
 
     def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[Values]:
         parameters = {"review_id": review_id, "after": after, "most": limit}
-        return self._session.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
+        return self._statements.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
 
     def pending_by_priority(self) -> dict[str, int]:
-        counted = read_counts(self._session, EVERYTHING, Counted.QUEUE, most=len(_RANKED))
+        counted = read_counts(self._statements, EVERYTHING, Counted.QUEUE, most=len(_RANKED))
         return {priority.value: counted.get(priority.value, 0) for priority in _RANKED}
 
     def oldest_pending_at(self) -> Milliseconds | None:
         wanted = {"status": Status.PENDING, "most": 1}
-        rows = [self._session.row(_OLDEST, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
+        rows = [self._statements.row(_OLDEST, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
         return min((row[0] for row in rows if row), default=None)
 
     def last_event_at(self) -> Milliseconds | None:
-        row = self._session.row(_LAST_EVENT, {"most": 1})
+        row = self._statements.row(_LAST_EVENT, {"most": 1})
         return row[0] if row else None
 
     def messages(self, review_id: ReviewId, *, round_: int | None, after: int, limit: int) -> list[Message]:
@@ -225,23 +225,23 @@ class SqlReader(ReviewerReads):
         parameters: dict[str, Any] = {"review_id": review_id, "after": after, "most": limit}
         if round_ is not None:
             parameters["round"] = round_
-        return [MESSAGES.read(row) for row in self._session.rows(statement, parameters)]
+        return [MESSAGES.read(row) for row in self._statements.rows(statement, parameters)]
 
     def findings(self, review_id: ReviewId) -> list[Finding]:
-        return [FINDINGS.read(row) for row in self._session.rows(_FINDINGS, {"review_id": review_id})]
+        return [FINDINGS.read(row) for row in self._statements.rows(_FINDINGS, {"review_id": review_id})]
 
     def counter_patches(self, review_id: ReviewId) -> list[CounterPatch]:
-        rows = self._session.rows(_ALL_COUNTER_PATCHES, {"review_id": review_id})
+        rows = self._statements.rows(_ALL_COUNTER_PATCHES, {"review_id": review_id})
         return [COUNTER_PATCHES.read(row) for row in rows]
 
     def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None:
         wanted = {"review_id": review_id, "status": CounterPatchStatus.PENDING, "most": 1}
-        row = self._session.row(_COUNTER_PATCH_IN, wanted)
+        row = self._statements.row(_COUNTER_PATCH_IN, wanted)
         return COUNTER_PATCHES.read(row) if row else None
 
     def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
         wanted = {"review_id": review_id, "revision": revision, "most": 1}
-        row = self._session.row(_COUNTER_PATCH_OF, wanted)
+        row = self._statements.row(_COUNTER_PATCH_OF, wanted)
         return COUNTER_PATCHES.read(row) if row else None
 
     def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[Values]:
@@ -249,15 +249,15 @@ class SqlReader(ReviewerReads):
         parameters: dict[str, Any] = {**equal, "most": limit}
         if after is not None:
             parameters |= {"after_updated": after[0], "after_id": after[1]}
-        return self._session.rows(_feed_statement(tuple(equal), after is not None), parameters)
+        return self._statements.rows(_feed_statement(tuple(equal), after is not None), parameters)
 
     def totals(self, scope: str, *, most: int) -> Totals:
-        return read_totals(self._session, scope, most=most)
+        return read_totals(self._statements, scope, most=most)
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None:
         since = now - KEY_LIFETIME_MILLISECONDS
         parameters = {"project": key.project, "tool": key.tool, "key": key.key, "since": since}
-        row = self._session.row(_KEY, parameters)
+        row = self._statements.row(_KEY, parameters)
         if row is None:
             return None
         arguments_hash, result = row
@@ -272,15 +272,15 @@ class SqlReader(ReviewerReads):
     # What the dashboard's pages ask beside.
 
     def last_event_id(self) -> int:
-        row = self._session.row(_LAST_EVENT_ID, {"head": 1})
+        row = self._statements.row(_LAST_EVENT_ID, {"head": 1})
         return row[0] if row else 0
 
     def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[Values]:
         parameters = {"review_id": review_id, "before": before or _AFTER_ALL, "most": limit}
-        return self._session.rows(_EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE, parameters)
+        return self._statements.rows(_EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE, parameters)
 
     def last_message(self, review_id: ReviewId) -> Message | None:
-        row = self._session.row(_LAST_MESSAGE, {"review_id": review_id, "most": 1})
+        row = self._statements.row(_LAST_MESSAGE, {"review_id": review_id, "most": 1})
         return MESSAGES.read(row) if row else None
 
 

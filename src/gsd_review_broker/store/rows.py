@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
 
-from gsd_review_broker.audit import canonical, chained
-from gsd_review_broker.model import (
+from gsd_review_broker.domain.audit import canonical, chained
+from gsd_review_broker.domain.model import (
     AffectedFile,
     Anchor,
     Category,
@@ -32,9 +32,9 @@ from gsd_review_broker.model import (
     Verdict,
     identity_key,
 )
-from gsd_review_broker.rules.contents import files_text
+from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.store import tables
-from gsd_review_broker.store.session import Values
+from gsd_review_broker.store.statements import Values
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]

@@ -7,10 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 
-from gsd_review_broker.histogram import Histogram
-from gsd_review_broker.store.session import Session, Values, parameter
+from gsd_review_broker.domain.histogram import Histogram
+from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
+from gsd_review_broker.store.statements import Statements, Values, parameter
 from gsd_review_broker.store.tables import counters, histograms
-from gsd_review_broker.tally import Counted, Tally, Totals, scopes_of
 
 _NEW_COUNT = insert(counters)
 # PostgreSQL compiles ON CONFLICT the same way.
@@ -40,7 +40,7 @@ _MOST_AT_HAND = 1_000
 SCOPES = sa.select(counters.c.scope).where(counters.c.scope > parameter("after")).order_by(counters.c.scope).limit(1)
 
 
-class Statistics:
+class StatisticsRows:
     """What a batch of commands adds, in one go. The histograms are kept at hand: this store is the only writer."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Statistics:
         """What was added was rolled back."""
         self._spreads.clear()
 
-    def add(self, session: Session, tallies: Sequence[tuple[str | None, Tally]]) -> None:
+    def add(self, statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> None:
         counts: dict[tuple[str, str, str], int] = defaultdict(int)
         samples: dict[tuple[str, str], list[int]] = defaultdict(list)
         for project, tally in tallies:
@@ -59,7 +59,7 @@ class Statistics:
                     counts[scope, name, key] += by
                 for name, value in tally.samples:
                     samples[scope, name].append(value)
-        session.run_all(
+        statements.run_all(
             _ADD_COUNT,
             [
                 {"scope": scope, "name": name, "key": key, "value": by}
@@ -67,34 +67,34 @@ class Statistics:
                 if by
             ],
         )
-        session.run_all(_SAVE_HISTOGRAM, [self._row(session, place, values) for place, values in samples.items()])
+        statements.run_all(_SAVE_HISTOGRAM, [self._row(statements, place, values) for place, values in samples.items()])
         if len(self._spreads) > _MOST_AT_HAND:
             self.forget()
 
-    def _row(self, session: Session, place: tuple[str, str], values: list[int]) -> dict[str, Any]:
+    def _row(self, statements: Statements, place: tuple[str, str], values: list[int]) -> dict[str, Any]:
         where = {"scope": place[0], "name": place[1]}
         spread = self._spreads.get(place)
         if spread is None:
-            row = session.row(_HISTOGRAM, where)
+            row = statements.row(_HISTOGRAM, where)
             spread = self._spreads[place] = _histogram(row) if row else Histogram()
         for value in values:
             spread.add(value)
         return where | {field: getattr(spread, field) for field in _FIELDS}
 
 
-def read_totals(session: Session, scope: str, *, most: int) -> Totals:
+def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
     """Of each kind of count at most so many: reviewers and pairs may be any number."""
     totals = Totals()
     for what in Counted:
-        for key, value in read_counts(session, scope, what, most=most).items():
+        for key, value in read_counts(statements, scope, what, most=most).items():
             totals.counts[what, key] = value
-    for name, *values in session.rows(HISTOGRAMS, {"scope": scope}):
+    for name, *values in statements.rows(HISTOGRAMS, {"scope": scope}):
         totals.spreads[name] = _histogram(tuple(values))
     return totals
 
 
-def read_counts(session: Session, scope: str, what: Counted, *, most: int) -> dict[str, int]:
-    return dict(session.rows(COUNTS, {"scope": scope, "name": what, "most": most}))
+def read_counts(statements: Statements, scope: str, what: Counted, *, most: int) -> dict[str, int]:
+    return dict(statements.rows(COUNTS, {"scope": scope, "name": what, "most": most}))
 
 
 def _histogram(values: Values) -> Histogram:

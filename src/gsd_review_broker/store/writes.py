@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gsd_review_broker.audit import canonical
-from gsd_review_broker.model import (
+from gsd_review_broker.domain.audit import canonical
+from gsd_review_broker.domain.model import (
     Change,
     CounterPatchStatus,
     Finding,
@@ -18,9 +18,10 @@ from gsd_review_broker.model import (
     ReviewId,
     Status,
 )
+from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
 from gsd_review_broker.ports import EVENTS, QUEUE, IdempotencyKey, Watcher, review_topic
+from gsd_review_broker.store.pool_rows import PoolWrites
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.reviewer_rows import ReviewerWrites
 from gsd_review_broker.store.rows import (
     REVIEWS,
     changed_columns,
@@ -31,7 +32,7 @@ from gsd_review_broker.store.rows import (
     review_row,
     revision_row,
 )
-from gsd_review_broker.store.session import Session, parameter
+from gsd_review_broker.store.statements import Statements, parameter
 from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
@@ -42,7 +43,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.tally import Tally, progress_of, tally_of
 
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
@@ -101,9 +101,9 @@ def _update_review(columns: tuple[str, ...]) -> sa.Update:
     return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
 
-class SqlTransaction(SqlReader, ReviewerWrites):
-    def __init__(self, session: Session, now: Milliseconds, watchers: Sequence[Watcher] = ()) -> None:
-        super().__init__(session)
+class SqlTransaction(SqlReader, PoolWrites):
+    def __init__(self, statements: Statements, now: Milliseconds, watchers: Sequence[Watcher] = ()) -> None:
+        super().__init__(statements)
         self._now = now
         self._watchers = watchers
         self._loaded: dict[ReviewId, Review] = {}
@@ -118,7 +118,7 @@ class SqlTransaction(SqlReader, ReviewerWrites):
         return self._now
 
     def lock_review(self, review_id: ReviewId) -> Review | None:
-        row = self._session.row(_LOCKED, {"review_id": review_id})
+        row = self._statements.row(_LOCKED, {"review_id": review_id})
         if row is None:
             return None
         review = self._loaded[review_id] = REVIEWS.read(row)
@@ -132,7 +132,7 @@ class SqlTransaction(SqlReader, ReviewerWrites):
         self._save_review(change.review)
         self.tallies.append((change.review.project, tally_of(before and progress_of(before), change.events)))
         if change.revision is not None:
-            self._session.run(_INSERT_REVISION, revision_row(change.revision))
+            self._statements.run(_INSERT_REVISION, revision_row(change.revision))
             self.stored_bytes += len(change.revision.diff or b"")
         self._save_counter_patch(change)
         self._save_findings(change.review.id, change.findings)
@@ -144,7 +144,7 @@ class SqlTransaction(SqlReader, ReviewerWrites):
     def _save_review(self, review: Review) -> None:
         before = self._loaded.get(review.id)
         if before is None:
-            self._session.run(_INSERT_REVIEW, review_row(review))
+            self._statements.run(_INSERT_REVIEW, review_row(review))
         else:
             self._update(review.id, changed_columns(before, review))
         self._loaded[review.id] = review
@@ -154,12 +154,12 @@ class SqlTransaction(SqlReader, ReviewerWrites):
 
     def _update(self, review_id: ReviewId, changed: dict[str, Any]) -> None:
         parameters = {f"new_{name}": value for name, value in changed.items()}
-        self._session.run(_update_review(tuple(changed)), {**parameters, "review_id": review_id})
+        self._statements.run(_update_review(tuple(changed)), {**parameters, "review_id": review_id})
 
     def _save_counter_patch(self, change: Change) -> None:
         if change.counter_patch_settled is not None:
             status, reason = change.counter_patch_settled
-            self._session.run(
+            self._statements.run(
                 _SETTLE_COUNTER_PATCH,
                 {
                     "of_review": change.review.id,
@@ -169,13 +169,13 @@ class SqlTransaction(SqlReader, ReviewerWrites):
                 },
             )
         if change.counter_patch is not None:
-            self._session.run(_INSERT_COUNTER_PATCH, counter_patch_row(change.counter_patch))
+            self._statements.run(_INSERT_COUNTER_PATCH, counter_patch_row(change.counter_patch))
             self.stored_bytes += len(change.counter_patch.diff)
 
     def _save_message(self, message: Message | None) -> int | None:
         if message is None:
             return None
-        row = self._session.row(_INSERT_MESSAGE, message_row(message))
+        row = self._statements.row(_INSERT_MESSAGE, message_row(message))
         assert row is not None  # noqa: S101 - RETURNING gives the row that was inserted
         return row[0]
 
@@ -183,25 +183,25 @@ class SqlTransaction(SqlReader, ReviewerWrites):
         """A finding is never deleted; one that is there already takes its new place and disposition."""
         if not changed:
             return
-        known = {row[0] for row in self._session.rows(_FINDING_IDS, {"review_id": review_id})}
+        known = {row[0] for row in self._statements.rows(_FINDING_IDS, {"review_id": review_id})}
         for finding in changed:
-            self._session.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
+            self._statements.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
 
     @property
-    def session(self) -> Session:
-        return self._session
+    def statements(self) -> Statements:
+        return self._statements
 
     def append(self, *new_events: NewEvent) -> None:
         """The chain's next events. Those of a review come with its change (see save)."""
-        head = self._session.row(_HEAD, _THE_HEAD)
+        head = self._statements.row(_HEAD, _THE_HEAD)
         assert head is not None  # noqa: S101 - the first migration wrote it
         number, previous = head
         for event in new_events:
             number += 1
             row = event_row(event, number=number, previous_hash=previous)
-            self._session.run(_INSERT_EVENT, row)
+            self._statements.run(_INSERT_EVENT, row)
             previous = row["hash"]
-        self._session.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
+        self._statements.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
         self.topics.append(EVENTS)
 
     def announce(self, topic: str) -> None:
@@ -213,14 +213,14 @@ class SqlTransaction(SqlReader, ReviewerWrites):
     def shift_deadlines(self, by: int) -> None:
         """The wall clock was moved: what ran against it runs on with what was left."""
         for statement in _SHIFTS:
-            self._session.run(statement, {"by": by})
+            self._statements.run(statement, {"by": by})
 
     def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
         same = {"project": key.project, "tool": key.tool, "key": key.key}
         # One that is older than a day may still be there.
-        self._session.run(_FORGET_KEY, same)
+        self._statements.run(_FORGET_KEY, same)
         kept = {"arguments_hash": key.arguments_hash, "result": canonical(result), "created_at": self._now}
-        self._session.run(_INSERT_KEY, same | kept)
+        self._statements.run(_INSERT_KEY, same | kept)
 
     def forget_keys_before(self, moment: Milliseconds) -> None:
-        self._session.run(_FORGET_OLD_KEYS, {"moment": moment})
+        self._statements.run(_FORGET_OLD_KEYS, {"moment": moment})

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.service.inbox import Inbox
-from gsd_review_broker.web.api import HTTP_STATUS
+from gsd_review_broker.service.queries.inbox import Inbox
+from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.forms import Form, FormToken, read_form
 from gsd_review_broker.web.static_files import StaticFiles
 

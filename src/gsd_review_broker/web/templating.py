@@ -8,10 +8,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from gsd_review_broker.model import HUMAN_PREFIX, Milliseconds
-from gsd_review_broker.service.moments import iso
+from gsd_review_broker.domain.model import HUMAN_PREFIX, Milliseconds
+from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain, visible
-from gsd_review_broker.web.prose import markdown
+from gsd_review_broker.web.review.prose import markdown
 
 _FOLDER = Path(__file__).parent / "templates"
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000

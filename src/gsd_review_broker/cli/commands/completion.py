@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from gsd_review_broker.cli import commands as listed
-from gsd_review_broker.cli.describing import first_line
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.screen import Screen, plain
-from gsd_review_broker.cli.session import Session
+from gsd_review_broker.cli.render.describe import first_line
+from gsd_review_broker.cli.render.screen import Screen, plain
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 
@@ -133,6 +133,6 @@ def _about(review: Json) -> str:
 def _live(tool: str, read: Callable[[Json], list[Candidate]], **arguments: Any) -> list[Candidate]:
     options = argparse.Namespace(url=None, db=None, config=None, user=False, json=False)
     try:
-        return read(Session(options).ask(tool, patience=_PATIENCE_SECONDS, **arguments))
+        return read(Context(options).ask(tool, patience=_PATIENCE_SECONDS, **arguments))
     except (BrokerError, StartError, KeyError):
         return []

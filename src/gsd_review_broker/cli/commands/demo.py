@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.screen import Screen, Span, Style
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 
 _DETAILS = """\

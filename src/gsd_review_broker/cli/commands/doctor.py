@@ -4,15 +4,15 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from gsd_review_broker.cli.checks import Check, State, every_check, red
+from gsd_review_broker.cli.doctor.checks import Check, CheckState, every_check, red
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.screen import Screen, Span, Style
-from gsd_review_broker.client import Wanted
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.client import Target
 from gsd_review_broker.errors import StartError
 
-_STYLES = {State.GREEN: Style.GREEN, State.YELLOW: Style.YELLOW, State.RED: Style.RED}
-_MARKS = {State.GREEN: "ok", State.YELLOW: "look", State.RED: "bad"}
+_STYLES = {CheckState.GREEN: Style.GREEN, CheckState.YELLOW: Style.YELLOW, CheckState.RED: Style.RED}
+_MARKS = {CheckState.GREEN: "ok", CheckState.YELLOW: "look", CheckState.RED: "bad"}
 
 
 def register(commands: Commands) -> None:
@@ -28,12 +28,12 @@ def register(commands: Commands) -> None:
 def run_doctor(options: argparse.Namespace) -> int:
     screen = Screen()
     try:
-        wanted = Wanted.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
+        wanted = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
         with screen.progress("looking"):
             checks = list(every_check(wanted, options.config))
     except StartError as error:
         checks = [red("configuration", str(error), "Mend it, then look again.")]
-    is_well = all(check.state is not State.RED for check in checks)
+    is_well = all(check.state is not CheckState.RED for check in checks)
     if options.json:
         screen.json({"ok": is_well, "checks": [asdict(check) for check in checks]})
     else:

@@ -4,15 +4,15 @@ import argparse
 from pathlib import Path
 from typing import Any, cast
 
-from gsd_review_broker import places
-from gsd_review_broker.checkout import find_root
-from gsd_review_broker.cli.events import moment, short_id
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.screen import Part, Screen, Span, Style
-from gsd_review_broker.cli.session import Session
+from gsd_review_broker.cli.render.events import moment, short_id
+from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.settings import locations
 
 _AGENTS = ["codex", "claude", "gemini", "opencode", "command"]
 _USUAL_AGENT = "codex"
@@ -58,23 +58,23 @@ def _add_switch(parser: argparse.ArgumentParser, *, with_agent: bool) -> None:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    session = Session(options)
-    return _tell_state(session, session.get("/api/pool"))
+    context = Context(options)
+    return _tell_state(context, context.get("/api/pool"))
 
 
-def _tell_state(session: Session, state: Json) -> int:
-    if session.wants_json:
-        session.screen.json(state)
+def _tell_state(context: Context, state: Json) -> int:
+    if context.wants_json:
+        context.screen.json(state)
         return Exit.DONE
     if state["reviewers"]:
-        session.screen.table(_TITLES, [_row(reviewer) for reviewer in state["reviewers"]])
+        context.screen.table(_TITLES, [_row(reviewer) for reviewer in state["reviewers"]])
     how = "paused" if state["paused"] else "on" if state["enabled"] else "off: `tandem pool enable` switches it on"
-    session.screen.say(
+    context.screen.say(
         f"pool {how}; {state['agent']}, at most {state['max_pool_size']}; {state['pending']} pending; "
         f"{state['spawns_today']} of {state['max_spawns_per_day']} starts today"
     )
     if state["problem"]:
-        session.screen.say(Span(state["problem"], Style.RED))
+        context.screen.say(Span(state["problem"], Style.RED))
     return Exit.DONE
 
 
@@ -93,9 +93,9 @@ def _row(reviewer: Json) -> list[Part]:
 
 
 def run_spawn(options: argparse.Namespace) -> int:
-    session = Session(options)
-    started = session.post("/api/pool/spawn", agent=options.agent, project=options.project)
-    session.answer(started, started["reviewer_id"], f" started (pid {started['pid']})")
+    context = Context(options)
+    started = context.post("/api/pool/spawn", agent=options.agent, project=options.project)
+    context.answer(started, started["reviewer_id"], f" started (pid {started['pid']})")
     return Exit.DONE
 
 
@@ -108,36 +108,36 @@ def run_kill(options: argparse.Namespace) -> int:
 
 
 def _end(options: argparse.Namespace, how: str) -> int:
-    session = Session(options)
-    ended = session.post(f"/api/pool/reviewers/{_in_path(options.reviewer)}/{how}")
-    session.answer(ended, ended["reviewer_id"], f" {ended['state']}")
+    context = Context(options)
+    ended = context.post(f"/api/pool/reviewers/{_in_path(options.reviewer)}/{how}")
+    context.answer(ended, ended["reviewer_id"], f" {ended['state']}")
     return Exit.DONE
 
 
 def run_pause(options: argparse.Namespace) -> int:
-    session = Session(options)
-    return _tell_state(session, session.post("/api/pool/pause"))
+    context = Context(options)
+    return _tell_state(context, context.post("/api/pool/pause"))
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    session = Session(options)
-    return _tell_state(session, session.post("/api/pool/resume"))
+    context = Context(options)
+    return _tell_state(context, context.post("/api/pool/resume"))
 
 
 def run_scale(options: argparse.Namespace) -> int:
-    session = Session(options)
-    return _tell_state(session, session.post("/api/pool/scale", max_pool_size=options.size))
+    context = Context(options)
+    return _tell_state(context, context.post("/api/pool/scale", max_pool_size=options.size))
 
 
 def run_logs(options: argparse.Namespace) -> int:
-    session = Session(options)
-    found = session.get(f"/api/pool/reviewers/{_in_path(options.reviewer)}/log?characters={options.characters}")
-    if session.wants_json:
-        session.screen.json(found)
+    context = Context(options)
+    found = context.get(f"/api/pool/reviewers/{_in_path(options.reviewer)}/log?characters={options.characters}")
+    if context.wants_json:
+        context.screen.json(found)
         return Exit.DONE
     if found["left_out"]:
-        session.screen.warn("There is more before this: --characters N")
-    session.screen.block(found["text"].removesuffix("\n"))
+        context.screen.warn("There is more before this: --characters N")
+    context.screen.block(found["text"].removesuffix("\n"))
     return Exit.DONE
 
 
@@ -153,7 +153,7 @@ def run_enable(options: argparse.Namespace) -> int:
         return _switch(options, file, {"enabled": True, "agent": options.agent})
     if (own := _agent_in(file)) is not None:
         return _switch(options, file, {"enabled": True, "agent": own})
-    users = places.user_file()
+    users = locations.user_file()
     if file != users and (shared := _agent_in(users)) is not None:
         # Not written here as well: the user's file goes on deciding it.
         return _switch(options, file, {"enabled": True}, note=f", agent is {shared} by {users}")
@@ -166,12 +166,12 @@ def run_disable(options: argparse.Namespace) -> int:
 
 def _file(options: argparse.Namespace) -> Path:
     root = find_root(Path.cwd())
-    return places.user_file() if options.scope == "user" or root is None else places.project_file(root)
+    return locations.user_file() if options.scope == "user" or root is None else locations.project_file(root)
 
 
 def _agent_in(file: Path) -> Any:
     """The configured one, as it is written."""
-    section = places.read_settings_file(file, must_exist=False).get("reviewer_pool")
+    section = locations.read_settings_file(file, must_exist=False).get("reviewer_pool")
     return cast("Json", section).get("agent") if isinstance(section, dict) else None
 
 

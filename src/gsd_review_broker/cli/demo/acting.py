@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.cli import changes
+from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Connection, Json
 
 WAIT_SECONDS = 20.0

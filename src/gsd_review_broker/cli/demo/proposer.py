@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from gsd_review_broker.cli import changes
 from gsd_review_broker.cli.demo import script
 from gsd_review_broker.cli.demo.acting import Actor, short
+from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.git import digest_of
+from gsd_review_broker.git.program import digest_of
 
 
 def main() -> int:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.cli.demo import script
-from gsd_review_broker.client import Broker, Wanted, find
+from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.places import DATABASE_NAME, PROJECT_FOLDER, Whereabouts
+from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations
 
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.02
 @dataclass(frozen=True, slots=True)
 class Stage:
     folder: Path
-    broker: Broker
+    broker: RunningBroker
     environment: dict[str, str]
 
     @property
@@ -92,8 +92,8 @@ def built() -> Generator[Stage]:
             _make_repositories(folder, environment)
             database = folder / "project" / PROJECT_FOLDER / DATABASE_NAME
             with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
-                place = Whereabouts(root=folder / "project", database=database)
-                found = _awaited(broker, Wanted(place=place), folder)
+                place = Locations(root=folder / "project", database=database)
+                found = _awaited(broker, Target(place=place), folder)
                 yield Stage(folder, found, environment)
                 found.connection.close()
     finally:
@@ -161,7 +161,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             process.kill()
 
 
-def _awaited(process: "subprocess.Popen[bytes]", wanted: Wanted, folder: Path) -> Broker:
+def _awaited(process: "subprocess.Popen[bytes]", wanted: Target, folder: Path) -> RunningBroker:
     end = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < end:
         broker = find(wanted)

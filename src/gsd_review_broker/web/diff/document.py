@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gsd_review_broker import patch
-from gsd_review_broker.patch import ComparedFile, FilePatch
+from gsd_review_broker.domain import patch
+from gsd_review_broker.domain.patch import ComparedFile, FilePatch
 
 _NO_NEWLINE = "\\"
 
@@ -40,7 +40,7 @@ class ShownFile:
     notes: str = ""
 
 
-class Document:
+class DiffDocument:
     """`key` names its content for ever: a revision never changes."""
 
     def __init__(self, key: str, files: tuple[ShownFile, ...], source: "_PatchSource | _ComparedSource | None") -> None:
@@ -93,17 +93,17 @@ class _ComparedSource:
         ]
 
 
-def from_diff(key: str, diff: bytes) -> Document | None:
+def from_diff(key: str, diff: bytes) -> DiffDocument | None:
     """None for what is no diff that can be read."""
     try:
         patches = patch.read(diff)
     except patch.UnreadableDiffError:
         return None
     files = tuple(_shown(index, one) for index, one in enumerate(patches))
-    return Document(key, files, _PatchSource(diff, patches))
+    return DiffDocument(key, files, _PatchSource(diff, patches))
 
 
-def from_two(key: str, old: bytes | None, new: bytes | None) -> Document | None:
+def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | None:
     """What the author changed from one revision to another."""
     try:
         compared = patch.compared(old, new)
@@ -121,7 +121,7 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> Document | None:
         )
         for index, file in enumerate(compared)
     )
-    return Document(key, files, _ComparedSource(compared))
+    return DiffDocument(key, files, _ComparedSource(compared))
 
 
 def _shown(index: int, one: FilePatch) -> ShownFile:

@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gsd_review_broker.model import CounterPatch, ReviewId
-from gsd_review_broker.service.pages import Pages
+from gsd_review_broker.domain.model import CounterPatch, ReviewId
+from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.diff import warnings
-from gsd_review_broker.web.diff.document import Document, ShownHunk, from_diff, from_two
+from gsd_review_broker.web.diff.document import DiffDocument, ShownHunk, from_diff, from_two
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
@@ -24,7 +24,7 @@ _LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
 class Prepared:
     """A document with the warnings about each of its files; the raw text where it is no diff that can be read."""
 
-    document: Document | None
+    document: DiffDocument | None
     warnings: tuple[tuple[Warned, ...], ...]
     raw: str
     size: int
@@ -38,7 +38,7 @@ class Prepared:
 
 
 class Documents:
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: ReviewPageQueries) -> None:
         self._pages = pages
         self._kept: OrderedDict[str, Prepared] = OrderedDict()
         self._coloured: OrderedDict[tuple[str, int], tuple[list[ShownHunk], list[list[Pieces]], int]] = OrderedDict()
@@ -49,7 +49,7 @@ class Documents:
         if known is not None:
             return known
         diff = await self._pages.diff(review_id, number) or b""
-        return await self._make(key, diff, lambda: from_diff(key, diff) if diff else Document(key, (), None))
+        return await self._make(key, diff, lambda: from_diff(key, diff) if diff else DiffDocument(key, (), None))
 
     async def between(self, review_id: ReviewId, since: int, number: int) -> Prepared:
         key = f"{review_id} {since}..{number}"
@@ -74,14 +74,14 @@ class Documents:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    async def _make(self, key: str, diff: bytes, make: Callable[[], Document | None]) -> Prepared:
+    async def _make(self, key: str, diff: bytes, make: Callable[[], DiffDocument | None]) -> Prepared:
         made = await asyncio.to_thread(lambda: _prepared(make(), diff))
         self._kept[key] = made
         while sum(one.size for one in self._kept.values()) > _MOST_BYTES and len(self._kept) > 1:
             self._kept.popitem(last=False)
         return made
 
-    def coloured(self, document: Document, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
+    def coloured(self, document: DiffDocument, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
         """Takes its time: to be called in a thread."""
         key = document.key, index
         known = self._coloured.get(key)
@@ -95,7 +95,7 @@ class Documents:
         return known[0], known[1]
 
 
-def _prepared(document: Document | None, diff: bytes) -> Prepared:
+def _prepared(document: DiffDocument | None, diff: bytes) -> Prepared:
     if document is None:
         return Prepared(None, (), diff.decode("utf-8", "replace"), len(diff))
     warned = warnings.about_files(document.files)
@@ -107,7 +107,7 @@ def _prepared(document: Document | None, diff: bytes) -> Prepared:
     return Prepared(document, tuple(map(tuple, warned)), "", document.size + len(diff) + _LINE_BYTES * document.lines)
 
 
-def _moved_whole(document: Document) -> dict[int, Warned]:
+def _moved_whole(document: DiffDocument) -> dict[int, Warned]:
     """A file that goes away here and comes back there, without git's word of renaming."""
     gone: dict[int, str] = {}
     for file in document.files:
@@ -122,5 +122,5 @@ def _moved_whole(document: Document) -> dict[int, Warned]:
     return found
 
 
-def _content_key(document: Document, index: int) -> int:
+def _content_key(document: DiffDocument, index: int) -> int:
     return hash(tuple(row.text for hunk in document.hunks(index) for row in hunk.rows))

@@ -1,0 +1,17 @@
+"""A page in the person's browser."""
+
+import webbrowser
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+
+
+def open_page(context: Context, path: str) -> int:
+    """Its address is printed either way: there may be no browser here."""
+    url = context.broker.connection.url + path
+    opened = webbrowser.open(url)
+    if context.wants_json:
+        context.screen.json({"url": url, "opened": opened})
+    else:
+        context.screen.say(url)
+    return Exit.DONE

@@ -1,0 +1,71 @@
+"""Waiting for a verdict: in slices, over a broker's restart, without a word until there is one."""
+
+import os
+import time
+from collections.abc import Callable
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit, of_review
+from gsd_review_broker.client import UnreachableError
+from gsd_review_broker.client.connection import Json
+
+SLICE_SECONDS = 20.0
+_RETRY_SECONDS = 0.5
+# The broker answers at the end of a slice; this is for what lies between.
+_MARGIN_SECONDS = 30.0
+DEFAULT_SECONDS = 600.0
+
+
+def wait_for_verdict(
+    context: Context, review_id: str, *, seconds: float, changed: Callable[[Json], None] = lambda _: None
+) -> Json:
+    """The review's status when its proposer must act, or at the end of the time, and then it says that nothing
+    changed. `changed` is told of each step."""
+    end = time.monotonic() + seconds
+    # The first look must find a broker; after that, one that is gone is waited for.
+    status = context.call("get_review_status", review_id=review_id)
+    changed(status)
+    lost: UnreachableError | None = None
+    with context.screen.progress(f"waiting for a verdict on {status['review_id']}"):
+        while not is_decided(status) and (left := end - time.monotonic()) > 0:
+            try:
+                answer, lost = _next(context, status, left), None
+            except UnreachableError as error:
+                lost = error
+                context.forget_broker()
+                time.sleep(min(_RETRY_SECONDS, max(0.0, end - time.monotonic())))
+                continue
+            if answer["changed"]:
+                status = answer
+                changed(status)
+    if lost is not None:
+        raise lost
+    # The first look has nothing to compare with, and calls itself a change.
+    return status if is_decided(status) else {**status, "changed": False}
+
+
+def _next(context: Context, status: Json, left: float) -> Json:
+    return context.ask(
+        "get_review_status",
+        review_id=status["review_id"],
+        wait=True,
+        wait_seconds=round(min(left, slice_seconds()), 3),
+        since=status["version"],
+        patience=slice_seconds() + _MARGIN_SECONDS,
+    )
+
+
+def slice_seconds() -> float:
+    """Well under every proxy's and client's patience; shorter ones cost the broker a look each."""
+    return float(os.environ.get("TANDEM_WAIT_SLICE_SECONDS", SLICE_SECONDS))
+
+
+def is_decided(status: Json) -> bool:
+    """The proposer's turn: a verdict, the end, or an offer to answer."""
+    return (
+        status["status"] in {"approved", "changes_requested", "closed"} or status["counter_patch_status"] == "pending"
+    )
+
+
+def exit_of(status: Json) -> Exit:
+    return of_review(status["status"], status["verdict"])

@@ -1,0 +1,202 @@
+"""`tandem apply`: what was approved, into the work tree, after proof that it is the same."""
+
+import argparse
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import OF_ERROR, Exit
+from gsd_review_broker.cli.git import changes, patches
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, Code
+
+_DETAILS = """\
+Only an approved review is applied (else exit 5), and only if the diff makes of HEAD exactly what was approved: its
+digest is worked out here once more (else exit 6). What is in place already is left as it is, and said so."""
+
+_INDEX, _WORK_TREE, _COMMIT = "index", "work tree", "last commit"
+
+
+def register(commands: Commands) -> None:
+    apply = commands.add(
+        "apply",
+        run_apply,
+        summary="put an approved diff into the work tree, after checking its digest",
+        details=_DETAILS,
+        parents=[broker_options()],
+    )
+    add_review(apply)
+    apply.add_argument("--index", action="store_true", help="stage it, too")
+    apply.add_argument("--check", action="store_true", help="only say whether it would")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Approved:
+    review_id: str
+    digest: str
+    diff: bytes
+    paths: tuple[str, ...]
+
+
+def run_apply(options: argparse.Namespace) -> int:
+    context = Context(options)
+    status = context.call("get_review_status", review_id=options.review)
+    if status["verdict"] != "approved":
+        return _not_approved(context, status)
+    approved = _approved(context, status)
+    root = changes.top_level(Path.cwd())
+    if root is None:
+        raise BrokerError(Code.INVALID_ARGUMENT, "this is not a git work tree", "Go into the repository, then apply.")
+    place = _already(root, approved)
+    if place == _WORK_TREE and options.index and not options.check:
+        _stage(root, approved.paths)
+        place = _INDEX
+    was_there = place is not None
+    if place is None:
+        _require_same(root, approved)
+        _require_clean(root, approved.paths)
+        _apply(root, approved, index=options.index, check=options.check)
+        place = None if options.check else _INDEX if options.index else _WORK_TREE
+    result = {
+        "review_id": approved.review_id,
+        "digest": approved.digest,
+        "place": place,
+        "was_there": was_there,
+        "paths": list(approved.paths),
+    }
+    context.answer(result, approved.review_id, _told(place, was_there=was_there), f" ({approved.digest})")
+    return Exit.DONE
+
+
+def _told(place: str | None, *, was_there: bool) -> str:
+    if place is None:
+        return " applies: it makes of HEAD what was approved"
+    return f" is in the {place} {'already' if was_there else 'now'}"
+
+
+def _not_approved(context: Context, status: Json) -> int:
+    error = BrokerError(
+        Code.INVALID_TRANSITION,
+        f"review {status['review_id']} is {status['status']}, not approved",
+        f"Wait for its verdict with `tandem wait {status['review_id']}`; only what was approved is applied.",
+    )
+    return refused(context, error, Exit.REFUSED)
+
+
+def refused(context: Context, error: BrokerError, code: Exit | None = None) -> int:
+    """As an error, with an exit code of its own where the table's would say too little."""
+    if context.wants_json:
+        said = {"code": error.code.value, "message": error.message, "hint": error.hint}
+        context.screen.json({"error": said})
+    else:
+        context.screen.warn(f"tandem: {error.code}: {error.message}")
+        context.screen.warn(error.hint)
+    return code if code is not None else OF_ERROR[error.code]
+
+
+def _approved(context: Context, status: Json) -> _Approved:
+    review_id = status["review_id"]
+    found = patches.fetch(context, review_id)
+    proposal = found.proposal
+    if proposal["revision"] != status["revision"] or proposal["version"] != status["version"]:
+        raise BrokerError(Code.CONFLICT, f"review {review_id} changed at this moment", "Apply again.")
+    if found.text is None:
+        raise BrokerError(Code.NOT_FOUND, f"review {review_id} has no diff to apply", "There is nothing to do here.")
+    if proposal["digest"] is None:
+        raise BrokerError(
+            Code.CONFLICT,
+            f"review {review_id} was approved without a digest: its diff did not apply to HEAD alone",
+            "What it stands for cannot be proven; commit what it builds on, then propose it anew.",
+        )
+    paths = {name for file in proposal["affected_files"] for name in (file["path"], file["old_path"]) if name}
+    return _Approved(
+        review_id=review_id, digest=proposal["digest"], diff=found.text.encode("utf-8"), paths=tuple(sorted(paths))
+    )
+
+
+def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | None, str | None]:
+    """By the very code that the broker works it out with; and why not, if git does not take it."""
+    import asyncio  # noqa: PLC0415 - only this command needs these
+
+    from gsd_review_broker.git.repository import GitRepository  # noqa: PLC0415
+    from gsd_review_broker.ports import DoesNotApply  # noqa: PLC0415
+
+    repository = GitRepository(root, allowed_roots=())
+    checked = asyncio.run(repository.check(str(root), diff, already_applied=already_applied))
+    return (None, checked.git_says) if isinstance(checked, DoesNotApply) else (checked.digest, None)
+
+
+def _already(root: Path, approved: _Approved) -> str | None:
+    """Where the approved change stands already, if it does."""
+    with changes.opened(root) as tree:
+        if changes.staged_digest(tree) == approved.digest:
+            return _INDEX
+        if changes.worktree_digest(tree) == approved.digest:
+            return _WORK_TREE
+    digest, _ = _digest(root, approved.diff, already_applied=True)
+    return _COMMIT if digest == approved.digest else None
+
+
+def _require_same(root: Path, approved: _Approved) -> None:
+    digest, why = _digest(root, approved.diff, already_applied=False)
+    if digest != approved.digest:
+        found = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
+        raise BrokerError(
+            Code.CONFLICT,
+            f"review {approved.review_id} does not make of HEAD what was approved ({approved.digest}); {found}",
+            "HEAD has moved since. Go back to where it was proposed, or propose it anew on what is there now.",
+        )
+
+
+def _require_clean(root: Path, paths: Sequence[str]) -> None:
+    """On top of other changes it would not be what was approved."""
+    done = _git(
+        root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *map(_literal, paths)
+    )
+    changed = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
+    if changed:
+        raise BrokerError(
+            Code.CONFLICT,
+            f"{', '.join(changed)}: changed here, and not committed",
+            "Commit, stash or undo that first; then apply again.",
+        )
+
+
+def _apply(root: Path, approved: _Approved, *, index: bool, check: bool) -> None:
+    flags = [flag for flag, wanted in (("--index", index), ("--check", check)) if wanted]
+    with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
+        patch = Path(folder) / "diff"
+        patch.write_bytes(approved.diff)
+        done = _git(root, "apply", "--whitespace=nowarn", *flags, "--", str(patch))
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise BrokerError(
+            Code.CONFLICT, f"git does not apply it: {said}", "Nothing was changed; look at the work tree."
+        )
+
+
+def _stage(root: Path, paths: Sequence[str]) -> None:
+    done = _git(root, "add", "--all", "--", *map(_literal, paths))
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise BrokerError(Code.CONFLICT, f"git does not stage it: {said}", "Stage it yourself.")
+
+
+def _literal(path: str) -> str:
+    return f":(top,literal){path}"
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The user's git with the user's configuration, since it is the user's work tree; but nothing mends white space."""
+    return subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", "-c", "apply.ignoreWhitespace=no", *arguments],
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )

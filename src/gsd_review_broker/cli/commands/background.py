@@ -1,0 +1,137 @@
+"""`tandem up`, `tandem down`, `tandem status`: the broker in the background."""
+
+import argparse
+from pathlib import Path
+
+from gsd_review_broker import __version__
+from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.commands.serve import add_settings
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
+from gsd_review_broker.cli.render.describe import counted
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.client import Target, find
+from gsd_review_broker.client.discovery import described
+from gsd_review_broker.settings import locations
+
+_PASSED_ON = ("host", "port", "db", "config", "log_level", "log_format")
+
+
+def register(commands: Commands) -> None:
+    up = commands.add(
+        "up",
+        run_up,
+        summary="start the broker in the background, unless it runs",
+        details="However often and by however many it is called at once: one broker for each user and database.",
+    )
+    add_settings(up)
+    up.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    down = commands.add("down", run_down, summary="end the broker")
+    add_place_options(down)
+    down.add_argument("--force", action="store_true", help="kill it, if it does not end")
+    down.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    commands.add(
+        "status",
+        run_status,
+        summary="what runs where, since when, on which database, and what waits",
+        details="Ends with 3 if no broker runs.",
+        parents=[broker_options()],
+    )
+
+
+def run_up(options: argparse.Namespace) -> int:
+    screen = Screen()
+    wanted = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
+    wanted = Target(place=wanted.place, is_explicit=wanted.is_explicit)
+    _, origin = locations.setting("port", wanted.place.root, flag=options.port, config=options.config)
+    with screen.progress("the broker starts"):
+        started = background.start(wanted, flags=_flags(options), port_is_free=origin == "default")
+    broker = started.broker
+    result = {
+        "started": started.is_new,
+        "url": broker.connection.url,
+        "pid": broker.pid,
+        "serves": broker.serves,
+        "database": broker.database,
+        "log": str(started.log),
+    }
+    if options.json:
+        screen.json(result)
+    else:
+        verb = "started" if started.is_new else "runs"
+        screen.say(f"broker {verb}: {broker.connection.url} serves {described(wanted.place)} (pid {broker.pid})")
+    return Exit.DONE
+
+
+def _flags(options: argparse.Namespace) -> list[str]:
+    given = {name: getattr(options, name) for name in _PASSED_ON}
+    words = [
+        word for name, value in given.items() if value is not None for word in (_flag(name), _absolute(name, value))
+    ]
+    return [*words, "--user"] if options.user else words
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _absolute(name: str, value: str | int) -> str:
+    """The broker is started in another folder."""
+    return str(Path(str(value)).expanduser().absolute()) if name in {"db", "config"} else str(value)
+
+
+def run_down(options: argparse.Namespace) -> int:
+    screen = Screen()
+    wanted = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
+    wanted = Target(place=wanted.place, is_explicit=wanted.is_explicit)
+    broker = find(wanted)
+    if broker is not None:
+        with screen.progress("the broker ends"):
+            background.stop(broker, wanted.place.database, force=options.force)
+    if options.json:
+        screen.json({"ended": broker is not None, "pid": broker.pid if broker else None})
+    elif broker is None:
+        screen.say(f"no broker runs for {described(wanted.place)}")
+    else:
+        screen.say(f"broker ended: it served {described(wanted.place)} (pid {broker.pid})")
+    return Exit.DONE
+
+
+def run_status(options: argparse.Namespace) -> int:
+    context = Context(options)
+    broker = context.broker
+    said = context.call("broker_status")
+    log = background.Files.of(context.wanted.place.database).log
+    result = {
+        **said,
+        "url": broker.connection.url,
+        "pid": broker.pid,
+        "database": broker.database,
+        "started_at": broker.started_at,
+        "log": str(log) if log.exists() else None,
+    }
+    if context.wants_json:
+        context.screen.json(result)
+        return Exit.DONE
+    waiting = sum(said["queue"].values())
+    kinds = ", ".join(f"{number} {name}" for name, number in said["queue"].items() if number)
+    facts = {
+        "broker": f"{broker.connection.url} (pid {broker.pid}, version {broker.version})",
+        "serves": broker.serves,
+        "database": broker.database,
+        "since": broker.started_at,
+        "pending": counted(waiting, "review") + (f" ({kinds})" if kinds else ""),
+        "oldest": said["oldest_pending_at"],
+        "last activity": said["last_activity_at"],
+        "callers waiting": str(said["waiting"]),
+        "log": result["log"],
+    }
+    for name, value in facts.items():
+        if value:
+            context.screen.say(Span(f"{name:<16}", Style.DIM), str(value))
+    if broker.version != __version__:
+        context.screen.warn(
+            f"This command is version {__version__}: end the broker and start it again to have one version."
+        )
+    return Exit.DONE

@@ -1,0 +1,255 @@
+"""`tandem install` and `tandem uninstall`: each client's own configuration."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.errors import BrokerError, Code
+
+if TYPE_CHECKING:
+    from gsd_review_broker.integrations import (
+        Choice,
+        Client,
+        ClientStatus,
+        ConfigFile,
+        Environment,
+        InstallOutcome,
+        Scope,
+    )
+
+# As in integrations, which is imported only when it is needed.
+_CLIENTS = ("claude", "codex", "gemini", "opencode")
+_STATUS = "status"
+_COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
+_INSTALL = """\
+Writes the client's own configuration and nothing else: entries of others keep every byte, and `tandem uninstall`
+takes ours back. For Claude Code also a skill, the commands /tandem:… and a hook that starts the broker with a session.
+Running it again changes nothing, or brings it up to date. `tandem install status` shows what is set up where."""
+
+
+def register(commands: Commands) -> None:
+    install = commands.add("install", run_install, summary="connect a client to the broker", details=_INSTALL)
+    install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*_CLIENTS, _STATUS], help=_named(_STATUS))
+    _add_common(install)
+    install.add_argument(
+        "--role",
+        choices=["proposer", "reviewer", "observer", "all"],
+        default="proposer",
+        help="whose tools the client is shown (proposer)",
+    )
+    install.add_argument("--url", help="the broker's address (else as the configuration says)")
+    install.add_argument(
+        "--stdio", action="store_true", help="connect by the program tandem mcp, which finds each project's broker"
+    )
+    install.add_argument(
+        "--trust", action="store_true", help="let the client call the broker's tools without asking each time"
+    )
+    install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin there, and install nothing")
+    uninstall = commands.add("uninstall", run_uninstall, summary="take back what install wrote")
+    uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=_CLIENTS, help=_named())
+    _add_common(uninstall)
+
+
+def _named(*more: str) -> str:
+    return ", ".join((*_CLIENTS, *more))
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scope", choices=["project", "user"], help="this project (inside one, the default), or all of yours"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
+    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+
+
+def run_install(options: argparse.Namespace) -> int:
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    if _STATUS in options.clients:
+        return _show_status(options)
+    if options.plugin is not None:
+        return _write_plugin(options)
+    around = integrations.Environment.of(Path.cwd())
+    choice = _choice(options, around)
+    clients = _chosen(options)
+    # All are planned before the first is written: what one file refuses is said before another is changed.
+    outcomes = [integrations.install(client, choice, around, dry_run=True) for client in clients]
+    if not options.dry_run:
+        outcomes = [integrations.install(client, choice, around) for client in clients]
+    return _report(outcomes, options, around, undo=True)
+
+
+def run_uninstall(options: argparse.Namespace) -> int:
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    around = integrations.Environment.of(Path.cwd())
+    scope = _scope(options, around)
+    clients = _chosen(options)
+    outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in clients]
+    if not options.dry_run:
+        outcomes = [integrations.uninstall(client, scope, around) for client in clients]
+    return _report(outcomes, options, around, undo=False)
+
+
+def _chosen(options: argparse.Namespace) -> "list[Client]":
+    from gsd_review_broker.integrations import Client  # noqa: PLC0415
+
+    return [Client(name) for name in dict.fromkeys(options.clients)]
+
+
+def _scope(options: argparse.Namespace, around: "Environment") -> "Scope":
+    from gsd_review_broker.integrations import Scope  # noqa: PLC0415
+
+    return Scope(options.scope or ("project" if around.root else "user"))
+
+
+def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    scope = _scope(options, around)
+    role = integrations.ClientRole(options.role)
+    if options.stdio and options.url is not None:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "--stdio finds the broker by itself, and --url says where it is", "Give one of them."
+        )
+    url = None if options.stdio else integrations.endpoint(role, scope, around, options.url)
+    return integrations.Choice(url=url, role=role, scope=scope, trust=options.trust)
+
+
+def _report(outcomes: "list[InstallOutcome]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+    screen = Screen()
+    if options.json:
+        screen.json({"dry_run": options.dry_run, "results": [_facts(outcome) for outcome in outcomes]})
+        return Exit.DONE
+    for outcome in outcomes:
+        if options.dry_run:
+            _show_difference(screen, outcome)
+        else:
+            _show_outcome(screen, outcome, around, undo=undo)
+        for note in outcome.notes:
+            screen.say("  ", note)
+    return Exit.DONE
+
+
+def _show_difference(screen: Screen, outcome: "InstallOutcome") -> None:
+    if not outcome.is_change:
+        screen.say(f"{outcome.client.full_name} ({outcome.scope}): nothing to change")
+    for change in outcome.changes:
+        if change.is_change:
+            screen.block(change.difference().removesuffix("\n"))
+
+
+def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environment", *, undo: bool) -> None:
+    name = f"{outcome.client.full_name} ({outcome.scope})"
+    if undo:
+        done = "connected to" if outcome.is_change else "already connected to"
+        screen.say(Span(name, Style.BOLD), f": {done} {outcome.address}")
+    else:
+        done = "taken back" if outcome.address else "nothing of ours is there"
+        screen.say(Span(name, Style.BOLD), f": {done}")
+    for change in outcome.changes:
+        if change.is_change:
+            screen.say("  ", Span(f"{change.action:<8}", _COLOURS[change.action]), " ", _short(change.path, around))
+    if undo and outcome.is_change:
+        screen.say(f"  Undo: tandem uninstall {outcome.client} --scope {outcome.scope}")
+
+
+def _short(path: Path, around: "Environment") -> str:
+    if around.root and path.is_relative_to(around.root):
+        return str(path.relative_to(around.root))
+    return f"~/{path.relative_to(around.home)}" if path.is_relative_to(around.home) else str(path)
+
+
+def _facts(outcome: "InstallOutcome") -> dict[str, Any]:
+    return {
+        "client": outcome.client.value,
+        "scope": outcome.scope.value,
+        "address": outcome.address,
+        "changed": outcome.is_change,
+        "files": [
+            {"path": str(change.path), "action": change.action, "diff": change.difference()}
+            for change in outcome.changes
+        ],
+        "notes": list(outcome.notes),
+    }
+
+
+def _write_plugin(options: argparse.Namespace) -> int:
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    if options.clients != ["claude"] or options.dry_run:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "only Claude Code has such plugins", "Run tandem install claude --plugin DIR."
+        )
+    choice = _choice(options, integrations.Environment.of(Path.cwd()))
+    folder = Path(options.plugin).absolute()
+    written = integrations.write_plugin(folder, choice)
+    screen = Screen()
+    if options.json:
+        screen.json({"plugin": str(folder), "address": choice.shown, "files": [str(path) for path in written]})
+        return Exit.DONE
+    screen.say(Span("Claude Code plugin", Style.BOLD), f" for {choice.shown} in {folder}")
+    for path in written:
+        screen.say("  ", str(path.relative_to(folder)))
+    screen.say(f"  Try it: claude --plugin-dir {folder}")
+    return Exit.DONE
+
+
+def _show_status(options: argparse.Namespace) -> int:
+    from gsd_review_broker import integrations  # noqa: PLC0415
+
+    if options.clients != [_STATUS]:
+        raise BrokerError(Code.INVALID_ARGUMENT, "status stands alone", "Run tandem install status.")
+    screen = Screen()
+    around = integrations.Environment.of(Path.cwd())
+    with screen.progress("asking the clients for their versions"):
+        found = integrations.status(around)
+    if options.json:
+        screen.json({"clients": [_client_facts(client) for client in found]})
+        return Exit.DONE
+    rows = [
+        (
+            client.client.full_name,
+            client.version or ("found" if client.program else "not found"),
+            *_shown(place, around),
+        )
+        for client in found
+        for place in client.places
+    ]
+    screen.table(("CLIENT", "VERSION", "SCOPE", "SERVER", "FILE"), rows)
+    return Exit.DONE
+
+
+def _shown(place: "ConfigFile", around: "Environment") -> tuple[str, str, str]:
+    match place.origin:
+        case "ours":
+            said = place.url or "?"
+        case "foreign":
+            said = f"{place.url or '?'} (not by tandem install)"
+        case "unreadable":
+            said = "cannot be read"
+        case _:
+            said = "-"
+    return place.scope.value, said, _short(place.path, around)
+
+
+def _client_facts(client: "ClientStatus") -> dict[str, Any]:
+    return {
+        "client": client.client.value,
+        "program": str(client.program) if client.program else None,
+        "version": client.version,
+        "configured": client.is_configured,
+        "places": [
+            {
+                "scope": place.scope.value,
+                "path": str(place.path),
+                "origin": place.origin.value,
+                "url": place.url,
+                "problem": place.problem,
+            }
+            for place in client.places
+        ],
+    }

@@ -1,0 +1,85 @@
+"""`tandem list` and `tandem show`."""
+
+import argparse
+
+from gsd_review_broker.cli.broker.browser import open_page
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options
+from gsd_review_broker.cli.render import describe
+
+STATUSES = ["pending", "claimed", "in_review", "approved", "changes_requested", "closed"]
+CATEGORIES = ["plan_review", "code_change", "verification", "handoff"]
+
+
+def register(commands: Commands) -> None:
+    listing = commands.add(
+        "list",
+        list_reviews,
+        summary="list reviews: critical first, then oldest",
+        parents=[broker_options()],
+    )
+    listing.add_argument("--status", choices=STATUSES, help="only those in this state")
+    listing.add_argument("--category", choices=CATEGORIES)
+    listing.add_argument("--project")
+    listing.add_argument("--phase")
+    listing.add_argument("--plan")
+    listing.add_argument("--proposer-id", metavar="WHO")
+    listing.add_argument("--parent-id", metavar="ID", help="follow-ups of this review")
+    listing.add_argument("--needs-human", action="store_true", help="only what waits for a person")
+    listing.add_argument("--limit", type=int, help="at most so many (50)")
+    listing.add_argument("--cursor", help="go on where the last page ended")
+    listing.add_argument("--web", action="store_true", help="open the dashboard instead")
+    show = commands.add(
+        "show",
+        show_review,
+        summary="show a review: what, who, where it stands, what was said",
+        parents=[broker_options()],
+    )
+    add_review(show)
+    show.add_argument("--web", action="store_true", help="open its page in the browser instead")
+
+
+def list_reviews(options: argparse.Namespace) -> int:
+    context = Context(options)
+    if options.web:
+        return open_page(context, "/")
+    found = context.call(
+        "list_reviews",
+        status=options.status,
+        category=options.category,
+        project=options.project,
+        phase=options.phase,
+        plan=options.plan,
+        proposer_id=options.proposer_id,
+        parent_id=options.parent_id,
+        needs_human=True if options.needs_human else None,
+        limit=options.limit,
+        cursor=options.cursor,
+    )
+    if context.wants_json:
+        context.screen.json(found)
+        return Exit.DONE
+    if found["reviews"]:
+        rows = [describe.row(review, short=context.screen.is_terminal) for review in found["reviews"]]
+        context.screen.table(describe.ROW_TITLES, rows)
+    else:
+        context.screen.warn("No reviews match.")
+    if found["next_cursor"]:
+        context.screen.warn(f"There are more: --cursor {found['next_cursor']}")
+    return Exit.DONE
+
+
+def show_review(options: argparse.Namespace) -> int:
+    context = Context(options)
+    status = context.call("get_review_status", review_id=options.review)
+    review_id = status["review_id"]
+    if options.web:
+        return open_page(context, f"/r/{review_id}")
+    proposal = context.call("get_proposal", review_id=review_id)
+    discussion = context.call("get_discussion", review_id=review_id, limit=500)
+    if context.wants_json:
+        context.screen.json({"status": status, "proposal": proposal, "discussion": discussion})
+    else:
+        describe.page(context.screen, status, proposal, discussion)
+    return Exit.DONE

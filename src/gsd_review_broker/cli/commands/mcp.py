@@ -1,0 +1,71 @@
+"""`tandem mcp`: the broker's tools over standard input and output."""
+
+import argparse
+import os
+import sys
+import threading
+from pathlib import Path
+
+from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.broker.bridge import Bridge
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_place_options
+from gsd_review_broker.client import Target, connect
+from gsd_review_broker.settings import locations
+
+_DETAILS = """\
+For clients that only speak stdio: they start this program, and it passes each message on to the running broker
+(started if need be) and each answer back. It goes on over restarts of the broker."""
+
+
+def register(commands: Commands) -> None:
+    mcp = commands.add(
+        "mcp", run_bridge, summary="the broker's MCP tools over standard input and output", details=_DETAILS
+    )
+    mcp.add_argument("--role", choices=["proposer", "reviewer", "observer"], help="only the tools of this role")
+    mcp.add_argument("--no-start", action="store_true", help="do not start a broker")
+    mcp.add_argument("--patience", type=float, metavar="SECONDS", help="for a broker that is gone to come back (20)")
+    mcp.add_argument("--url", help="the broker's address (else BROKER_URL, else the one that serves this folder)")
+    add_place_options(mcp)
+
+
+class _Address:
+    """Where the broker is at this moment, and that it is still ours: another may have its port by now. One thread
+    looks, the others wait for what it finds."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._looking = threading.Lock()
+        self._wanted = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
+
+    def __call__(self) -> str:
+        with self._looking:
+            if self._wanted.url or self._options.no_start:
+                broker = connect(self._wanted)
+            else:
+                root = self._wanted.place.root
+                _, origin = locations.setting("port", root, flag=None, config=self._options.config)
+                free = origin == "default"
+                broker = background.start(self._wanted, flags=_flags(self._options), port_is_free=free).broker
+            broker.connection.close()
+            return broker.connection.url
+
+
+def _flags(options: argparse.Namespace) -> list[str]:
+    named = {"--db": options.db, "--config": options.config}
+    words = [
+        word for flag, value in named.items() if value for word in (flag, str(Path(value).expanduser().absolute()))
+    ]
+    return [*words, "--user"] if options.user else words
+
+
+def run_bridge(options: argparse.Namespace) -> int:
+    bridge = Bridge(
+        address=_Address(options),
+        endpoint=f"/mcp/{options.role}" if options.role else "/mcp",
+        out=sys.stdout.buffer,
+        token=os.environ.get("BROKER_TOKEN"),
+        **({} if options.patience is None else {"patience": options.patience}),
+    )
+    bridge.run(sys.stdin.buffer)
+    return Exit.DONE

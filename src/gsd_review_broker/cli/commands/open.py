@@ -1,0 +1,22 @@
+"""`tandem open`: the dashboard, or a review's page."""
+
+import argparse
+
+from gsd_review_broker.cli.broker.browser import open_page
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.registering import Commands, broker_options
+
+
+def register(commands: Commands) -> None:
+    page = commands.add(
+        "open", run_open, summary="open the dashboard, or a review's page, in the browser", parents=[broker_options()]
+    )
+    page.add_argument("review", nargs="?", metavar="ID", help="a review's id, or its first 6 characters or more")
+
+
+def run_open(options: argparse.Namespace) -> int:
+    context = Context(options)
+    if options.review is None:
+        return open_page(context, "/")
+    review_id = context.call("get_review_status", review_id=options.review)["review_id"]
+    return open_page(context, f"/r/{review_id}")

@@ -1,0 +1,250 @@
+"""The reviewer's commands: `claim`, `release`, `approve`, `request-changes`, `comment`, `counter`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.git.sources import add_source_options, as_text, chosen_change
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
+from gsd_review_broker.cli.render.events import moment, status_span
+from gsd_review_broker.client import UnreachableError
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, Code
+
+_LIVE = {"claimed", "in_review"}
+
+
+def register(commands: Commands) -> None:
+    shared = [broker_options(), identity_option()]
+    claim = commands.add("claim", run_claim, summary="take the right to judge a review", parents=shared)
+    claim.add_argument("review", nargs="?", metavar="ID", help="which; without it, the first that you may judge")
+    claim.add_argument("--take-over", action="store_true", help="even if another has it: a person goes first")
+    release = commands.add("release", run_release, summary="give a claim back without a verdict", parents=shared)
+    add_review(release)
+    approve = commands.add(
+        "approve", run_approve, summary="approve a review: it may land as it is (claims it if need be)", parents=shared
+    )
+    _add_verdict(approve, needs_reason=False)
+    request = commands.add(
+        "request-changes",
+        run_request_changes,
+        summary="say what has to change (claims the review if need be)",
+        parents=shared,
+    )
+    _add_verdict(request, needs_reason=True)
+    comment = commands.add(
+        "comment", run_comment, summary="say something as its reviewer, without a verdict yet", parents=shared
+    )
+    _add_verdict(comment, needs_reason=True)
+    counter = commands.add(
+        "counter", run_counter, summary="offer a better diff instead (claims the review if need be)", parents=shared
+    )
+    _add_verdict(counter, needs_reason=True)
+    add_source_options(counter, may_be_none=False)
+
+
+def _add_verdict(parser: argparse.ArgumentParser, *, needs_reason: bool) -> None:
+    add_review(parser)
+    parser.add_argument("-m", "--reason", required=needs_reason, metavar="TEXT", help="why")
+    parser.add_argument("--revision", type=int, metavar="N", help="only if this is the newest: what you have read")
+    parser.add_argument(
+        "--finding",
+        action="append",
+        default=[],
+        metavar="PATH:LINE[-LINE]:SEVERITY:TEXT",
+        help="a remark on lines; SEVERITY is critical, high, medium or low; may be given again",
+    )
+    parser.add_argument("--findings", metavar="FILE", help="a JSON list of findings; - is standard input")
+
+
+def run_claim(options: argparse.Namespace) -> int:
+    context = Context(options)
+    if options.review is None:
+        if options.take_over:
+            raise BrokerError(Code.INVALID_ARGUMENT, "--take-over: of which review?", "Give its ID.")
+        claim = context.call("claim_next", reviewer_id=context.identity)
+        if not claim["claimed"]:
+            context.answer(claim, "Nothing waits that you may judge.")
+            return Exit.PENDING
+    elif options.take_over and (status := _status(context, options))["status"] in _LIVE:
+        claim = context.post(f"/api/reviews/{status['review_id']}/take-over", person=context.identity)
+    else:
+        claim = _claimed(context, options.review)
+    return _tell_claim(context, claim)
+
+
+def _tell_claim(context: Context, claim: Json) -> int:
+    if claim.get("auto_rejected"):
+        context.answer(claim, claim["review_id"], " was rejected: its diff does not apply: ", claim["validation_error"])
+        return Exit.REFUSED
+    until = moment(claim["claim_expires_at"]) if claim["claim_expires_at"] else "its verdict"
+    context.answer(
+        claim, claim["review_id"], " ", status_span(claim["status"]), f" by {claim['claimed_by']} until {until}"
+    )
+    return Exit.DONE
+
+
+def _claimed(context: Context, review_id: str) -> Json:
+    """Refused with the broker's own words where another has it, or where it is too late."""
+    try:
+        return context.call("claim_review", review_id=review_id, reviewer_id=context.identity)
+    except BrokerError as error:
+        # It may be refused as kept for its last reviewer, too: that cannot be taken over.
+        if error.code is Code.ALREADY_CLAIMED:
+            status = context.call("get_review_status", review_id=review_id)
+            if status["status"] in _LIVE:
+                error.hint = (
+                    "Wait: the claim ends with a verdict, a release or its deadline. A person can take it over: "
+                    f"`tandem claim {status['review_id']} --take-over`."
+                )
+        raise
+
+
+def run_release(options: argparse.Namespace) -> int:
+    context = Context(options)
+    status = _status(context, options)
+    if status["status"] in _LIVE and not _is_me(context, status["claimed_by"]):
+        raise BrokerError(
+            Code.NOT_CLAIMANT,
+            f"review {status['review_id']} is claimed by {status['claimed_by']}, not by {context.identity}",
+            "Only the claimant gives it back; `tandem claim --take-over` takes it.",
+        )
+    if status["status"] not in _LIVE:
+        raise BrokerError(
+            Code.INVALID_TRANSITION,
+            f"review {status['review_id']} is {status['status']}: there is no claim to give back",
+            "`tandem show` says where it stands.",
+        )
+    # Claimed again by who has it, it is the same claim: that is how to learn its generation.
+    claim = context.call("claim_review", review_id=status["review_id"], reviewer_id=context.identity)
+    released = context.call("release_claim", review_id=status["review_id"], claim_generation=claim["claim_generation"])
+    context.answer(released, released["review_id"], " ", status_span(released["status"]))
+    return Exit.DONE
+
+
+def run_approve(options: argparse.Namespace) -> int:
+    return _judge(options, "approved", claims=True)
+
+
+def run_request_changes(options: argparse.Namespace) -> int:
+    return _judge(options, "changes_requested", claims=True)
+
+
+def run_comment(options: argparse.Namespace) -> int:
+    return _judge(options, "comment", claims=False)
+
+
+def run_counter(options: argparse.Namespace) -> int:
+    change = chosen_change(options)
+    return _judge(options, "changes_requested", claims=True, counter_patch=as_text(change.diff) if change else None)
+
+
+def _judge(options: argparse.Namespace, verdict: str, *, claims: bool, counter_patch: str | None = None) -> int:
+    context = Context(options)
+    _refuse_no_reason(verdict, options.reason)
+    words: Json = {
+        "verdict": verdict,
+        "reason": options.reason,
+        "counter_patch": counter_patch,
+        "findings": _findings(options) or None,
+        "reviewer_id": context.identity,
+    }
+    status = _status(context, options)
+    _refuse_unread(status, options.revision)
+    if not claims or _is_me(context, status["claimed_by"]):
+        given = context.call("submit_verdict", review_id=status["review_id"], **words)
+    else:
+        claim = _claimed(context, status["review_id"])
+        if claim.get("auto_rejected"):
+            return _tell_claim(context, claim)
+        given = _judge_claimed(context, claim, words)
+    context.answer(given, given["review_id"], " ", status_span(given["status"]), f" by {context.identity}")
+    return Exit.DONE
+
+
+def _judge_claimed(context: Context, claim: Json, words: Json) -> Json:
+    """Claimed on the way to the verdict: without the one, the other is given back."""
+    review_id, generation = claim["review_id"], claim["claim_generation"]
+    try:
+        _refuse_unread(claim, context.options.revision)
+        return context.call("submit_verdict", review_id=review_id, claim_generation=generation, **words)
+    except UnreachableError:
+        # Nobody knows whether the verdict was given.
+        raise
+    except BrokerError as error:
+        try:
+            context.call("release_claim", review_id=review_id, claim_generation=generation)
+            became = "The claim that was made on the way was given back."
+        except BrokerError:
+            became = f"It was claimed on the way: `tandem release {review_id}` gives it back."
+        error.hint = f"{error.hint} {became}".strip()
+        raise
+
+
+def _refuse_no_reason(verdict: str, reason: str | None) -> None:
+    if verdict != "approved" and not (reason and reason.strip()):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"reason: a verdict of {verdict} needs one",
+            "Say with -m what has to change, or why.",
+        )
+
+
+def _status(context: Context, options: argparse.Namespace) -> Json:
+    return context.call("get_review_status", review_id=options.review)
+
+
+def _is_me(context: Context, claimant: str | None) -> bool:
+    return claimant is not None and claimant.casefold() == context.identity.casefold()
+
+
+def _refuse_unread(known: Json, revision: int | None) -> None:
+    if revision is not None and known["revision"] != revision:
+        raise BrokerError(
+            Code.CONFLICT,
+            f"review {known['review_id']} is at revision {known['revision']}, not {revision}",
+            f"Read what changed with `tandem diff {known['review_id']} --since {revision}`, then judge that.",
+        )
+
+
+def _findings(options: argparse.Namespace) -> list[Json]:
+    found = [_finding(spelled) for spelled in options.finding]
+    if options.findings is None:
+        return found
+    try:
+        text = sys.stdin.read() if options.findings == "-" else Path(options.findings).read_text("utf-8")
+        listed: Any = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"--findings {options.findings}: {error}", "Give a JSON list."
+        ) from error
+    if not isinstance(listed, list):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"--findings {options.findings}: not a list", "Give a JSON list.")
+    return found + cast("list[Json]", listed)
+
+
+def _finding(spelled: str) -> Json:
+    """PATH:LINE[-LINE]:SEVERITY:TEXT. Of the text, the first line is the title."""
+    # A path may hold colons; the places of line and severity tell where it ends.
+    parts = spelled.split(":")
+    for at in range(1, len(parts) - 2):
+        first, _, last = parts[at].partition("-")
+        if first.isdigit() and (not last or last.isdigit()):
+            text = ":".join(parts[at + 2 :]).strip()
+            return {
+                "path": ":".join(parts[:at]),
+                "line_start": int(first),
+                "line_end": int(last or first),
+                "severity": parts[at + 1].strip(),
+                "title": text.split("\n", 1)[0],
+                "body": text,
+            }
+    raise BrokerError(
+        Code.INVALID_ARGUMENT,
+        f"--finding {spelled!r} is not of the form PATH:LINE[-LINE]:SEVERITY:TEXT",
+        "For example: src/app.py:12:high:The file is never closed.",
+    )

@@ -1,0 +1,59 @@
+"""`tandem serve` and `tandem config`."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from gsd_review_broker.cli.registering import Commands, add_place_options
+
+
+def register(commands: Commands) -> None:
+    serve = commands.add("serve", run_broker, summary="start the broker, here and until it is ended")
+    add_settings(serve)
+    config = commands.add("config", show_configuration, summary="show every setting and where it comes from")
+    add_settings(config)
+    config.add_argument("--json", action="store_true", help="as JSON")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (8321; 0 takes a free one)")
+    add_place_options(parser)
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
+    parser.add_argument("--log-format", choices=["console", "json"], help="(console)")
+
+
+def _configuration(options: argparse.Namespace) -> Any:
+    # Imported here, so that no other command pays for it.
+    from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415
+    from gsd_review_broker.settings import config  # noqa: PLC0415
+
+    flags = {name: getattr(options, name) for name in ("host", "port", "db", "config", "log_level", "log_format")}
+    return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)
+
+
+def run_broker(options: argparse.Namespace) -> int:
+    configuration = _configuration(options)
+    from gsd_review_broker import app  # noqa: PLC0415
+
+    return app.serve(configuration)
+
+
+def show_configuration(options: argparse.Namespace) -> int:
+    configuration = _configuration(options)
+    settings: dict[str, Any] = configuration.settings.model_dump()
+    rows: list[tuple[str, Any, str]] = []
+    for key, value in settings.items():
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        names = {f"{key}.{name}": item for name, item in inner.items()} or {key: value}
+        rows += [(name, item, configuration.origins.get(name, "default")) for name, item in names.items()]
+    rows.append(("(database)", str(configuration.database), configuration.origins.get("db", "default")))
+    rows.append(("(serves)", configuration.serves, "where it was started"))
+    if options.json:
+        print(json.dumps({name: {"value": value, "from": origin} for name, value, origin in rows}))
+        return 0
+    width = max(len(name) for name, _, _ in rows)
+    for name, value, origin in rows:
+        print(f"{name:<{width}}  {json.dumps(value)}  ({origin})")
+    return 0

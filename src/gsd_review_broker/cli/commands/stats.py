@@ -1,0 +1,78 @@
+"""`tandem stats`."""
+
+import argparse
+from typing import Any
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.render.screen import Row, Span, Style
+from gsd_review_broker.client.connection import Json
+
+_NOTHING = "–"  # noqa: RUF001 - a dash, as in a table
+_MINUTE, _HOUR = 60, 3600
+_TIMES = {
+    "time to claim": ("avg_time_to_claim_seconds", "time_to_claim_seconds"),
+    "time to verdict": ("avg_time_to_verdict_seconds", "time_to_verdict_seconds"),
+    "whole review": ("avg_review_duration_seconds", "review_duration_seconds"),
+}
+
+
+def register(commands: Commands) -> None:
+    stats = commands.add(
+        "stats", show_stats, summary="how many, how fast, how often approved", parents=[broker_options()]
+    )
+    stats.add_argument("--project", help="only this project's reviews")
+    stats.add_argument("--web", action="store_true", help="open the dashboard instead")
+
+
+def show_stats(options: argparse.Namespace) -> int:
+    context = Context(options)
+    if options.web:
+        from gsd_review_broker.cli.broker.browser import open_page  # noqa: PLC0415 - seldom asked for
+
+        return open_page(context, "/")
+    found = context.call("get_review_stats", project=options.project)
+    if context.wants_json:
+        context.screen.json(found)
+        return Exit.DONE
+    screen = context.screen
+    screen.table(("REVIEWS", ""), _counts(found))
+    screen.say()
+    screen.table(("TIMES", "MEAN", "HALF WITHIN", "95 % WITHIN"), _times(found))
+    return Exit.DONE
+
+
+def _counts(found: Json) -> list[Row]:
+    rows: list[Row] = [[Span("all", Style.BOLD), str(found["total_reviews"])]]
+    rows += [[name, str(number)] for name, number in found["by_status"].items()]
+    rows += [[name, str(number)] for name, number in found["by_category"].items()]
+    rows += [
+        ["approval rate", _percent(found["approval_rate_pct"])],
+        ["rejection rate", _percent(found["rejection_rate_pct"])],
+    ]
+    return rows
+
+
+def _times(found: Json) -> list[Row]:
+    rows: list[Row] = []
+    for title, (mean, name) in _TIMES.items():
+        spread: Json = found["percentiles"].get(name) or {}
+        rows.append([title, duration(found[mean]), duration(spread.get("p50")), duration(spread.get("p95"))])
+    states: Json = found["avg_time_in_state_seconds"] or {}
+    rows += [[f"in {state}", duration(seconds), "", ""] for state, seconds in states.items()]
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1f} %"
+
+
+def duration(seconds: Any) -> str:
+    if seconds is None:
+        return _NOTHING
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    if seconds < _HOUR:
+        return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE)} s"
+    return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"

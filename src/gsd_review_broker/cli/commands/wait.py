@@ -1,0 +1,43 @@
+"""`tandem wait`."""
+
+import argparse
+
+from gsd_review_broker.cli.broker.verdicts import DEFAULT_SECONDS, exit_of, wait_for_verdict
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options
+from gsd_review_broker.cli.render import describe
+from gsd_review_broker.client.connection import Json
+
+_DETAILS = """\
+Waits over restarts of the broker, and says one line at the end. Ends with 0 approved, 5 changes requested or withdrawn,
+8 still pending (also when a counter-patch waits for your answer)."""
+
+
+def register(commands: Commands) -> None:
+    wait = commands.add(
+        "wait",
+        run_wait,
+        summary="wait for a verdict; the exit code says which",
+        details=_DETAILS,
+        parents=[broker_options()],
+    )
+    add_review(wait)
+    wait.add_argument("--timeout", type=float, default=DEFAULT_SECONDS, metavar="SECONDS", help="at most so long (600)")
+    wait.add_argument("-v", "--verbose", action="store_true", help="a line for each change on the way")
+
+
+def run_wait(options: argparse.Namespace) -> int:
+    context = Context(options)
+
+    def tell(status: Json) -> None:
+        if options.verbose and not context.wants_json:
+            context.screen.say(*describe.outcome(status))
+            context.screen.write("")
+
+    status = wait_for_verdict(context, options.review, seconds=options.timeout, changed=tell)
+    if context.wants_json:
+        context.screen.json(status)
+    elif not options.verbose:
+        context.screen.say(*describe.outcome(status))
+    return Exit(exit_of(status))

@@ -1,0 +1,83 @@
+"""One run of a command: whom it talks to, as whom, and how it answers."""
+
+import argparse
+import getpass
+import os
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.cli.render.screen import Part, Screen
+from gsd_review_broker.client import RunningBroker, Target, connect
+from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
+
+HUMAN_PREFIX = "human:"
+
+
+class Context:
+    def __init__(self, options: argparse.Namespace, screen: Screen | None = None) -> None:
+        self.screen = screen or Screen()
+        self.options = options
+        self.wants_json: bool = getattr(options, "json", False)
+        self._wanted: Target | None = None
+        self._broker: RunningBroker | None = None
+
+    @property
+    def wanted(self) -> Target:
+        if self._wanted is None:
+            options = self.options
+            self._wanted = Target.of(
+                Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user
+            )
+        return self._wanted
+
+    @property
+    def broker(self) -> RunningBroker:
+        """Looked for at the first call."""
+        if self._broker is None:
+            self._broker = connect(self.wanted, token=os.environ.get("BROKER_TOKEN"))
+        return self._broker
+
+    def forget_broker(self) -> None:
+        """Look for it anew at the next call: it may have come back elsewhere."""
+        if self._broker is not None:
+            self._broker.connection.close()
+            self._broker = None
+
+    def ask(self, tool: str, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp", **arguments: Any) -> Json:
+        """What the tool gives; what is None is left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return self.broker.connection.call(tool, given, patience=patience, endpoint=endpoint)
+
+    def call(self, tool: str, **arguments: Any) -> Json:
+        """The same, and a person who waits for it is told so."""
+        with self.screen.progress("the broker is at work"):
+            return self.ask(tool, **arguments)
+
+    def post(self, path: str, **asked: Any) -> Json:
+        given = {name: value for name, value in asked.items() if value is not None}
+        with self.screen.progress("the broker is at work"):
+            return self.broker.connection.post(path, given)
+
+    def get(self, path: str) -> Json:
+        with self.screen.progress("the broker is at work"):
+            return self.broker.connection.get(path)
+
+    def answer(self, result: Json, *line: Part) -> None:
+        """The result as JSON, or one line about it."""
+        if self.wants_json:
+            self.screen.json(result)
+        else:
+            self.screen.say(*line)
+
+    @property
+    def identity(self) -> str:
+        """Who acts: a person, unless another name is given."""
+        return getattr(self.options, "identity", None) or person()
+
+
+def person() -> str:
+    try:
+        return HUMAN_PREFIX + getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # No such user in the system's list, as in some containers.
+        return f"{HUMAN_PREFIX}{os.getuid() if hasattr(os, 'getuid') else 'unknown'}"

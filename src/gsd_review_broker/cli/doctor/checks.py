@@ -1,0 +1,251 @@
+"""What `tandem doctor` looks at: each check says what it found, and what to do about it."""
+
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gsd_review_broker import __version__
+from gsd_review_broker.cli.commands.stats import duration
+from gsd_review_broker.cli.doctor.stored import what_is_wrong
+from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect, find
+from gsd_review_broker.client.connection import Connection
+from gsd_review_broker.client.discovery import described
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings import locations
+
+_LEAST_PYTHON = (3, 11)
+_LEAST_GIT = (2, 31)
+# Two connections that write or checkpoint at once may corrupt a WAL.
+_WAL_BUG = ((3, 7, 0), (3, 51, 2))
+_LITTLE_SPACE = 200 * 1024 * 1024
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
+REVIEWER_PROGRAMS = ("codex", "claude", "gemini", "opencode")
+
+
+class CheckState(StrEnum):
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: CheckState
+    found: str
+    hint: str = ""
+
+
+def green(name: str, found: str, hint: str = "") -> Check:
+    return Check(name, CheckState.GREEN, found, hint)
+
+
+def yellow(name: str, found: str, hint: str) -> Check:
+    return Check(name, CheckState.YELLOW, found, hint)
+
+
+def red(name: str, found: str, hint: str) -> Check:
+    return Check(name, CheckState.RED, found, hint)
+
+
+def python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < _LEAST_PYTHON:
+        return red("python", found, "Install Python 3.11 or newer.")
+    return green("python", found)
+
+
+def git() -> Check:
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return red("git", f"does not run: {error}", "Install git; without it no diff can be checked.")
+    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
+    if match is None:
+        return yellow("git", said.strip() or "no version", "Is it git?")
+    if (int(match[1]), int(match[2])) < _LEAST_GIT:
+        return red("git", match[0], "Install git 2.31 or newer.")
+    return green("git", match[0])
+
+
+def sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    number = tuple(map(int, version.split(".")))
+    if _WAL_BUG[0] <= number <= _WAL_BUG[1]:
+        return green(
+            "sqlite",
+            version,
+            "3.7.0 to 3.51.2 can corrupt a database that two connections write at once; the broker writes with one. "
+            "Open the file with no other program for writing.",
+        )
+    return green("sqlite", version)
+
+
+def command() -> Check:
+    found = shutil.which("tandem")
+    if found is None:
+        return yellow("command", "tandem is not on the PATH", "Hooks and agents call it by name: add its folder.")
+    return green("command", f"{found} ({__version__})")
+
+
+def configuration(wanted: Target, config: str | None) -> Check:
+    """Validated whole, as the broker does at its start."""
+    from gsd_review_broker.settings import config as settings  # noqa: PLC0415 - not light
+
+    try:
+        loaded = settings.load(root=wanted.place.root, flags={"config": config})
+    except StartError as error:
+        return red("configuration", str(error), "Mend the file; `tandem config` shows every value.")
+    files = sorted({origin for origin in loaded.origins.values() if os.sep in origin})
+    return green("configuration", ", ".join(files) or "defaults")
+
+
+def database(wanted: Target) -> Iterator[Check]:
+    path = wanted.place.database
+    folder = next(parent for parent in path.parents if parent.exists())
+    if not os.access(folder, os.W_OK):
+        yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")
+        return
+    if path.exists() and (wrong := what_is_wrong(path)):
+        yield red("database", *wrong)
+    elif path.exists():
+        size = path.stat().st_size
+        readable = stat.S_IMODE(path.stat().st_mode) & 0o077
+        if readable and sys.platform != "win32":
+            yield yellow("database", f"{path}: others may read it", f"chmod 600 {path}")
+        else:
+            yield green("database", f"{path} ({size // 1024} KiB)")
+    else:
+        yield green("database", f"{path} (made when the broker starts)")
+    kind = _file_system(folder)
+    if kind in _NETWORK:
+        yield yellow("file system", f"{kind}: a network's", "Locks and syncs are not reliable there: choose --db.")
+    free = shutil.disk_usage(folder).free
+    if free < _LITTLE_SPACE:
+        yield yellow("disk", f"{free // (1024 * 1024)} MiB are free", "Make room: without it nothing is recorded.")
+
+
+def _file_system(folder: Path) -> str:
+    """By the longest mount point above it; empty where the system does not say."""
+    try:
+        lines = Path("/proc/mounts").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    mounts = [line.split()[1:3] for line in lines if len(line.split()) > 2]  # noqa: PLR2004 - device, place, kind
+    above = [(place, kind) for place, kind in mounts if folder.is_relative_to(place.replace("\\040", " "))]
+    return max(above, key=lambda mount: len(mount[0]), default=("", ""))[1]
+
+
+def broker(wanted: Target) -> Iterator[Check]:
+    try:
+        running = connect(wanted)
+        said = running.connection.call("broker_status", {})
+    except UnreachableError as error:
+        yield yellow("broker", error.message, error.hint)
+        if wanted.url is None:
+            yield _port(wanted)
+        return
+    since = duration(said["uptime_seconds"])
+    where = f"{running.connection.url}, pid {running.pid}, for {since}, serves {running.serves}"
+    if running.version == __version__:
+        yield green("broker", where)
+    else:
+        hint = f"This is {__version__}: end it and start it again with `tandem down; tandem up`."
+        yield yellow("broker", f"{where}, version {running.version}", hint)
+
+
+def _port(wanted: Target) -> Check:
+    value, _ = locations.setting("port", wanted.place.root, flag=None, config=None)
+    port = int(value) if str(value or "").isdigit() else locations.DEFAULT_PORT
+    with socket.socket() as trial:
+        if sys.platform != "win32":
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", port))
+        except OSError:
+            return yellow(
+                "port", f"{port} is taken{_holder(port)}", "`tandem up` takes another; MCP clients need its address."
+            )
+    return green("port", f"{port} is free")
+
+
+def _holder(port: int) -> str:
+    try:
+        health = Connection(f"http://127.0.0.1:{port}").get("/healthz")
+        return f" by the broker that serves {health['serves']} (pid {health['pid']})"
+    except (UnreachableError, KeyError):
+        return " by another program"
+
+
+def clients(wanted: Target) -> Iterator[Check]:
+    """Who knows the broker, and does the address they know lead to ours?"""
+    from gsd_review_broker import integrations  # noqa: PLC0415 - not light
+
+    running = find(wanted)
+    around = integrations.Environment.of(Path.cwd())
+    for one in integrations.status(around, versions=False):
+        places_known = [place for place in one.places if place.url]
+        unreadable = [place for place in one.places if place.problem]
+        if unreadable:
+            yield yellow(one.client, f"{unreadable[0].path}: {unreadable[0].problem}", "Mend the file.")
+        elif places_known:
+            yield _client(one.client, [place.url or "" for place in places_known], running)
+        elif one.program is not None:
+            yield yellow(one.client, "found, and not connected", f"tandem install {one.client}")
+
+
+def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> Check:
+    elsewhere = [
+        url for url in known if url.startswith("http://") and running and not url.startswith(running.connection.url)
+    ]
+    if elsewhere:
+        hint = f"It talks to nobody, or to another project's broker: tandem install {name}, or --stdio."
+        return yellow(name, f"connected to {elsewhere[0]}, which is not this broker", hint)
+    return green(name, f"connected: {', '.join(known)}")
+
+
+def reviewers() -> Check:
+    found = [name for name in REVIEWER_PROGRAMS if shutil.which(name)]
+    if not found:
+        return green(
+            "reviewer programs",
+            "none found",
+            "A person can review; the pool needs one of " + ", ".join(REVIEWER_PROGRAMS) + ".",
+        )
+    return green("reviewer programs", ", ".join(found))
+
+
+def gate() -> Check:
+    return yellow(
+        "gate",
+        "this version has none: git commits what nobody approved",
+        "`tandem apply ID` lets only what was approved into the work tree; the rest is for people and agents to keep.",
+    )
+
+
+def repository(wanted: Target) -> Check:
+    if wanted.place.root is None:
+        return green("repository", "none here: this is about the user's broker")
+    return green("repository", described(wanted.place))
+
+
+def every_check(wanted: Target, config: str | None) -> Iterator[Check]:
+    simple: tuple[Callable[[], Check], ...] = (python, git, sqlite, command)
+    for check in simple:
+        yield check()
+    yield repository(wanted)
+    yield configuration(wanted, config)
+    yield from database(wanted)
+    yield from broker(wanted)
+    yield from clients(wanted)
+    yield reviewers()
+    yield gate()

@@ -1,0 +1,234 @@
+"""Making a diff out of what stands in the repository, without touching its index, work tree or objects.
+
+What git adds goes to an index and an object store of our own. The diff is then made between two trees, in an empty
+repository beside the real one: no attribute of a proposed change decides how the change is shown, and a file that is
+not UTF-8 travels as a git binary patch.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.program import Answer, alternate, digest_of, run_git, text_of
+from gsd_review_broker.settings.locations import DATABASE_NAME
+
+_DIFF = (
+    "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv",
+    "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+_SECTION = b"diff --git "
+# Whatever became of the exclude file.
+_NOT_OURS = f":(top,exclude,glob)**/{DATABASE_NAME}*"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalDiff:
+    """A diff, and whether HEAD holds it already."""
+
+    diff: bytes
+    is_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A work tree, with a place of our own to write to."""
+
+    root: Path
+    scratch: Path
+    environment: dict[str, str]
+    object_format: str
+
+    def git(self, *arguments: str, more: dict[str, str] | None = None) -> Answer:
+        return run_git(self.root, *arguments, environment={**self.environment, **(more or {})})
+
+    def must(self, *arguments: str, hint: str = "") -> str:
+        answer = self.git(*arguments)
+        if answer.code != 0:
+            raise _failed(arguments[0], answer.why, hint)
+        return text_of(answer.output)
+
+
+def top_level(folder: Path) -> Path | None:
+    answer = run_git(folder, "rev-parse", "--show-toplevel")
+    return Path(os.path.realpath(text_of(answer.output))) if answer.code == 0 and answer.output else None
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Generator[Tree]:
+    root = top_level(folder)
+    if root is None:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{folder} is not inside a git work tree",
+            "Go into the repository, or give the diff with -F FILE.",
+        )
+    objects = text_of(run_git(root, "rev-parse", "--path-format=absolute", "--git-path", "objects").output)
+    form = text_of(run_git(root, "rev-parse", "--show-object-format").output)
+    with tempfile.TemporaryDirectory(prefix="tandem-") as name:
+        scratch = Path(name)
+        (scratch / "objects").mkdir()
+        environment = {
+            "GIT_INDEX_FILE": str(scratch / "index"),
+            "GIT_OBJECT_DIRECTORY": str(scratch / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate(objects),
+        }
+        yield Tree(root, scratch, environment, form)
+
+
+def staged(tree: Tree) -> LocalDiff:
+    """What `git commit` would record."""
+    _copy_index(tree)
+    return LocalDiff(diff=between(tree, _head(tree), _written(tree)))
+
+
+def worktree(tree: Tree) -> LocalDiff:
+    """What `git add -A` and `git commit` would record: untracked files too, ignored ones not."""
+    _copy_index(tree)
+    _add_everything(tree)
+    return LocalDiff(diff=between(tree, _head(tree), _written(tree)))
+
+
+def staged_digest(tree: Tree) -> str:
+    """What an approval of exactly this would name."""
+    _copy_index(tree)
+    return _digest(tree, _written(tree))
+
+
+def worktree_digest(tree: Tree) -> str:
+    _copy_index(tree)
+    _add_everything(tree)
+    return _digest(tree, _written(tree))
+
+
+def _digest(tree: Tree, new: str) -> str:
+    old = tree.must("rev-parse", "--verify", _head(tree))
+    return digest_of(tree.git("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", old, new).output)
+
+
+def span(tree: Tree, spelled: str) -> LocalDiff:
+    """A..B, A...B (since they parted), or A (up to HEAD)."""
+    base, dots, end = spelled.partition("...") if "..." in spelled else spelled.partition("..")
+    start, end = _commit(tree, base or "HEAD"), _commit(tree, end or "HEAD")
+    if dots == "...":
+        start = tree.must("merge-base", "--end-of-options", start, end, hint="The two have no common past.")
+    within = tree.git("merge-base", "--is-ancestor", end, "HEAD").code == 0
+    return LocalDiff(diff=between(tree, f"{start}^{{tree}}", f"{end}^{{tree}}"), is_committed=within)
+
+
+def between(tree: Tree, old: str, new: str) -> bytes:
+    old, new = tree.must("rev-parse", "--verify", old), tree.must("rev-parse", "--verify", new)
+    diff = _shown(tree, old, new, "-M")
+    if _is_text(diff):
+        return diff
+    names = _awkward(tree, old, new)
+    others = [f":(top,exclude,literal){name}" for name in names]
+    rest = _shown(tree, old, new, "-M", paths=[":(top)", *others])
+    chosen = [f":(top,literal){name}" for name in names]
+    return rest + _shown(tree, old, new, "-M", as_binary=True, paths=chosen)
+
+
+def _awkward(tree: Tree, old: str, new: str) -> list[str]:
+    """The files whose diff cannot travel as text."""
+    listed = tree.git("diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new).output.split(b"\0")[:-1]
+    # Where a file becomes a link, or the other way round, it is shown as two.
+    names = [name for kind, name in zip(listed[::2], listed[1::2], strict=True) for _ in range(1 + (kind == b"T"))]
+    sections = _sections(_shown(tree, old, new, "--no-renames"))
+    shown = zip(names, sections, strict=True)
+    return list(dict.fromkeys(os.fsdecode(name) for name, section in shown if not _is_text(section)))
+
+
+def _shown(
+    tree: Tree, old: str, new: str, renames: str, *, as_binary: bool = False, paths: Sequence[str] = ()
+) -> bytes:
+    apart = _empty_repository(tree, as_binary=as_binary)
+    # Without an index: by one that calls a file up to date, git would read the file instead of the blob, and here
+    # nothing says how it is converted. What a filter keeps out of the repository would be sent.
+    more = {"GIT_DIR": str(apart), "GIT_INDEX_FILE": str(tree.scratch / "none")}
+    answer = tree.git(*_DIFF, renames, old, new, "--", *paths, more=more)
+    if answer.code != 0:
+        raise _failed("diff-tree", answer.why, "")
+    return answer.output
+
+
+def _empty_repository(tree: Tree, *, as_binary: bool) -> Path:
+    folder = tree.scratch / ("binary" if as_binary else "plain")
+    if folder.exists():
+        return folder
+    for name in ("refs", "objects", "info"):
+        (folder / name).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    (folder / "info" / "attributes").write_text("* -diff\n" if as_binary else "")
+    is_usual = tree.object_format in {"", "sha1"}
+    special = "" if is_usual else f"[extensions]\n\tobjectformat = {tree.object_format}\n"
+    version = 0 if is_usual else 1
+    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{special}")
+    return folder
+
+
+def _sections(diff: bytes) -> list[bytes]:
+    """One for each file. No line inside a hunk begins with this word."""
+    starts = [0] if diff.startswith(_SECTION) else []
+    at = diff.find(b"\n" + _SECTION)
+    while at >= 0:
+        starts.append(at + 1)
+        at = diff.find(b"\n" + _SECTION, at + 1)
+    return [diff[start:end] for start, end in zip(starts, [*starts[1:], len(diff)], strict=True)]
+
+
+def _is_text(section: bytes) -> bool:
+    if b"\0" in section:
+        return False
+    try:
+        section.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _copy_index(tree: Tree) -> None:
+    """The user's index as it is now; inside a git hook, the one that git names."""
+    named = os.environ.get("GIT_INDEX_FILE")
+    real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
+    path = tree.root / (named or text_of(real.output))
+    if path.exists():
+        shutil.copyfile(path, tree.scratch / "index")
+
+
+def _written(tree: Tree) -> str:
+    return tree.must("write-tree", hint="Resolve what is unmerged, then propose again.")
+
+
+def _head(tree: Tree) -> str:
+    if tree.git("rev-parse", "--verify", "--quiet", "HEAD^{tree}").code == 0:
+        return "HEAD^{tree}"
+    return tree.must("mktree")
+
+
+def _commit(tree: Tree, name: str) -> str:
+    return tree.must(
+        "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", hint="Give a range such as main..HEAD."
+    )
+
+
+def _add_everything(tree: Tree) -> None:
+    """By the user's own configuration, since it says what is ignored and how files are cleaned; but no hook runs."""
+    done = subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "add", "--all", "--", ":/", _NOT_OURS],
+        cwd=tree.root,
+        env={**os.environ, **tree.environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise _failed("add", done.stderr.decode("utf-8", "replace").strip(), "")
+
+
+def _failed(what: str, why: str, hint: str) -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, f"git {what} failed: {why}", hint)

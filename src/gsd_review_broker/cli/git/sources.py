@@ -1,0 +1,107 @@
+"""Where a diff comes from: the index, the work tree, a range of commits, a file, or standard input."""
+
+import argparse
+import os
+import re
+import select
+import stat
+import sys
+from pathlib import Path
+
+from gsd_review_broker.cli.git import changes
+from gsd_review_broker.cli.git.changes import LocalDiff
+from gsd_review_broker.errors import BrokerError, Code
+
+# How long a pipe that nobody named may keep silent before it is taken for one that says nothing.
+_SILENCE_SECONDS = 2.0
+
+# What git apply takes for the beginning of a file's patch, whole or not: the broker says what is wrong with it.
+_BEGINNING = re.compile(rb"^(diff --git |--- .*\n\+\+\+ |@@ -)", re.MULTILINE)
+
+
+def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) -> None:
+    group = parser.add_argument_group("the diff (else standard input, what is staged, or the work tree)")
+    source = group.add_mutually_exclusive_group()
+    source.add_argument("--staged", action="store_true", help="what is staged")
+    source.add_argument(
+        "--worktree", action="store_true", help="all of the work tree: untracked files too, ignored not"
+    )
+    source.add_argument("--range", metavar="A..B", help="commits; A...B since they parted")
+    source.add_argument("-F", "--file", metavar="FILE", help="a file with a unified diff; - is standard input")
+    if may_be_none:
+        source.add_argument("--no-diff", action="store_true", help="words only")
+
+
+def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
+    """None for --no-diff. What holds nothing is refused, and so is text that is no diff."""
+    if getattr(options, "no_diff", False):
+        return None
+    change, place = _read(options)
+    if not change.diff.strip():
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"there is no change in {place}",
+            "Change something first, or choose another source: --staged, --worktree, --range A..B, -F FILE.",
+        )
+    if not _BEGINNING.search(change.diff):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"there is no diff in {place}, only other text",
+            "Give what `git diff` prints, without colours, or choose --staged or --worktree; words are for -m and "
+            "--description.",
+        )
+    return change
+
+
+def as_text(diff: bytes, place: str = "the diff") -> str:
+    try:
+        return diff.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{place} is not UTF-8 (byte {error.start})",
+            "Use --staged, --worktree or --range, which send such files as git binary patches.",
+        ) from error
+
+
+def _read(options: argparse.Namespace) -> tuple[LocalDiff, str]:
+    if options.file == "-":
+        return LocalDiff(diff=sys.stdin.buffer.read()), "standard input"
+    if options.file:
+        return LocalDiff(diff=_file(options.file)), options.file
+    if not (options.staged or options.worktree or options.range):
+        piped = _piped()
+        if piped.strip():
+            return LocalDiff(diff=piped), "standard input"
+    with changes.opened(Path.cwd()) as tree:
+        if options.range:
+            return changes.span(tree, options.range), options.range
+        if options.staged:
+            return changes.staged(tree), "the index"
+        if options.worktree:
+            return changes.worktree(tree), "the work tree"
+        found = changes.staged(tree)
+        return (found, "the index") if found.diff else (changes.worktree(tree), "the index or the work tree")
+
+
+def _file(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{name}: {error.strerror}", "Give a file that can be read."
+        ) from error
+
+
+def _piped() -> bytes:
+    """What is piped in without being named. An agent's shell may leave a pipe open that never says anything."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return b""
+    if stat.S_ISREG(mode):
+        return sys.stdin.buffer.read()
+    if not stat.S_ISFIFO(mode) or sys.platform == "win32":
+        return b""
+    ready, _, _ = select.select([sys.stdin], [], [], _SILENCE_SECONDS)
+    return sys.stdin.buffer.read() if ready else b""

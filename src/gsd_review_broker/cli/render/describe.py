@@ -1,0 +1,140 @@
+"""A review in a line, or in a page."""
+
+from gsd_review_broker.cli.render.events import moment, short_id, status_span
+from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
+from gsd_review_broker.client.connection import Json
+
+_REASON_CHARACTERS = 80
+
+
+def outcome(status: Json) -> list[Part]:
+    """How a review stands, short enough for an agent that waited ten minutes: the whole story is in `show`."""
+    parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
+    if status["verdict"] and status["verdict"] != status["status"]:
+        parts.append(f" ({status['verdict']})")
+    if status["claimed_by"] and status["status"] in {"claimed", "in_review"}:
+        parts.append(f" by {shortened(status['claimed_by'], 30)}")
+    if status["open_finding_count"]:
+        parts.append(f", {counted(status['open_finding_count'], 'open finding')}")
+    if status["counter_patch_status"] == "pending":
+        parts.append(", a counter-patch is offered")
+    if status["needs_human"]:
+        parts.append(", needs a person")
+    if status["verdict_reason"] and status["status"] != "approved":
+        parts.append(f": {shortened(first_line(status['verdict_reason']), _REASON_CHARACTERS)}")
+    return parts
+
+
+def page(screen: Screen, status: Json, proposal: Json, discussion: Json) -> None:
+    _head(screen, status, proposal)
+    _prose(screen, "description", proposal["description"])
+    _prose(screen, "reason", status["verdict_reason"])
+    if proposal["affected_files"]:
+        screen.say()
+        screen.table(("FILES", "+", "-", "", ""), [_file(file) for file in proposal["affected_files"]])
+    for finding in discussion["findings"]:
+        _finding(screen, finding)
+    if proposal["counter_patch"] is not None:
+        screen.say()
+        screen.say(Span("counter-patch offered", Style.YELLOW), f": tandem diff {status['review_id']} --counter")
+    for message in discussion["messages"]:
+        _message(screen, message)
+
+
+def _head(screen: Screen, status: Json, proposal: Json) -> None:
+    screen.say(Span(status["review_id"], Style.BOLD), "  ", status_span(status["status"]))
+    screen.say(Span(proposal["intent"], Style.BOLD))
+    proposer = proposal["proposer_id"] or proposal["agent_type"]
+    facts = {
+        "proposed by": f"{proposer} ({proposal['agent_type']})" if proposer != proposal["agent_type"] else proposer,
+        "phase": " / ".join(filter(None, (proposal["phase"], proposal["plan"], proposal["task"]))),
+        "category": proposal["category"],
+        "project": proposal["project"],
+        "priority": proposal["priority"],
+        "revision": f"{proposal['revision']} (round {status['round']})",
+        "claimed by": status["claimed_by"],
+        "verdict": status["verdict"],
+        "needs a person": status["needs_human"],
+        "follows": proposal["parent_id"],
+        "digest": proposal["digest"],
+        "updated": moment(status["updated_at"]),
+    }
+    for name, value in facts.items():
+        if value:
+            screen.say(Span(f"{name:<15}", Style.DIM), str(value))
+
+
+def _prose(screen: Screen, name: str, text: str | None) -> None:
+    if text:
+        screen.say()
+        screen.say(Span(name, Style.DIM))
+        screen.block(text, indent="  ")
+
+
+def _file(file: Json) -> list[Part]:
+    notes = [word for word, is_so in (("binary", file["binary"]), ("mode", file["mode_change"])) if is_so]
+    if file["old_path"] and file["old_path"] != file["path"]:
+        notes.append(f"from {file['old_path']}")
+    added, removed = Span(f"+{file['added']}", Style.GREEN), Span(f"-{file['removed']}", Style.RED)
+    return [file["path"], added, removed, file["operation"], ", ".join(notes)]
+
+
+def _finding(screen: Screen, finding: Json) -> None:
+    place = finding["path"] or ""
+    if finding["line_start"]:
+        place += f":{finding['line_start']}"
+    style = Style.RED if finding["disposition"] == "open" else Style.DIM
+    screen.say()
+    screen.say(
+        Span(f"{finding['severity']} {finding['disposition']}", style),
+        f"  {finding['finding_id']}  {place}  ",
+        Span(finding["title"], Style.BOLD),
+    )
+    if finding["body"] != finding["title"]:
+        screen.block(finding["body"], indent="  ")
+    if finding["suggestion"]:
+        screen.block(f"suggestion: {finding['suggestion']}", indent="  ")
+    if finding["note"]:
+        screen.block(f"note: {finding['note']}", indent="  ")
+
+
+def _message(screen: Screen, message: Json) -> None:
+    place = f" on {message['path']}" + (f":{message['line']}" if message["line"] else "") if message["path"] else ""
+    screen.say()
+    screen.say(
+        Span(f"#{message['message_id']}", Style.DIM),
+        " ",
+        Span(message["sender_id"], Style.CYAN),
+        f" ({message['sender_role']}{place}) ",
+        Span(moment(message["created_at"]), Style.DIM),
+    )
+    screen.block(message["body"], indent="  ")
+
+
+def row(review: Json, *, short: bool) -> list[Part]:
+    """On a terminal the first characters of an id will do; a program gets it whole."""
+    who = review["claimed_by"] or f"({review['proposer_id'] or review['agent_type']})"
+    return [
+        Span(short_id(review["id"]) if short else review["id"], Style.BOLD),
+        status_span(review["status"]),
+        Span(review["priority"], Style.RED if review["priority"] == "critical" else Style.PLAIN),
+        str(review["round"]),
+        Span("!", Style.YELLOW) if review["needs_human"] else "",
+        shortened(who, 24),
+        first_line(review["intent"]),
+    ]
+
+
+ROW_TITLES = ("ID", "STATUS", "PRIORITY", "ROUND", "", "REVIEWER", "INTENT")
+
+
+def first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]
+
+
+def shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,164 @@
+"""What the person sees. Every text passes through here, so that none reaches a terminal unescaped."""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import threading
+import unicodedata
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TextIO
+
+from gsd_review_broker.cli.render.escapes import visible, visible_block
+
+_PROGRESS_SECONDS = 1.0
+
+
+class Style(StrEnum):
+    PLAIN = ""
+    BOLD = "1"
+    DIM = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    BLUE = "34"
+    MAGENTA = "35"
+    CYAN = "36"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    text: str
+    style: Style = Style.PLAIN
+
+
+Part = str | Span
+Row = Sequence[Part]
+
+
+class Screen:
+    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self.is_terminal = self._out.isatty()
+        self.has_colour = _has_colour(terminal=self.is_terminal)
+
+    @property
+    def width(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    def say(self, *parts: Part) -> None:
+        """One line."""
+        self._out.write("".join(self.painted(part) for part in parts) + "\n")
+
+    def block(self, text: str, *, indent: str = "") -> None:
+        """Several lines, as they were written."""
+        for line in visible_block(text).split("\n"):
+            self._out.write(f"{indent}{line}".rstrip() + "\n")
+
+    def table(self, header: Sequence[str], rows: Sequence[Row]) -> None:
+        """Aligned on a terminal, the last column cut at its edge; tab-separated and whole in a pipe."""
+        if not self.is_terminal:
+            for row in rows:
+                self._out.write("\t".join(plain(part) for part in row) + "\n")
+            return
+        for line in self.table_lines(header, rows):
+            self._out.write(line + "\n")
+
+    def table_lines(self, header: Sequence[str], rows: Sequence[Row]) -> list[str]:
+        titles = [Span(title, Style.DIM) for title in header]
+        everything: list[Row] = [titles, *rows]
+        widths = [max(cells(plain(row[at])) for row in everything) for at in range(len(header))]
+        return [self._aligned(row, widths) for row in everything]
+
+    def _aligned(self, row: Row, widths: list[int]) -> str:
+        parts: list[Part] = []
+        for part, width in zip(row[:-1], widths, strict=False):
+            parts += [part, " " * (width - cells(plain(part)) + 2)]
+        return self.clipped([*parts, row[-1]]).rstrip()
+
+    def clipped(self, parts: Row) -> str:
+        """One line, cut at the terminal's edge before it is painted."""
+        room = self.width
+        shown: list[str] = []
+        for part in parts:
+            text = cut(plain(part), room)
+            shown.append(self.painted(Span(text, part.style if isinstance(part, Span) else Style.PLAIN)))
+            room -= cells(text)
+            if room <= 0:
+                break
+        return "".join(shown)
+
+    def painted(self, part: Part, *, keep: str = "") -> str:
+        text = plain(part, keep)
+        style = part.style if isinstance(part, Span) else Style.PLAIN
+        return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
+
+    def json(self, value: Any) -> None:
+        """Exactly what the broker said, in ASCII: any reader can take it, and no terminal is moved by it."""
+        print(json.dumps(value, indent=2 if self.is_terminal else None), file=self._out)
+
+    def warn(self, *parts: Part) -> None:
+        self._err.write("".join(plain(part) for part in parts) + "\n")
+
+    def write(self, text: str) -> None:
+        """Our own control sequences and nothing else."""
+        self._out.write(text)
+        self._out.flush()
+
+    @contextlib.contextmanager
+    def progress(self, doing: str) -> Generator[None]:
+        """What takes so long, and how long, on a terminal's standard error; cleans up behind itself."""
+        if not self._err.isatty():
+            yield
+            return
+        done = threading.Event()
+        teller = threading.Thread(target=self._tell_progress, args=(visible(doing), done), daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
+
+    def _tell_progress(self, doing: str, done: threading.Event) -> None:
+        seconds = 0
+        while not done.wait(_PROGRESS_SECONDS):
+            seconds += 1
+            self._err.write(f"\r\x1b[K{doing}… {seconds} s")
+            self._err.flush()
+        if seconds:
+            self._err.write("\r\x1b[K")
+            self._err.flush()
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    combining = sum(unicodedata.combining(c) != 0 for c in text)
+    return len(text) + wide - combining
+
+
+def cut(text: str, width: int) -> str:
+    if cells(text) <= width:
+        return text
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def plain(part: Part, keep: str = "") -> str:
+    return visible(part.text if isinstance(part, Span) else part, keep=keep)
+
+
+def _has_colour(*, terminal: bool) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return terminal and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,210 @@
+"""Replaying: what a review's events say that it must be, compared with what is stored."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gsd_review_broker.domain.model import (
+    CounterPatch,
+    CounterPatchStatus,
+    Disposition,
+    Event,
+    EventType,
+    Finding,
+    Milliseconds,
+    Review,
+    Status,
+    same_identity,
+)
+from gsd_review_broker.domain.rules.proposals import FIXED
+from gsd_review_broker.domain.rules.transitions import FACTS
+from gsd_review_broker.domain.tally import Progress, Tally, Totals, observe, scopes_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """A review as it is stored, with what is kept beside it; contents by their hashes, in the order they came."""
+
+    review: Review
+    contents: dict[EventType, list[str]]
+    counter_patches: list[CounterPatch]
+    findings: list[Finding]
+
+
+# What is kept beside a review, by the event that tells of it.
+CONTENTS = {
+    EventType.REVIEW_REVISED: "revision",
+    EventType.MESSAGE_SENT: "message",
+    EventType.COUNTER_PATCH_OFFERED: "counter-patch",
+}
+_GIVES_REASON = {EventType.VERDICT_SUBMITTED, EventType.VERDICT_COMMENT, EventType.REVIEW_AUTO_REJECTED}
+_CLEARS_REASON = {
+    EventType.REVIEW_RELEASED,
+    EventType.REVIEW_RECLAIMED,
+    EventType.REVIEW_REVISED,
+    EventType.COUNTER_PATCH_ACCEPTED,
+}
+# Each of these brings a revision, and the hash of its content.
+_REVISIONS = {EventType.REVIEW_CREATED, EventType.REVIEW_REVISED, EventType.COUNTER_PATCH_ACCEPTED}
+# Said of a finding each time it is raised, and afterwards until it is resolved.
+_WORDS = ("severity", "title", "body", "suggestion", "confidence")
+
+
+@dataclass(slots=True)
+class _Replayed:
+    """What the events say that a review must be."""
+
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    moments: dict[str, Milliseconds | None] = field(default_factory=dict[str, Milliseconds | None])
+    status: Status | None = None
+    version: int = 0
+    verdict_reason: str | None = None
+    message_count: int = 0
+    progress: Progress | None = None
+    contents: dict[EventType, list[str]] = field(default_factory=lambda: defaultdict[EventType, list[str]](list))
+    counter_patches: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    findings: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+def check_reviews(by_review: Iterable[Event], stored: Iterable[Stored], counted: dict[str, Totals]) -> Iterator[str]:
+    """Replay each review's events and compare with what is stored; count them on the way."""
+    rows = iter(stored)
+    row = next(rows, None)
+    for review_id, events in itertools.groupby(by_review, key=lambda event: event.review_id or ""):
+        state, problems = _replayed(events, counted)
+        yield from problems
+        while row is not None and row.review.id < review_id:
+            yield f"review {row.review.id} is stored, and no event tells of it"
+            row = next(rows, None)
+        if row is None or row.review.id != review_id:
+            yield f"review {review_id} has events and is not stored"
+            continue
+        yield from _compare(state, row)
+        row = next(rows, None)
+    while row is not None:
+        yield f"review {row.review.id} is stored, and no event tells of it"
+        row = next(rows, None)
+
+
+def _replayed(events: Iterable[Event], counted: dict[str, Totals]) -> tuple[_Replayed, list[str]]:
+    state, problems, tally = _Replayed(), list[str](), Tally()
+    for event in events:
+        problems += _step(state, event)
+        state.progress = observe(state.progress, event, tally)
+        problems += _advance(state, event)
+        _keep_beside(state, event)
+    project = state.progress.project if state.progress else None
+    for scope in scopes_of(project):
+        counted[scope].add(tally)
+    return state, problems
+
+
+def _step(state: _Replayed, event: Event) -> list[str]:
+    problems: list[str] = []
+    if event.old_status != state.status:
+        problems.append(
+            f"event {event.id}: review {event.review_id} was {state.status}, the event says {event.old_status}"
+        )
+    if event.event_type is EventType.REVIEW_CLAIMED and state.status is not Status.PENDING:
+        problems.append(f"event {event.id}: review {event.review_id} was claimed while {state.status}")
+    if event.event_type is EventType.VERDICT_SUBMITTED and event.metadata.get("verdict") == "approved":
+        if same_identity(event.actor, state.facts.get("author")):
+            problems.append(f"event {event.id}: {event.actor} approved what it alone stands behind")
+        if event.metadata.get("digest") != state.facts.get("digest"):
+            problems.append(f"event {event.id}: the approved digest is not the current revision's")
+    return problems
+
+
+def _advance(state: _Replayed, event: Event) -> list[str]:
+    before = state.facts.get("claim_generation", 0)
+    known = (*FACTS, *FIXED) if event.event_type is EventType.REVIEW_CREATED else FACTS
+    for name in known:
+        if name in event.metadata and not (name == "verdict" and event.event_type is EventType.VERDICT_COMMENT):
+            state.facts[name] = event.metadata[name]
+    if event.event_type in _GIVES_REASON:
+        state.verdict_reason = event.metadata.get("reason")
+    elif event.event_type in _CLEARS_REASON:
+        state.verdict_reason = None
+    state.message_count += event.event_type is EventType.MESSAGE_SENT
+    state.status, state.version = event.new_status, state.version + 1
+    _note_moment(state, event)
+    if state.facts.get("claim_generation", 0) < before:
+        return [f"event {event.id}: the claim generation of review {event.review_id} shrank"]
+    return []
+
+
+def _note_moment(state: _Replayed, event: Event) -> None:
+    moments, now = state.moments, event.timestamp
+    moments["updated_at"] = now
+    match event.event_type:
+        case EventType.REVIEW_CREATED:
+            moments["created_at"] = now
+        case EventType.REVIEW_CLAIMED:
+            moments["claimed_at"] = now
+            moments.setdefault("first_claimed_at", now)
+        case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
+            moments.setdefault("first_verdict_at", now)
+        case EventType.MESSAGE_SENT:
+            moments["last_message_at"] = now
+        case EventType.REVIEW_CLOSED:
+            moments["closed_at"] = now
+        case _:
+            pass
+    if state.facts.get("claimed_by") is None:
+        moments["claimed_at"] = None
+
+
+def _keep_beside(state: _Replayed, event: Event) -> None:
+    """Contents, counter-patches and findings: the rows that stand beside the review's own."""
+    told = event.metadata
+    if "content_hash" in told:
+        kind = EventType.REVIEW_REVISED if event.event_type in _REVISIONS else event.event_type
+        state.contents[kind].append(told["content_hash"])
+    settled = told.get("counter_patch_status")
+    if settled is not None and state.counter_patches and state.counter_patches[-1][0] == CounterPatchStatus.PENDING:
+        reason = told.get("reason") if event.event_type is EventType.COUNTER_PATCH_REJECTED else None
+        offered = event.event_type is EventType.COUNTER_PATCH_OFFERED
+        state.counter_patches[-1] = (CounterPatchStatus.SUPERSEDED if offered else settled, reason)
+    if event.event_type is EventType.COUNTER_PATCH_OFFERED:
+        state.counter_patches.append((CounterPatchStatus.PENDING, None))
+    if event.event_type is EventType.FINDING_RESOLVED:
+        finding = state.findings.setdefault(told["finding_id"], {})
+        finding |= {"disposition": told["disposition"], "note": told["reason"]}
+    elif event.event_type in {EventType.VERDICT_SUBMITTED, EventType.VERDICT_COMMENT}:
+        for remark in told.get("findings", ()):
+            words = {name: remark[name] for name in _WORDS}
+            state.findings[remark["finding_id"]] = words | {"disposition": Disposition.OPEN, "note": None}
+
+
+def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
+    review = row.review
+    told = {
+        **state.facts,
+        **state.moments,
+        "status": state.status,
+        "version": state.version,
+        "verdict_reason": state.verdict_reason,
+        "message_count": state.message_count,
+    }
+    if state.progress is not None:
+        told |= {"entered_at": state.progress.entered_at, "last_verdict": state.progress.last_verdict}
+    for name, value in told.items():
+        if getattr(review, name) != value:
+            yield f"review {review.id}: {name} is stored as {getattr(review, name)!r}, its events say {value!r}"
+    for kind, what in CONTENTS.items():
+        yield from _compare_rows(review, what, state.contents[kind], row.contents.get(kind, []))
+    settled = [(patch.status, patch.reason) for patch in row.counter_patches]
+    yield from _compare_rows(review, "counter-patch", state.counter_patches, settled)
+    findings = {finding.id: finding for finding in row.findings}
+    for finding_id in sorted(state.findings.keys() | findings.keys()):
+        finding, words = findings.get(finding_id), state.findings.get(finding_id)
+        if finding is None or words is None or any(getattr(finding, name) != words[name] for name in words):
+            yield f"review {review.id}: finding {finding_id} is not what its events say"
+
+
+def _compare_rows(review: Review, what: str, told: list[Any], stored: list[Any]) -> Iterator[str]:
+    for number, (expected, actual) in enumerate(itertools.zip_longest(told, stored), 1):
+        if expected != actual:
+            yield f"review {review.id}: {what} {number} is not what its events say"

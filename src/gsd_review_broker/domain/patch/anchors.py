@@ -1,0 +1,91 @@
+"""Where a remark stands in a diff, and where it stands in the next one: found by the text it is about."""
+
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.model import Anchor, Side
+from gsd_review_broker.domain.patch.lines import lines_of
+from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+
+# A block found in another file must say something: a lone brace is everywhere.
+_TELLING_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class LinePlace:
+    path: str | None
+    line_start: int | None
+    line_end: int | None
+    side: Side
+    anchor: Anchor
+    text: str | None
+
+
+class ShownLines:
+    """What a diff shows, indexed once for all the remarks that are looked up in it."""
+
+    def __init__(self, diff: bytes | None) -> None:
+        self._diff = diff or b""
+        try:
+            self._files = read(self._diff) if diff else ()
+        except UnreadableDiffError:
+            self._files = ()
+        self._cache: dict[tuple[int, Side], list[tuple[int, str]]] = {}
+
+    def _shown(self, file: FilePatch, side: Side) -> list[tuple[int, str]]:
+        key = file.start, side
+        if key not in self._cache:
+            numbered = ((line.number(side), line.text) for line in lines_of(self._diff, file))
+            self._cache[key] = [(number, text) for number, text in numbered if number is not None]
+        return self._cache[key]
+
+    def place(self, path: str | None, line_start: int | None, line_end: int | None, side: Side) -> LinePlace:
+        """Anchored if the diff shows both ends of the range on that side."""
+        end = line_end if line_end is not None else line_start
+        nowhere = LinePlace(path, line_start, end, side, Anchor.UNANCHORED, None)
+        if path is None or line_start is None or end is None or end < line_start:
+            return nowhere
+        for file in self._files:
+            if path not in {file.new_path, file.old_path}:
+                continue
+            shown = dict(self._shown(file, side))
+            if line_start in shown and end in shown:
+                text = "\n".join(shown[number] for number in range(line_start, end + 1) if number in shown)
+                return LinePlace(path, line_start, end, side, Anchor.ANCHORED, text)
+        return nowhere
+
+    def find_again(self, place: LinePlace) -> LinePlace:
+        """The same text in this diff: in its file, under the file's new name, or moved to another file.
+        What is not found keeps its old place and is marked outdated; what never had one stays so."""
+        if place.text is None:
+            return place
+        wanted = place.text.split("\n")
+        near = place.line_start or 1
+        own = [file for file in self._files if place.path in {file.new_path, file.old_path}]
+        found = self._nearest(own, wanted, place.side, near)
+        if found is None and len(place.text.strip()) >= _TELLING_CHARACTERS:
+            others = [file for file in self._files if file not in own]
+            found = self._nearest(others, wanted, place.side, near)
+        if found is None:
+            return LinePlace(place.path, place.line_start, place.line_end, place.side, Anchor.OUTDATED, place.text)
+        path, start, end = found
+        return LinePlace(path, start, end, place.side, Anchor.ANCHORED, place.text)
+
+    def _nearest(self, files: list[FilePatch], wanted: list[str], side: Side, near: int) -> tuple[str, int, int] | None:
+        best: tuple[str, int, int] | None = None
+        for file in files:
+            shown = self._shown(file, side)
+            texts = [text for _, text in shown]
+            for index in _occurrences(texts, wanted):
+                start, end = shown[index][0], shown[index + len(wanted) - 1][0]
+                if best is None or abs(start - near) < abs(best[1] - near):
+                    best = file.path, start, end
+        return best
+
+
+def _occurrences(texts: list[str], wanted: list[str]) -> list[int]:
+    size = len(wanted)
+    return [
+        index
+        for index in range(len(texts) - size + 1)
+        if texts[index] == wanted[0] and texts[index : index + size] == wanted
+    ]

@@ -1,0 +1,197 @@
+"""What the lines above a file's first hunk say, and what of it git refuses."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gsd_review_broker.domain.patch import names
+from gsd_review_broker.domain.patch.scanner import Scanner, UnreadableDiffError
+
+GIT = b"diff --git "
+_INDEX = re.compile(rb"[^. ]{1,64}\.\.[^ ]{0,64} (.*)\Z", re.DOTALL)
+
+
+@dataclass(slots=True)
+class Header:
+    start: int
+    strip: int
+    is_git: bool
+    default_name: bytes | None = None
+    old_name: bytes | None = None
+    new_name: bytes | None = None
+    old_mode: str | None = None
+    new_mode: str | None = None
+    created: bool = False
+    deleted: bool = False
+    renamed: bool = False
+    copied: bool = False
+    # A `diff --git` line and nothing that belongs to it: git passes over it.
+    is_bare: bool = True
+    # Every name, as it is written.
+    mentioned: list[bytes] = field(default_factory=list[bytes])
+
+    def wrong(self, why: str) -> UnreadableDiffError:
+        return UnreadableDiffError(f"{why} in the header at byte {self.start}")
+
+    def said(self, name: bytes | None) -> bytes | None:
+        if name:
+            self.mentioned.append(name)
+        return name
+
+
+def git_header(lines: Scanner, strip: int, carried: bytes | None) -> Header:
+    """`carried` is the name on a bare `diff --git` line above, which git keeps for this file."""
+    header = Header(start=lines.at, strip=strip, is_git=True, old_name=carried, new_name=carried)
+    header.default_name = header.said(names.common_name(lines.after(GIT), strip))
+    lines.next()
+    while lines.is_ended and _take(header, lines):
+        header.is_bare = False
+        if header.created + header.deleted + header.renamed + header.copied > 1:
+            raise header.wrong("contradicting lines")
+        lines.next()
+    _settle(header)
+    return header
+
+
+def _settle(header: Header) -> None:
+    if (header.created and header.old_name) or (header.deleted and header.new_name):
+        raise header.wrong("a name for a side that is not there")
+    if header.old_name is None and header.new_name is None:
+        header.old_name = header.new_name = header.default_name
+    if (header.new_name is None and not header.deleted) or (header.old_name is None and not header.created):
+        raise header.wrong("no file name")
+
+
+def _take(header: Header, lines: Scanner) -> bool:
+    """Take in one header line; False when the header is over."""
+    for prefix, take in _EXTENDED.items():
+        if lines.starts(prefix):
+            take(header, lines.after(prefix))
+            return True
+    return False
+
+
+def _old_side(header: Header, rest: bytes) -> None:
+    header.old_name = _side(header, rest, header.old_name, absent=header.created)
+
+
+def _new_side(header: Header, rest: bytes) -> None:
+    header.new_name = _side(header, rest, header.new_name, absent=header.deleted)
+
+
+def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> bytes | None:
+    if absent and known is None:
+        if not names.is_nothing(rest):
+            raise header.wrong("a name where /dev/null has to stand")
+        return None
+    # Without `new file mode` above it, git takes /dev/null for a file like any other.
+    if not names.is_nothing(rest):
+        header.said(names.on_side(rest, 0))
+    name = names.on_side(rest, header.strip)
+    if absent or (known is not None and name != known):
+        raise header.wrong("two names for one side")
+    return name
+
+
+def _old_mode(header: Header, rest: bytes) -> None:
+    header.old_mode = names.mode(rest)
+
+
+def _new_mode(header: Header, rest: bytes) -> None:
+    header.new_mode = names.mode(rest)
+
+
+def _created(header: Header, rest: bytes) -> None:
+    header.created, header.new_name, header.new_mode = True, header.default_name, names.mode(rest)
+
+
+def _deleted(header: Header, rest: bytes) -> None:
+    header.deleted, header.old_name, header.old_mode = True, header.default_name, names.mode(rest)
+
+
+def _renamed_from(header: Header, rest: bytes) -> None:
+    header.renamed, header.old_name = True, header.said(names.moved(rest))
+
+
+def _renamed_to(header: Header, rest: bytes) -> None:
+    header.renamed, header.new_name = True, header.said(names.moved(rest))
+
+
+def _copied_from(header: Header, rest: bytes) -> None:
+    header.copied, header.old_name = True, header.said(names.moved(rest))
+
+
+def _copied_to(header: Header, rest: bytes) -> None:
+    header.copied, header.new_name = True, header.said(names.moved(rest))
+
+
+def _index(header: Header, rest: bytes) -> None:
+    """`index 1234..5678 100644`: the mode of a file whose mode stays."""
+    match = _INDEX.match(rest)
+    if match is not None:
+        header.old_mode = names.mode(match.group(1))
+
+
+def _nothing(_header: Header, _rest: bytes) -> None:
+    pass
+
+
+_EXTENDED: dict[bytes, Callable[[Header, bytes], None]] = {
+    b"--- ": _old_side,
+    b"+++ ": _new_side,
+    b"old mode ": _old_mode,
+    b"new mode ": _new_mode,
+    b"deleted file mode ": _deleted,
+    b"new file mode ": _created,
+    b"copy from ": _copied_from,
+    b"copy to ": _copied_to,
+    b"rename old ": _renamed_from,
+    b"rename new ": _renamed_to,
+    b"rename from ": _renamed_from,
+    b"rename to ": _renamed_to,
+    b"similarity index ": _nothing,
+    b"dissimilarity index ": _nothing,
+    b"index ": _index,
+}
+
+
+def plain_header(lines: Scanner, strip: int) -> Header | None:
+    """`--- a/x` and `+++ b/x` with no git header above; a hunk has to follow, else it is only text."""
+    start = lines.at
+    old = lines.after(b"--- ")
+    lines.next()
+    new = lines.after(b"+++ ")
+    lines.next()
+    if not lines.starts(b"@@ -"):
+        lines.at = start
+        return None
+    header = Header(start=start, strip=_guessed_strip(new, strip), is_git=False, is_bare=False)
+    for side in (old, new):
+        if not names.is_nothing(side):
+            header.said(names.traditional(side, 0))
+    name = _plain_names(header, old, new)
+    if name is None:
+        raise header.wrong("no file name")
+    header.old_name = header.new_name = name
+    return header
+
+
+def _guessed_strip(new: bytes, strip: int) -> int:
+    """A new name without any slash has no prefix to lose. Git then takes it so to the end of the diff."""
+    if names.is_nothing(new):
+        return strip
+    name = names.traditional(new, 0)
+    return 0 if name is not None and b"/" not in name else strip
+
+
+def _plain_names(header: Header, old: bytes, new: bytes) -> bytes | None:
+    if names.is_nothing(old):
+        header.created = True
+        return names.traditional(new, header.strip)
+    first = names.traditional(old, header.strip)
+    if names.is_nothing(new):
+        header.deleted = True
+        return first
+    header.created = names.is_epoch(old)
+    header.deleted = not header.created and names.is_epoch(new)
+    return names.traditional(new, header.strip, first)

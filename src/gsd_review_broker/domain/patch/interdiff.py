@@ -1,0 +1,273 @@
+"""What the author changed between two versions of a diff, and not what moved under it.
+
+Lines of the base are matched first: by their numbers where both versions stand on the same base, by their
+text where the base moved. What one version keeps and the other removes, and what is added between matched
+lines, is the author's. The outcome reads like a unified diff from the old result to the new one; it is to be
+read, not applied.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+
+from gsd_review_broker.domain.patch.lines import Line, lines_of
+from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+
+_CONTEXT = 3
+# Matching is quadratic at worst; past this, a differing block is shown as replaced whole.
+_LARGEST_MATCH = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLine:
+    """A line of the outcome, with its number in the old and in the new result."""
+
+    kind: str
+    text: str
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFile:
+    """A file that the author treats differently now: remarks on what is not in its lines, and its hunks."""
+
+    path: str
+    notes: str
+    hunks: list[list[ShownLine]]
+
+
+def interdiff(old: bytes | None, new: bytes | None) -> str:
+    """Empty if the author changed nothing."""
+    try:
+        return "".join(map(_as_text, compared(old, new)))
+    except UnreadableDiffError:
+        # One of them is no diff that can be read: the whole new one is what there is to look at.
+        return "" if old == new else (new or b"").decode("utf-8")
+
+
+def compared(old: bytes | None, new: bytes | None) -> list[ComparedFile]:
+    """The same, to be shown in another form. Raises what reading either of them raises."""
+    before, after = _by_path(old), _by_path(new)
+    paths = [*after, *(path for path in before if path not in after)]
+    files = (_file(path, old or b"", before.get(path), new or b"", after.get(path)) for path in paths)
+    return [file for file in files if file.hunks or file.notes]
+
+
+def _by_path(diff: bytes | None) -> dict[str, FilePatch]:
+    return {file.path: file for file in read(diff)} if diff else {}
+
+
+def _file(path: str, old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> ComparedFile:
+    before_lines = list(lines_of(old, before)) if before else []
+    after_lines = list(lines_of(new, after)) if after else []
+    hunks = _hunks(list(_compared(before_lines, after_lines)))
+    return ComparedFile(path, _notes(old, before, new, after), hunks)
+
+
+def _as_text(file: ComparedFile) -> str:
+    path, notes, hunks = file.path, file.notes, "".join(map(_hunk, file.hunks))
+    return f"diff --git a/{path} b/{path}\n{notes}--- a/{path}\n+++ b/{path}\n{hunks}"
+
+
+def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> str:
+    """What is not in the lines: files that come and go, renames, modes, binary content."""
+    if after is None:
+        return "(no longer touched)\n"
+    if before is None:
+        return f"(newly touched: {after.operation.value})\n"
+    notes: list[str] = []
+    if (before.operation, before.old_path) != (after.operation, after.old_path):
+        notes.append(f"({before.operation.value} became {after.operation.value}, from {after.old_path})\n")
+    if before.new_mode != after.new_mode:
+        notes.append(f"(mode {before.new_mode} became {after.new_mode})\n")
+    if (before.binary or after.binary) and old[before.start : before.end] != new[after.start : after.end]:
+        notes.append("(binary content changed)\n")
+    return "".join(notes)
+
+
+def _compared(before: list[Line], after: list[Line]) -> Iterator[ShownLine]:
+    """Every line worth showing, numbered in both results."""
+    old_at = new_at = 0
+    steps = _same_base(before, after) if _bases_agree(before, after) else _moved_base(before, after)
+    for step in _removals_first(steps):
+        if step.kind != "+":
+            old_at = step.before or old_at + 1
+        if step.kind != "-":
+            new_at = step.after or new_at + 1
+        yield ShownLine(step.kind, step.text, old_at, new_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A line of the outcome; its number in each result, where the diffs show it."""
+
+    kind: str
+    text: str
+    before: int | None = None
+    after: int | None = None
+
+
+def _removals_first(steps: Iterator[_Step]) -> Iterator[_Step]:
+    """In each run of changed lines, as people are used to read them."""
+    for _, run in groupby(steps, key=lambda step: step.kind == " "):
+        yield from sorted(run, key=lambda step: step.kind == "+")
+
+
+def _bases_agree(before: list[Line], after: list[Line]) -> bool:
+    """By the lines that both show. If they show none in common, they agree unless one's lines stand elsewhere
+    in the other."""
+    one = {line.old: line.text for line in before if line.old is not None}
+    other = {line.old: line.text for line in after if line.old is not None}
+    common = one.keys() & other.keys()
+    if common:
+        return all(one[number] == other[number] for number in common)
+    return not any(text.strip() for text in set(one.values()) & set(other.values()))
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What stands before a line of the base, and that line itself, if a diff shows it."""
+
+    added: list[Line]
+    line: Line | None = None
+
+
+def _slots(lines: list[Line]) -> dict[int, _Slot]:
+    """What replaces a run of removed lines stands before the first of them, however long the run is."""
+    slots: dict[int, _Slot] = {}
+    place = 1
+    in_run = False
+    for line in lines:
+        if line.old is None:
+            slots.setdefault(place, _Slot([])).added.append(line)
+            in_run = True
+            continue
+        slots.setdefault(line.old, _Slot([])).line = line
+        if line.kind == " ":
+            place, in_run = line.old + 1, False
+        elif not in_run:
+            place, in_run = line.old, True
+    return slots
+
+
+def _same_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+    """A line that a diff does not show is one that it keeps."""
+    olds, news = _slots(before), _slots(after)
+    for number in sorted(olds.keys() | news.keys()):
+        old, new = olds.get(number, _Slot([])), news.get(number, _Slot([]))
+        yield from _additions(old.added, new.added)
+        text = (new.line or old.line or _NOTHING).text
+        removed_before = old.line is not None and old.line.kind == "-"
+        removed_after = new.line is not None and new.line.kind == "-"
+        if removed_after and not removed_before:
+            yield _Step("-", text, before=old.line.new if old.line else None)
+        elif removed_before and not removed_after:
+            yield _Step("+", text, after=new.line.new if new.line else None)
+        elif not removed_after and (old.line or new.line):
+            yield _Step(" ", text, old.line.new if old.line else None, new.line.new if new.line else None)
+
+
+_NOTHING = Line(" ", "", None, None)
+
+
+def _additions(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+    for tag, b_start, b_end, a_start, a_end in _matched(before, after):
+        if tag == "equal":
+            for one, other in zip(before[b_start:b_end], after[a_start:a_end], strict=True):
+                yield _Step(" ", other.text, one.new, other.new)
+            continue
+        for line in before[b_start:b_end]:
+            yield _Step("-", line.text, before=line.new)
+        for line in after[a_start:a_end]:
+            yield _Step("+", line.text, after=line.new)
+
+
+def _moved_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+    """Lines of the base are matched by text; between two matches stands what only one side shows."""
+    old_base = [index for index, line in enumerate(before) if line.old is not None]
+    new_base = [index for index, line in enumerate(after) if line.old is not None]
+    matches = [
+        (old_base[i], new_base[j])
+        for tag, i_start, i_end, j_start, _ in _matched(
+            [before[index] for index in old_base], [after[index] for index in new_base]
+        )
+        if tag == "equal"
+        for i, j in ((i_start + offset, j_start + offset) for offset in range(i_end - i_start))
+    ]
+    old_at = new_at = 0
+    for old_index, new_index in [*matches, (len(before), len(after))]:
+        yield from _gap(before[old_at:old_index], after[new_at:new_index])
+        if old_index < len(before):
+            yield from _base_line(before[old_index], after[new_index])
+        old_at, new_at = old_index + 1, new_index + 1
+
+
+def _base_line(one: Line, other: Line) -> Iterator[_Step]:
+    if one.kind == " " and other.kind == "-":
+        yield _Step("-", other.text, before=one.new)
+    elif one.kind == "-" and other.kind == " ":
+        yield _Step("+", other.text, after=other.new)
+    elif other.kind == " ":
+        yield _Step(" ", other.text, one.new, other.new)
+
+
+def _gap(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+    """Context that only one side shows comes from the base or from a wider view, and is nobody's change;
+    where both sides remove, they remove what the base had there at the time."""
+    removed_before = [line for line in before if line.kind == "-"]
+    removed_after = [line for line in after if line.kind == "-"]
+    if not removed_before:
+        yield from (_Step("-", line.text) for line in removed_after)
+    there_before = [line for line in before if line.kind != "-"]
+    there_after = [line for line in after if line.kind != "-"]
+    from_base = {line.text for line in (*there_before, *there_after) if line.kind == " "}
+    for step in _additions(there_before, there_after):
+        if step.kind == " " or step.text not in from_base:
+            yield step
+    if not removed_after:
+        yield from (_Step("+", line.text) for line in removed_before)
+
+
+def _matched(before: list[Line], after: list[Line]) -> Iterator[tuple[str, int, int, int, int]]:
+    """difflib's opcodes over the texts, with what is common at both ends taken off first."""
+    one, other = [line.text for line in before], [line.text for line in after]
+    shorter = min(len(one), len(other))
+    head = next((index for index in range(shorter) if one[index] != other[index]), shorter)
+    rest = shorter - head
+    tail = next((index for index in range(rest) if one[-1 - index] != other[-1 - index]), rest)
+    end, other_end = len(one) - tail, len(other) - tail
+    if head:
+        yield "equal", 0, head, 0, head
+    if (end - head) * (other_end - head) > _LARGEST_MATCH:
+        yield "replace", head, end, head, other_end
+    else:
+        matcher = SequenceMatcher(None, one[head:end], other[head:other_end], autojunk=False)
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+            yield tag, head + i1, head + i2, head + j1, head + j2
+    if tail:
+        yield "equal", end, len(one), other_end, len(other)
+
+
+def _hunks(shown: list[ShownLine]) -> list[list[ShownLine]]:
+    """The changed lines with a little context."""
+    changed = [index for index, line in enumerate(shown) if line.kind != " "]
+    ranges: list[tuple[int, int]] = []
+    for index in changed:
+        start, end = max(0, index - _CONTEXT), min(len(shown), index + _CONTEXT + 1)
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = ranges[-1][0], end
+        else:
+            ranges.append((start, end))
+    return [shown[start:end] for start, end in ranges]
+
+
+def _hunk(lines: list[ShownLine]) -> str:
+    """Under a header that says where."""
+    old = [line for line in lines if line.kind != "+"]
+    new = [line for line in lines if line.kind != "-"]
+    old_start = old[0].old if old else lines[0].old
+    new_start = new[0].new if new else lines[0].new
+    body = "".join(f"{line.kind}{line.text}\n" for line in lines)
+    return f"@@ -{old_start},{len(old)} +{new_start},{len(new)} @@\n{body}"

@@ -1,0 +1,40 @@
+"""The lines that a diff shows of a file, each with its place on both sides."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.model import Side
+from gsd_review_broker.domain.patch.reading import FilePatch
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`kind` is a space, + or -. A side that does not have the line has no number for it."""
+
+    kind: str
+    text: str
+    old: int | None
+    new: int | None
+
+    def number(self, side: Side) -> int | None:
+        return self.new if side is Side.NEW else self.old
+
+
+def lines_of(diff: bytes, file: FilePatch) -> Iterator[Line]:
+    for hunk in file.hunks:
+        old, new = hunk.old_start, hunk.new_start
+        for raw in diff[hunk.body : hunk.end].removesuffix(b"\n").split(b"\n"):
+            kind, text = chr(raw[0]) if raw else " ", raw[1:].decode("utf-8", "replace")
+            match kind:
+                case "+":
+                    yield Line("+", text, None, new)
+                    new += 1
+                case "-":
+                    yield Line("-", text, old, None)
+                    old += 1
+                case " ":
+                    yield Line(" ", text, old, new)
+                    old, new = old + 1, new + 1
+                case _:
+                    # "\ No newline at end of file" is about the line above, and none itself.
+                    continue

@@ -1,0 +1,226 @@
+"""From bytes to files and hunks, by the grammar that `git apply` reads."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gsd_review_broker.domain.model import AffectedFile, Operation
+from gsd_review_broker.domain.patch import binary, names
+from gsd_review_broker.domain.patch.headers import GIT, Header, git_header, plain_header
+from gsd_review_broker.domain.patch.scanner import Scanner, UnreadableDiffError
+
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_LONGEST_COUNT = 10  # digits; no file has that many lines
+_LEAST_MARKER = 12  # bytes; `\ No newline at end of file` in the shortest of languages
+_ADDED, _REMOVED, _CONTEXT, _STRIPPED_CONTEXT, _MARKER = b"+- \n\\"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hunk:
+    """Where it stands in the diff (bytes), which lines it is about, and where its body begins."""
+
+    start: int
+    body: int
+    end: int
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilePatch:
+    start: int
+    end: int
+    old_path: str | None
+    new_path: str | None
+    old_mode: str | None = None
+    new_mode: str | None = None
+    renamed: bool = False
+    copied: bool = False
+    binary: bool = False
+    hunks: tuple[Hunk, ...] = ()
+    # How large a binary patch gets when git unpacks it.
+    unpacked_bytes: int = 0
+    # Every name in the header as it is written, before git strips the first component.
+    mentioned: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.new_path or self.old_path or ""
+
+    @property
+    def operation(self) -> Operation:
+        if self.old_path is None or self.copied:
+            return Operation.CREATE
+        if self.new_path is None:
+            return Operation.DELETE
+        return Operation.RENAME if self.renamed else Operation.MODIFY
+
+
+def read(diff: bytes) -> tuple[FilePatch, ...]:
+    """Every file that the diff touches, in its order; text between them is ignored, as git does."""
+    files = tuple(_up_to_the_next(_files(Scanner(diff)), len(diff)))
+    if not files:
+        raise UnreadableDiffError("no file header in it")
+    return files
+
+
+def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
+    """The files up to where the diff breaks, if it does."""
+    files: list[FilePatch] = []
+    with contextlib.suppress(UnreadableDiffError):
+        files.extend(_files(Scanner(diff)))
+    return tuple(_up_to_the_next(iter(files), len(diff)))
+
+
+def _up_to_the_next(files: Iterator[FilePatch], end: int) -> Iterator[FilePatch]:
+    """Each file with the text after it, so that together they are all from the first header on."""
+    last: FilePatch | None = None
+    for file in files:
+        if last is not None:
+            yield replace(last, end=file.start)
+        last = file
+    if last is not None:
+        yield replace(last, end=end)
+
+
+def _files(lines: Scanner) -> Iterator[FilePatch]:
+    strip, carried = 1, None
+    while lines.more:
+        header = _header(lines, strip, carried)
+        if header is None:
+            lines.next()
+        elif header.is_bare:
+            carried = header.new_name
+        else:
+            strip, carried = header.strip, None
+            yield _with_content(lines, header)
+
+
+def _header(lines: Scanner, strip: int, carried: bytes | None) -> Header | None:
+    if lines.starts(GIT):
+        return git_header(lines, strip, carried)
+    if lines.starts(b"--- ") and lines.followed_by(b"+++ "):
+        header = plain_header(lines, strip)
+        if header and carried:
+            raise header.wrong("a second name")
+        return header
+    if lines.starts(b"@@ -") and lines.is_ended and _HUNK.match(lines.line):
+        raise UnreadableDiffError(f"a hunk without a file header at byte {lines.at}")
+    return None
+
+
+def _with_content(lines: Scanner, header: Header) -> FilePatch:
+    hunks: list[Hunk] = []
+    while lines.starts(b"@@ -"):
+        hunks.append(_hunk(lines))
+    if hunks:
+        return _patch(header, tuple(hunks))
+    if binary.starts(lines):
+        return replace(_patch(header), binary=True, unpacked_bytes=binary.unpacked_bytes(lines))
+    if binary.is_summary(lines):
+        lines.next()
+        return replace(_patch(header), binary=True)
+    patch = _patch(header)
+    if patch.operation is Operation.MODIFY and patch.old_mode == patch.new_mode:
+        raise header.wrong("nothing that changes anything")
+    return patch
+
+
+def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
+    if header.created and any(hunk.old_count for hunk in hunks):
+        raise header.wrong("a new file with old content")
+    if header.deleted and any(hunk.new_count for hunk in hunks):
+        raise header.wrong("a deleted file with new content")
+    old = None if header.created or _must_be_new(header, hunks) else header.old_name
+    new = None if header.deleted else header.new_name
+    return FilePatch(
+        start=header.start,
+        end=header.start,
+        old_path=names.text(old) if old else None,
+        new_path=names.text(new) if new else None,
+        old_mode=header.old_mode if old else None,
+        new_mode=(header.new_mode or header.old_mode) if new else None,
+        # Without a word of renaming, git still writes the new file and removes the old one.
+        renamed=header.renamed or bool(old and new and old != new and not header.copied),
+        copied=header.copied,
+        hunks=hunks,
+        mentioned=tuple(map(names.text, header.mentioned)),
+    )
+
+
+def _must_be_new(header: Header, hunks: tuple[Hunk, ...]) -> bool:
+    """Without a git header, `@@ -0,0` is all that tells; git looks whether there is such a file."""
+    first = hunks[0] if len(hunks) == 1 and not header.is_git and not header.deleted else None
+    return first is not None and first.old_start == first.old_count == 0
+
+
+def _hunk(lines: Scanner) -> Hunk:
+    start = lines.at
+    match = _HUNK.match(lines.line) if lines.is_ended else None
+    if match is None:
+        raise UnreadableDiffError(f"not a hunk's header at byte {start}")
+    if any(len(group) > _LONGEST_COUNT for group in match.groups(b"")):
+        raise UnreadableDiffError(f"an impossible line count at byte {start}")
+    old_start, old_count, new_start, new_count = map(int, match.groups(b"1"))
+    lines.next()
+    body = lines.at
+    lines.at, added, removed = _body(lines.diff, body, old_count, new_count)
+    if lines.starts(b"\\ ") and len(lines.diff) - lines.at > _LEAST_MARKER:
+        lines.next()
+    return Hunk(
+        start=start,
+        body=body,
+        end=lines.at,
+        old_start=old_start,
+        old_count=old_count,
+        new_start=new_start,
+        new_count=new_count,
+        added=added,
+        removed=removed,
+    )
+
+
+def _body(diff: bytes, at: int, old_left: int, new_left: int) -> tuple[int, int, int]:
+    """Where the hunk's lines end, how many it adds and how many it removes. Written for speed: a diff may
+    hold a million lines."""
+    added = removed = 0
+    while old_left or new_left:
+        end = diff.find(b"\n", at) + 1
+        if not end:
+            raise UnreadableDiffError(f"the hunk ends too early, at byte {at}")
+        first = diff[at]
+        if first == _ADDED:
+            new_left, added = new_left - 1, added + 1
+        elif first == _REMOVED:
+            old_left, removed = old_left - 1, removed + 1
+        elif first in (_CONTEXT, _STRIPPED_CONTEXT):
+            old_left, new_left = old_left - 1, new_left - 1
+        elif first != _MARKER or end - at < _LEAST_MARKER or not diff.startswith(b"\\ ", at):
+            raise UnreadableDiffError(f"not a hunk's line at byte {at}")
+        if old_left < 0 or new_left < 0:
+            raise UnreadableDiffError(f"the hunk holds more lines than it says, at byte {at}")
+        at = end
+    if not added and not removed:
+        raise UnreadableDiffError(f"a hunk that changes nothing before byte {at}")
+    return at, added, removed
+
+
+def affected_files(files: tuple[FilePatch, ...]) -> tuple[AffectedFile, ...]:
+    return tuple(
+        AffectedFile(
+            path=file.path,
+            operation=file.operation,
+            added=sum(hunk.added for hunk in file.hunks),
+            removed=sum(hunk.removed for hunk in file.hunks),
+            old_path=file.old_path if file.renamed or file.copied else None,
+            binary=file.binary,
+            old_mode=file.old_mode,
+            new_mode=file.new_mode,
+        )
+        for file in files
+    )

@@ -1,0 +1,113 @@
+"""Paths that a change must never name: outside the tree, or inside git's own folder."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from gsd_review_broker.domain.patch import names
+from gsd_review_broker.domain.patch.reading import FilePatch
+from gsd_review_broker.domain.patch.scanner import UnreadableDiffError
+
+# Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
+_IGNORED_BY_HFS = re.compile("[\u200c\u200d\u200e\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_SHOWN = 200  # characters of a path in an answer
+_LONGEST_PATH = 4096  # no file system takes more
+_REGULAR = {"100644", "100755"}
+_DRIVE = re.compile(r"[A-Za-z]:")
+_SIDE = re.compile(rb"^(?:--- |\+\+\+ )(.*)$", re.MULTILINE)
+_MOVED = re.compile(rb"^(?:rename (?:from|to|old|new) |copy (?:from|to) )(.*)$", re.MULTILINE)
+_GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
+
+
+def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
+    """Which paths leave the tree, enter .git or go through a link, whatever git would make of them.
+
+    For a diff that could not be read (None), every header-like line is looked at, so that nothing hides
+    behind a broken hunk. What a line says before git strips its first component counts as well: an absolute
+    path is refused even though git would take the slash away.
+    """
+    found = _in_headers(files) if files is not None else set(filter(_is_unsafe_as_written, _header_like(diff)))
+    return sorted(path if len(path) <= _SHOWN else path[:_SHOWN] + "…" for path in found)
+
+
+def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
+    paths = {path for file in files for path in (file.old_path, file.new_path) if path and is_unsafe(path)}
+    paths |= _through_links(files)
+    return paths or {name for file in files for name in file.mentioned if _is_unsafe_as_written(name)}
+
+
+def _through_links(files: tuple[FilePatch, ...]) -> set[str]:
+    """Paths below one that the same diff makes a link or a submodule, or moves without saying what it is."""
+    doors: set[str | None] = set()
+    found: set[str] = set()
+    for file in files:
+        if file.new_path is None or file.renamed:
+            doors.discard(file.old_path)
+        if file.new_path is None:
+            continue
+        if doors and not doors.isdisjoint(_folders(file.new_path)):
+            found.add(file.new_path)
+        if file.new_mode not in _REGULAR and (file.new_mode or file.renamed or file.copied):
+            doors.add(file.new_path)
+    return found
+
+
+def _folders(path: str) -> Iterator[str]:
+    path = path[:_LONGEST_PATH]
+    place = path.find("/")
+    while place >= 0:
+        yield path[:place]
+        place = path.find("/", place + 1)
+
+
+def is_unsafe(path: str) -> bool:
+    if path.startswith(("/", "\\")) or _DRIVE.match(path) or "\0" in path:
+        return True
+    return any(_is_unsafe_component(part) for part in re.split(r"[/\\]", path))
+
+
+def _is_unsafe_as_written(name: str) -> bool:
+    """`./x` is how `diff -u ./x` writes a harmless name."""
+    return is_unsafe(name.removeprefix("./"))
+
+
+def _is_unsafe_component(part: str) -> bool:
+    if part in {"..", "."}:
+        return True
+    plain = _IGNORED_BY_HFS.sub("", part).casefold()
+    # NTFS: trailing dots and spaces vanish, a colon starts a stream's name, git~1 is the short name.
+    plain = plain.partition(":")[0].rstrip(". ")
+    return plain in {".git", "git~1"}
+
+
+def _header_like(diff: bytes) -> Iterator[str]:
+    for match in _MOVED.finditer(diff):
+        yield names.text(_or_as_it_is(names.moved, match.group(1)))
+    for match in _SIDE.finditer(diff):
+        if not names.is_nothing(match.group(1)):
+            for strip in (0, 1):
+                yield names.text(_or_as_it_is(lambda raw, strip=strip: names.traditional(raw, strip), match.group(1)))
+    for match in _GIT.finditer(diff):
+        for name in _both_names(match.group(1)):
+            yield names.text(name)
+            yield names.text(names.without_prefix(name, 1) or b"")
+
+
+def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
+    try:
+        return name_in(raw) or raw
+    except UnreadableDiffError:
+        return raw
+
+
+def _both_names(raw: bytes) -> set[bytes]:
+    """Without quotes it cannot always be told where one name ends and the other begins: each word counts."""
+    first, quote, rest = raw.partition(b'"')
+    try:
+        found = names.unquoted(quote + rest) if quote else None
+        if found is None:
+            return set(raw.split())
+        second = found[1].strip(b" ")
+        other = names.unquoted(second) if second.startswith(b'"') else None
+    except UnreadableDiffError:
+        return set(raw.split())
+    return {first.rstrip(b" "), found[0], other[0] if other else second}

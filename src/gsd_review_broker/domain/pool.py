@@ -1,0 +1,122 @@
+"""The words of the pool: a reviewer whose process the broker started, what it worked on, what failed."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId
+
+# So many reviewers that end without a verdict, and a person is asked.
+FAILURES_THAT_NEED_A_PERSON = 3
+
+
+class ReviewerState(StrEnum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    TERMINATED = "terminated"
+
+
+class EndReason(StrEnum):
+    """Why a reviewer was drained or ended."""
+
+    TTL = "ttl"
+    IDLE = "idle"
+    MANUAL = "manual"
+    # By itself.
+    EXITED = "exited"
+    # It let its claim run out, or did not finish in time.
+    HUNG = "hung"
+    BROKER_STOPPED = "broker_stopped"
+    # The broker was killed; the next one ended what was left.
+    BROKER_DIED = "broker_died"
+
+
+class WorkOutcome(StrEnum):
+    APPROVED = "approved"
+    CHANGES_REQUESTED = "changes_requested"
+    RELEASED = "released"
+    RECLAIMED = "reclaimed"
+    TAKEN_OVER = "taken_over"
+    # The proposer ended it first: by closing, or by accepting a counter-patch.
+    WITHDRAWN = "withdrawn"
+    SUPERSEDED = "superseded"
+
+
+JUDGED = frozenset({WorkOutcome.APPROVED, WorkOutcome.CHANGES_REQUESTED})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reviewer:
+    """One process of the pool, from its start to its end, with what it did."""
+
+    id: Identity
+    display_name: str
+    agent: str
+    model: str | None
+    project: str | None
+    state: ReviewerState
+    # The process, by what no other process has: machine, pid and start.
+    host: str
+    pid: int
+    process_start: str | None
+    started_at: Milliseconds
+    drained_at: Milliseconds | None = None
+    ended_at: Milliseconds | None = None
+    end_reason: EndReason | None = None
+    exit_code: int | None = None
+    reviews_completed: int = 0
+    reviews_approved: int = 0
+    # From claim to verdict, all reviews together.
+    review_milliseconds: int = 0
+    # None where the agent does not say.
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """One claim of a pool's reviewer: when, how it ended, what it cost."""
+
+    review_id: ReviewId
+    claim_generation: int
+    reviewer_id: Identity
+    claimed_at: Milliseconds
+    ended_at: Milliseconds | None = None
+    outcome: WorkOutcome | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """How often reviewers ended without a verdict on a review, and when the pool may try again."""
+
+    review_id: ReviewId
+    failures: int
+    retry_at: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """What an agent reported of its own spending."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=sum(costs) if costs else None,
+        )
+
+    def share(self, index: int, of: int) -> "Usage":
+        """One of so many parts, which together are the whole."""
+        return Usage(
+            input_tokens=self.input_tokens * (index + 1) // of - self.input_tokens * index // of,
+            output_tokens=self.output_tokens * (index + 1) // of - self.output_tokens * index // of,
+            cost_usd=None if self.cost_usd is None else self.cost_usd / of,
+        )

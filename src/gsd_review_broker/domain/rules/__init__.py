@@ -1,0 +1,40 @@
+"""Every transition of a review, as pure functions: (review, what is asked, now) -> Change, or an error.
+
+No clock, no chance, no storage. A status can change in no other way, and each Change carries its audit
+events, so that no state is written without the event that explains it.
+"""
+
+from gsd_review_broker.domain.rules.claims import auto_reject, claim, may_claim, put_off, reclaim, release, take_over
+from gsd_review_broker.domain.rules.convergence import call_human
+from gsd_review_broker.domain.rules.discussion import (
+    accept_counter_patch,
+    reject_counter_patch,
+    resolve_finding,
+    send_message,
+)
+from gsd_review_broker.domain.rules.proposals import close, create, priority_of, revise
+from gsd_review_broker.domain.rules.transitions import STEPS, Command, possible_now
+from gsd_review_broker.domain.rules.verdicts import give_verdict
+
+__all__ = [
+    "STEPS",
+    "Command",
+    "accept_counter_patch",
+    "auto_reject",
+    "call_human",
+    "claim",
+    "close",
+    "create",
+    "give_verdict",
+    "may_claim",
+    "possible_now",
+    "priority_of",
+    "put_off",
+    "reclaim",
+    "reject_counter_patch",
+    "release",
+    "resolve_finding",
+    "revise",
+    "send_message",
+    "take_over",
+]

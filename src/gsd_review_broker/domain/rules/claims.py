@@ -1,0 +1,175 @@
+"""The reviewer's exclusive right to judge: beginning, putting off, giving back, taking away."""
+
+from dataclasses import replace
+
+from gsd_review_broker.domain.model import (
+    BROKER,
+    VALIDATOR,
+    Change,
+    EventType,
+    Identity,
+    Milliseconds,
+    Review,
+    Status,
+    Verdict,
+    is_human,
+    same_identity,
+)
+from gsd_review_broker.domain.rules.transitions import (
+    Command,
+    cleared_claim,
+    followed_by,
+    invalid_transition,
+    record,
+    require,
+)
+from gsd_review_broker.errors import BrokerError, Code
+
+
+def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
+    """Would a claim be granted? False if the reviewer holds it already: there is nothing to begin.
+
+    Raises with the reason why not, identity before state."""
+    refuse_self_review(review, reviewer)
+    if review.is_claim_live:
+        if same_identity(review.claimed_by, reviewer):
+            return False
+        raise _claimed_by_another(review)
+    require(review, Command.CLAIM)
+    _refuse_reserved(review, reviewer, now)
+    return True
+
+
+def refuse_self_review(review: Review, reviewer: Identity) -> None:
+    """Nobody judges what they alone stand behind: neither who proposed it nor who uploaded this revision."""
+    if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):
+        raise BrokerError(
+            Code.SELF_REVIEW,
+            f"{reviewer} stands behind revision {review.revision} of review {review.id} and cannot judge it",
+            "Another identity has to review it; claim_next gives you what you may judge.",
+        )
+
+
+def _claimed_by_another(review: Review) -> BrokerError:
+    return BrokerError(
+        Code.ALREADY_CLAIMED,
+        f"review {review.id} is claimed by {review.claimed_by}",
+        "Take another with claim_next, or wait: the claim ends with a verdict, a release or its deadline.",
+    )
+
+
+def _refuse_reserved(review: Review, reviewer: Identity, now: Milliseconds) -> None:
+    if review.reserved_until is None or review.reserved_until <= now:
+        return
+    if same_identity(review.reserved_for, reviewer):
+        return
+    seconds = -(-(review.reserved_until - now) // 1000)
+    raise BrokerError(
+        Code.ALREADY_CLAIMED,
+        f"review {review.id} is kept for {review.reserved_for}, who reviewed it before, for {seconds} s more",
+        f"Try again in {seconds} s, or take another with claim_next.",
+    )
+
+
+def claim(
+    review: Review,
+    *,
+    reviewer: Identity,
+    digest: str | None,
+    timeout: int,
+    now: Milliseconds,
+) -> Change:
+    """Begins a claim on what git checked; its digest is what a later approval will name."""
+    target = require(review, Command.CLAIM)
+    return record(
+        review,
+        EventType.REVIEW_CLAIMED,
+        actor=reviewer,
+        now=now,
+        metadata={"digest": digest, "claimed_by": reviewer},
+        status=target,
+        claimed_by=reviewer,
+        claimed_at=now,
+        claim_expires_at=Milliseconds(now + timeout),
+        claim_generation=review.claim_generation + 1,
+        digest=digest,
+        reserved_for=None,
+        reserved_until=None,
+    )
+
+
+def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
+    """The diff does not apply: no reviewer spends time on it. Round and generation stay."""
+    target = require(review, Command.AUTO_REJECT)
+    return record(
+        review,
+        EventType.REVIEW_AUTO_REJECTED,
+        actor=VALIDATOR,
+        now=now,
+        metadata={"verdict": Verdict.CHANGES_REQUESTED, "reason": git_says},
+        status=target,
+        verdict=Verdict.CHANGES_REQUESTED,
+        verdict_reason=git_says,
+        reserved_for=None,
+        reserved_until=None,
+    )
+
+
+def put_off(review: Review, *, caller: Identity, timeout: int, now: Milliseconds) -> Review | None:
+    """The claimant was heard of: a later deadline. No event, for nothing happened to the review."""
+    if not review.is_claim_live or not same_identity(review.claimed_by, caller):
+        return None
+    return replace(review, claim_expires_at=Milliseconds(now + timeout))
+
+
+def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Change:
+    refuse_stale(review, claim_generation)
+    target = require(review, Command.RELEASE)
+    return _give_back(review, EventType.REVIEW_RELEASED, target, reason="released", now=now)
+
+
+def reclaim(review: Review, *, reason: str, now: Milliseconds) -> Change:
+    """The broker takes a claim back: past its deadline, or its reviewer's process is gone."""
+    target = require(review, Command.RECLAIM)
+    return _give_back(review, EventType.REVIEW_RECLAIMED, target, reason=reason, now=now)
+
+
+def _give_back(review: Review, event_type: EventType, target: Status, *, reason: str, now: Milliseconds) -> Change:
+    actor = BROKER if event_type is EventType.REVIEW_RECLAIMED else (review.claimed_by or BROKER)
+    return record(
+        review,
+        event_type,
+        actor=actor,
+        now=now,
+        metadata={"old_claimant": review.claimed_by, "reason": reason},
+        status=target,
+        verdict_reason=None,
+        **cleared_claim(review),
+    )
+
+
+def take_over(review: Review, *, person: Identity, timeout: int, now: Milliseconds) -> Change:
+    """A person goes first: the claim is taken back and begun anew in one step."""
+    if not is_human(person):
+        raise BrokerError(
+            Code.FORBIDDEN,
+            f"only a person takes a claim over, and {person} is not one",
+            "Wait for the claim to end, or ask a person.",
+        )
+    refuse_self_review(review, person)
+    require(review, Command.TAKE_OVER)
+    digest = review.digest
+    back = reclaim(review, reason=f"taken over by {person}", now=now)
+    return followed_by(back, claim(back.review, reviewer=person, digest=digest, timeout=timeout, now=now))
+
+
+def refuse_stale(review: Review, claim_generation: int) -> None:
+    """The fence comes before the state: an old generation is stale wherever the review is by now."""
+    if claim_generation != review.claim_generation:
+        raise BrokerError(
+            Code.STALE_CLAIM,
+            f"claim generation {claim_generation} of review {review.id} is over (now {review.claim_generation})",
+            "Your claim ended; claim_review again if you still want to judge it.",
+        )
+    if review.claimed_by is None:
+        raise invalid_transition(review, None, "nothing is claimed")

@@ -1,0 +1,54 @@
+"""What an event says of content that is too large for it: a hash, by which a change of the stored rows shows."""
+
+import hashlib
+import json
+from typing import Any
+
+from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Message, Revision
+
+
+def hash_of_revision(revision: Revision) -> str:
+    said = [
+        revision.number,
+        revision.intent,
+        revision.description,
+        int(revision.skip_diff_validation),
+        files_text(revision.affected_files),
+        revision.author,
+        revision.written_by,
+    ]
+    return _hash(said, revision.diff)
+
+
+def hash_of_message(message: Message) -> str:
+    said = [
+        message.round,
+        message.sender_role,
+        message.sender,
+        message.body,
+        message.path,
+        message.line,
+        message.in_reply_to,
+        message.metadata,
+    ]
+    return _hash(said, None)
+
+
+def hash_of_counter_patch(patch: CounterPatch) -> str:
+    return _hash([patch.revision, patch.round, patch.offered_by, files_text(patch.affected_files)], patch.diff)
+
+
+def files_text(files: tuple[AffectedFile, ...]) -> str:
+    """As they are stored."""
+    rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def _hash(said: list[Any], diff: bytes | None) -> str:
+    # Half a character of a caller's own text must not stop it from being hashed.
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8", "surrogatepass")
+    whole = hashlib.sha256(text)
+    if diff is not None:
+        whole.update(b"\0")
+        whole.update(diff)
+    return whole.hexdigest()

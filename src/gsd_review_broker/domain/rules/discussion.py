@@ -1,0 +1,148 @@
+"""Working it out: messages, counter-patches, findings."""
+
+from dataclasses import replace
+
+from gsd_review_broker.domain.model import (
+    Change,
+    CounterPatch,
+    CounterPatchStatus,
+    Disposition,
+    EventType,
+    Finding,
+    Identity,
+    Message,
+    Milliseconds,
+    Review,
+    Revision,
+    Status,
+    same_identity,
+)
+from gsd_review_broker.domain.rules.contents import hash_of_message
+from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
+from gsd_review_broker.domain.rules.proposals import refuse_too_many, renew, require_proposer
+from gsd_review_broker.domain.rules.transitions import Command, invalid_transition, record, require
+from gsd_review_broker.errors import BrokerError, Code
+
+PREVIEW_CHARACTERS = 100
+FEED_PREVIEW_CHARACTERS = 120
+
+
+def send_message(review: Review, *, message: Message, timeout: int, now: Milliseconds) -> Change:
+    """The first message after a claim opens the discussion; a claimant's message puts its deadline off."""
+    require(review, Command.SEND_MESSAGE)
+    opens = review.status is Status.CLAIMED
+    heard = review.is_claim_live and same_identity(message.sender, review.claimed_by)
+    change = record(
+        review,
+        EventType.MESSAGE_SENT,
+        actor=message.sender,
+        now=now,
+        metadata={
+            "body_preview": message.body[:PREVIEW_CHARACTERS],
+            "round": message.round,
+            "sender_role": message.sender_role,
+            "path": message.path,
+            "line": message.line,
+            "content_hash": hash_of_message(message),
+        },
+        status=Status.IN_REVIEW if opens else review.status,
+        claim_expires_at=Milliseconds(now + timeout) if heard else review.claim_expires_at,
+        message_count=review.message_count + 1,
+        last_message_at=now,
+        last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
+    )
+    return clear_human(replace(change, message=message), actor=message.sender, now=now)
+
+
+def accept_counter_patch(
+    review: Review,
+    *,
+    patch: CounterPatch | None,
+    revision: Revision,
+    caller: Identity | None,
+    findings: tuple[Finding, ...],
+    reviewer_alive: bool,
+    max_rounds: int,
+    most_revisions: int,
+    now: Milliseconds,
+) -> Change:
+    """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other.
+    `revision` is the one it stands instead of: intent and description stay."""
+    accepter = require_proposer(review, caller)
+    target = require(review, Command.ACCEPT_COUNTER_PATCH)
+    if patch is None:
+        raise invalid_transition(review, None, "no counter-patch is open")
+    refuse_too_many(review, most_revisions)
+    newest = replace(
+        revision,
+        number=review.revision + 1,
+        diff=patch.diff,
+        affected_files=patch.affected_files,
+        skip_diff_validation=False,
+        author=accepter,
+        written_by=patch.offered_by,
+        created_at=now,
+    )
+    change = renew(
+        review,
+        EventType.COUNTER_PATCH_ACCEPTED,
+        revision=newest,
+        target=target,
+        counter_patch_status=CounterPatchStatus.ACCEPTED,
+        reviewer_alive=reviewer_alive,
+        now=now,
+    )
+    change = replace(change, findings=findings, counter_patch_settled=(CounterPatchStatus.ACCEPTED, None))
+    return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+
+
+def reject_counter_patch(review: Review, *, caller: Identity | None, reason: str | None, now: Milliseconds) -> Change:
+    actor = require_proposer(review, caller)
+    require(review, Command.REJECT_COUNTER_PATCH)
+    if review.counter_patch_status is not CounterPatchStatus.PENDING:
+        raise invalid_transition(review, None, "no counter-patch is open")
+    change = record(
+        review,
+        EventType.COUNTER_PATCH_REJECTED,
+        actor=actor,
+        now=now,
+        metadata={"reason": reason},
+        counter_patch_status=CounterPatchStatus.REJECTED,
+    )
+    return replace(change, counter_patch_settled=(CounterPatchStatus.REJECTED, reason))
+
+
+def resolve_finding(
+    review: Review,
+    *,
+    finding: Finding,
+    disposition: Disposition,
+    note: str | None,
+    open_finding_count: int,
+    actor: Identity,
+    now: Milliseconds,
+) -> Change:
+    """Fixed, rejected with a reason, or deferred. The finding stays on record either way."""
+    require(review, Command.RESOLVE_FINDING)
+    if disposition is Disposition.OPEN:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "disposition: a finding is resolved as fixed, rejected or deferred", ""
+        )
+    if disposition is Disposition.REJECTED and not (note and note.strip()):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            "note: a rejected finding needs a reason",
+            "Say why it does not hold, so that the reviewer can answer.",
+        )
+    resolved = replace(finding, disposition=disposition, note=note)
+    if resolved == finding:
+        return Change(review=review, events=(), findings=(finding,))
+    change = record(
+        review,
+        EventType.FINDING_RESOLVED,
+        actor=actor,
+        now=now,
+        metadata={"finding_id": finding.id, "disposition": disposition, "reason": note},
+        open_finding_count=open_finding_count,
+    )
+    return replace(change, findings=(resolved,))

@@ -1,0 +1,237 @@
+"""The proposer's side: creating, revising, closing."""
+
+from dataclasses import replace
+
+from gsd_review_broker.domain.model import (
+    Category,
+    Change,
+    CounterPatchStatus,
+    EventType,
+    Finding,
+    Identity,
+    Milliseconds,
+    NewEvent,
+    Outcome,
+    Priority,
+    Review,
+    ReviewId,
+    Revision,
+    Role,
+    Status,
+    is_human,
+    same_identity,
+)
+from gsd_review_broker.domain.rules.contents import hash_of_revision
+from gsd_review_broker.domain.rules.convergence import call_human_if_stuck
+from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, record, require
+from gsd_review_broker.errors import BrokerError, Code
+
+RESERVATION_MILLISECONDS = 60_000
+# What creation fixes and its event tells; the workspace, a path of this machine, is not for everybody who watches.
+FIXED = (
+    *("category", "priority", "project", "agent_type", "agent_role", "phase", "plan", "task"),
+    *("parent_id", "proposer_id"),
+)
+
+
+def priority_of(agent_type: str, phase: str) -> Priority:
+    if "planner" in agent_type.lower():
+        return Priority.CRITICAL
+    return Priority.LOW if "verify" in phase.lower() else Priority.NORMAL
+
+
+def create(
+    *,
+    revision: Revision,
+    agent_type: str,
+    agent_role: Role,
+    phase: str,
+    plan: str | None,
+    task: str | None,
+    category: Category | None,
+    project: str | None,
+    workspace: str | None,
+    proposer_id: Identity | None,
+    parent_id: ReviewId | None,
+    now: Milliseconds,
+) -> Change:
+    review = Review(
+        id=revision.review_id,
+        status=Status.PENDING,
+        version=1,
+        revision=revision.number,
+        round=1,
+        claim_generation=0,
+        agent_type=agent_type,
+        agent_role=agent_role,
+        phase=phase,
+        plan=plan,
+        task=task,
+        category=category,
+        priority=priority_of(agent_type, phase),
+        project=project,
+        workspace=workspace,
+        proposer_id=proposer_id,
+        parent_id=parent_id,
+        created_at=now,
+        intent=revision.intent,
+        has_diff=revision.diff is not None,
+        author=revision.author,
+        digest=None,
+        updated_at=now,
+        entered_at=now,
+    )
+    return Change(review=review, events=(_creation(review, revision),), revision=revision)
+
+
+def _creation(review: Review, revision: Revision) -> NewEvent:
+    """The first event says all that replaying the others starts from."""
+    return NewEvent(
+        event_type=EventType.REVIEW_CREATED,
+        actor=review.author,
+        review_id=review.id,
+        old_status=None,
+        new_status=review.status,
+        timestamp=review.created_at,
+        metadata={
+            **{name: getattr(review, name) for name in (*FACTS, *FIXED)},
+            "content_hash": hash_of_revision(revision),
+        },
+    )
+
+
+def require_proposer(review: Review, caller: Identity | None) -> Identity:
+    """Who acts for the proposer. A review made with a proposer_id belongs to it, or to a person."""
+    if review.proposer_id is None:
+        return caller or review.proposer
+    if caller is not None and (is_human(caller) or same_identity(caller, review.proposer_id)):
+        return caller
+    said = f"not to {caller}" if caller else "and this call names no proposer_id"
+    raise BrokerError(
+        Code.FORBIDDEN,
+        f"review {review.id} belongs to {review.proposer_id}, {said}",
+        "Call again with the proposer_id that created it, or let a person do it.",
+    )
+
+
+def revise(
+    review: Review,
+    *,
+    revision: Revision,
+    caller: Identity | None,
+    findings: tuple[Finding, ...],
+    reviewer_alive: bool,
+    max_rounds: int,
+    most_revisions: int,
+    now: Milliseconds,
+) -> Change:
+    """The next version of the content. Claimant and verdict are cleared; who judged before may go first."""
+    require_proposer(review, caller)
+    target = require(review, Command.REVISE)
+    refuse_too_many(review, most_revisions)
+    change = renew(
+        review,
+        EventType.REVIEW_REVISED,
+        revision=revision,
+        target=target,
+        counter_patch_status=_superseded(review) or review.counter_patch_status,
+        reviewer_alive=reviewer_alive,
+        now=now,
+    )
+    change = replace(change, findings=findings, counter_patch_settled=_settled(review))
+    return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+
+
+def refuse_too_many(review: Review, most_revisions: int) -> None:
+    if review.revision >= most_revisions:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"review {review.id} has {review.revision} revisions, and the limit is {most_revisions}",
+            "Close it and create another with parent_id.",
+        )
+
+
+def renew(
+    review: Review,
+    event_type: EventType,
+    *,
+    revision: Revision,
+    target: Status,
+    counter_patch_status: CounterPatchStatus | None,
+    reviewer_alive: bool,
+    now: Milliseconds,
+) -> Change:
+    """The review with new content, whether the proposer wrote it or accepted it. After an auto-reject
+    (nobody had claimed it) the round goes on."""
+    last_reviewer = review.claimed_by
+    # Who stands behind the new content may not judge it, so it is not kept for them either.
+    keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
+    change = record(
+        review,
+        event_type,
+        actor=revision.author,
+        now=now,
+        metadata={
+            "written_by": revision.written_by,
+            "old_claimant": last_reviewer,
+            "content_hash": hash_of_revision(revision),
+        },
+        status=target,
+        revision=revision.number,
+        round=review.round + (last_reviewer is not None),
+        intent=revision.intent,
+        has_diff=revision.diff is not None,
+        author=revision.author,
+        digest=None,
+        verdict=None,
+        verdict_reason=None,
+        counter_patch_status=counter_patch_status,
+        reserved_for=last_reviewer if keep else None,
+        reserved_until=Milliseconds(now + RESERVATION_MILLISECONDS) if keep else None,
+        **cleared_claim(review),
+    )
+    return replace(change, revision=revision)
+
+
+def close(
+    review: Review, *, closer_role: Role, caller: Identity | None, reason: str | None, now: Milliseconds
+) -> Change:
+    if closer_role is Role.REVIEWER:
+        raise BrokerError(
+            Code.FORBIDDEN,
+            "a reviewer does not close a review",
+            "Give a verdict or release the claim; the proposer closes.",
+        )
+    actor = require_proposer(review, caller)
+    target = require(review, Command.CLOSE)
+    outcome = {
+        Status.APPROVED: Outcome.APPROVED,
+        Status.CHANGES_REQUESTED: Outcome.CHANGES_REQUESTED,
+    }.get(review.status, Outcome.WITHDRAWN)
+    withdrawn = cleared_claim(review) if review.is_claim_live else {}
+    change = record(
+        review,
+        EventType.REVIEW_CLOSED,
+        actor=actor,
+        now=now,
+        metadata={"reason": reason, "old_claimant": review.claimed_by},
+        status=target,
+        outcome=outcome,
+        closed_at=now,
+        reserved_for=None,
+        reserved_until=None,
+        counter_patch_status=_superseded(review) or review.counter_patch_status,
+        **withdrawn,
+    )
+    return replace(change, counter_patch_settled=_settled(review))
+
+
+def _superseded(review: Review) -> CounterPatchStatus | None:
+    """An open counter-patch does not outlive the content it was offered for."""
+    is_open = review.counter_patch_status is CounterPatchStatus.PENDING
+    return CounterPatchStatus.SUPERSEDED if is_open else None
+
+
+def _settled(review: Review) -> tuple[CounterPatchStatus, str | None] | None:
+    superseded = _superseded(review)
+    return (superseded, None) if superseded else None

@@ -1,0 +1,215 @@
+"""What is counted of reviews, from their events alone.
+
+The store adds each change's tally in the transaction that stores the change; the audit's check takes the tally of all
+events anew and compares. Tallies of different reviews are independent and add up in any order.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gsd_review_broker.domain.histogram import Histogram
+from gsd_review_broker.domain.model import (
+    Category,
+    EventType,
+    Milliseconds,
+    NewEvent,
+    Priority,
+    Review,
+    Status,
+    Verdict,
+    is_human,
+)
+
+UNCATEGORIZED = "uncategorized"
+# The scope of everything; other scopes are projects.
+EVERYTHING = ""
+_POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
+
+
+class Counted(StrEnum):
+    """What is counted; each by a key of its own."""
+
+    STATUS = "status"
+    # Pending reviews by their priority.
+    QUEUE = "queue"
+    CATEGORY = "category"
+    VERDICT = "verdict"
+    LAST_VERDICT = "last_verdict"
+    EVENT = "event"
+    REVIEWER = "reviewer"
+    PAIR = "pair"
+
+
+class Measured(StrEnum):
+    """What is measured; states have one each (time_in)."""
+
+    TIME_TO_CLAIM = "time_to_claim"
+    TIME_TO_VERDICT = "time_to_verdict"
+    DURATION = "review_duration"
+    ROUNDS = "rounds_to_approval"
+
+
+def time_in(status: Status) -> str:
+    return f"time_in:{status}"
+
+
+@dataclass(slots=True)
+class Tally:
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    samples: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+
+    def count(self, what: Counted, key: str, by: int = 1) -> None:
+        self.counts[what, key] += by
+
+    def sample(self, what: str, value: int) -> None:
+        self.samples.append((what, value))
+
+
+@dataclass(kw_only=True, slots=True)
+class Progress:
+    """What must be known of a review to count its next event. It moves along with each."""
+
+    agent_type: str
+    category: Category | None
+    priority: Priority
+    project: str | None
+    created_at: Milliseconds
+    status: Status
+    entered_at: Milliseconds
+    was_claimed: bool
+    last_verdict: Verdict | None
+
+
+def progress_of(review: Review) -> Progress:
+    return Progress(
+        agent_type=review.agent_type,
+        category=review.category,
+        priority=review.priority,
+        project=review.project,
+        created_at=review.created_at,
+        status=review.status,
+        entered_at=review.entered_at,
+        was_claimed=review.first_claimed_at is not None,
+        last_verdict=review.last_verdict,
+    )
+
+
+def tally_of(progress: Progress | None, events: Iterable[NewEvent]) -> Tally:
+    tally = Tally()
+    for event in events:
+        progress = observe(progress, event, tally)
+    return tally
+
+
+def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progress:
+    """Count one event of one review, and give what must be known for the next."""
+    tally.count(Counted.EVENT, event.event_type)
+    if progress is None:
+        return _begin(event, tally)
+    _move(progress, event, tally)
+    match event.event_type:
+        case EventType.REVIEW_CLAIMED:
+            if not progress.was_claimed:
+                tally.sample(Measured.TIME_TO_CLAIM, event.timestamp - progress.created_at)
+            progress.was_claimed = True
+        case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
+            _judge(progress, event, tally)
+        case EventType.VERDICT_COMMENT:
+            tally.count(Counted.VERDICT, Verdict.COMMENT)
+            tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
+        case EventType.REVIEW_CLOSED:
+            tally.sample(Measured.DURATION, event.timestamp - progress.created_at)
+        case _:
+            pass
+    return progress
+
+
+def _begin(event: NewEvent, tally: Tally) -> Progress:
+    told = event.metadata
+    category = told.get("category")
+    status = event.new_status or Status.PENDING
+    priority = Priority(told.get("priority", Priority.NORMAL))
+    tally.count(Counted.CATEGORY, category or UNCATEGORIZED)
+    tally.count(Counted.STATUS, status)
+    tally.count(Counted.QUEUE, priority)
+    return Progress(
+        agent_type=told.get("agent_type", ""),
+        category=Category(category) if category else None,
+        priority=priority,
+        project=told.get("project"),
+        created_at=event.timestamp,
+        status=status,
+        entered_at=event.timestamp,
+        was_claimed=False,
+        last_verdict=None,
+    )
+
+
+def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
+    before, status = progress.status, event.new_status
+    if status is None or status is before:
+        return
+    tally.count(Counted.STATUS, before, -1)
+    tally.count(Counted.STATUS, status)
+    if before is Status.PENDING:
+        tally.count(Counted.QUEUE, progress.priority, -1)
+    elif status is Status.PENDING:
+        tally.count(Counted.QUEUE, progress.priority)
+    tally.sample(time_in(before), event.timestamp - progress.entered_at)
+    progress.status, progress.entered_at = status, event.timestamp
+
+
+def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
+    verdict = Verdict(event.metadata["verdict"])
+    if progress.last_verdict is None:
+        tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
+    else:
+        tally.count(Counted.LAST_VERDICT, progress.last_verdict, -1)
+    tally.count(Counted.LAST_VERDICT, verdict)
+    progress.last_verdict = verdict
+    if event.event_type is EventType.VERDICT_SUBMITTED:
+        tally.count(Counted.VERDICT, verdict)
+        tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
+        tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
+        if verdict is Verdict.APPROVED:
+            tally.sample(Measured.ROUNDS, event.metadata["round"])
+
+
+def _key(*parts: str) -> str:
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def display_name(reviewer: str) -> str:
+    """A reviewer program's starts are counted together: codex-r1-0a1b2c3d is codex-r1."""
+    found = _POOL_NAME.fullmatch(reviewer)
+    return found["display"] if found else reviewer
+
+
+def kind_of(reviewer: str) -> str:
+    """What judges: a person, a program of the pool, or what calls itself so."""
+    if is_human(reviewer):
+        return "human"
+    found = _POOL_NAME.fullmatch(reviewer)
+    return found["agent"] if found else reviewer
+
+
+@dataclass(slots=True)
+class Totals:
+    """The tallies of many reviews in one scope, added up."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
+
+    def add(self, tally: Tally) -> None:
+        for key, by in tally.counts.items():
+            self.counts[key] += by
+        for what, value in tally.samples:
+            self.spreads[what].add(value)
+
+
+def scopes_of(project: str | None) -> tuple[str, ...]:
+    return (EVERYTHING, project) if project else (EVERYTHING,)

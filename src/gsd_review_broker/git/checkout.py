@@ -1,0 +1,75 @@
+"""The repository that the broker is started in."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.program import run_git
+
+
+def find_root(folder: Path) -> Path | None:
+    """The main work tree of the repository that a folder is in; None outside any, or without git.
+
+    A linked worktree belongs to the same repository, and one broker serves them all."""
+    own = _line(folder, "rev-parse", "--show-toplevel")
+    if own is None:
+        _refuse_distrusted(folder)
+        return None
+    listed = _line(folder, "worktree", "list", "--porcelain")
+    if listed is None:
+        return _real(own)
+    # The main work tree comes first; a bare repository has none, and of a submodule git names the git folder.
+    first = listed.split("\n\n", 1)[0].split("\n")
+    main = _real(first[0].removeprefix("worktree "))
+    return main if "bare" not in first[1:] and (main / ".git").exists() else _real(own)
+
+
+def _refuse_distrusted(folder: Path) -> None:
+    """There is a repository, and git will not read it because another user owns it: not the same as none."""
+    try:
+        said = run_git(folder, "rev-parse", "--show-toplevel").complaint
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if "dubious ownership" in said:
+        raise StartError(
+            f"git does not read the repository at {folder}, since another user owns it; "
+            f"trust it with `git config --global --add safe.directory {folder}`, or start with --user."
+        )
+
+
+def _real(name: str) -> Path:
+    return Path(os.path.realpath(name))
+
+
+def _line(folder: Path, *arguments: str) -> str | None:
+    try:
+        answer = run_git(folder, *arguments)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = os.fsdecode(answer.output).rstrip("\n")
+    return said if answer.code == 0 and said else None
+
+
+def is_tracked(root: Path, file: Path) -> bool:
+    """Did it come with the repository, rather than from whoever works here?"""
+    return _line(root, "ls-files", "--", str(file)) is not None
+
+
+def exclude_from_git(root: Path, pattern: str) -> None:
+    """Keep our files out of `git status`, by the repository's own exclude file and not by its .gitignore."""
+    name = _line(root, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+    if name is None:
+        return
+    path = Path(name)
+    try:
+        present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+        if pattern in present.splitlines():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        separator = "" if not present or present.endswith("\n") else "\n"
+        with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{separator}{pattern}\n")
+    except OSError:
+        # A read-only repository: the files show up in `git status`, and nothing else is lost.
+        return

@@ -1,0 +1,94 @@
+"""Where things are on this account: the home folder, the variables that clients heed, the project, our own state."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.program import run_git
+from gsd_review_broker.settings import locations
+
+
+class Client(StrEnum):
+    CLAUDE = "claude"
+    CODEX = "codex"
+    GEMINI = "gemini"
+    OPENCODE = "opencode"
+
+    @property
+    def full_name(self) -> str:
+        return {"claude": "Claude Code", "codex": "Codex", "gemini": "Gemini CLI", "opencode": "opencode"}[self.value]
+
+
+class Scope(StrEnum):
+    PROJECT = "project"
+    USER = "user"
+
+
+class ClientRole(StrEnum):
+    """The endpoints of the broker, as a client is connected to one of them."""
+
+    PROPOSER = "proposer"
+    REVIEWER = "reviewer"
+    OBSERVER = "observer"
+    ALL = "all"
+
+    @property
+    def endpoint(self) -> str:
+        return "/mcp" if self is ClientRole.ALL else f"/mcp/{self.value}"
+
+    @property
+    def proposes(self) -> bool:
+        return self in {ClientRole.PROPOSER, ClientRole.ALL}
+
+    @property
+    def reviews(self) -> bool:
+        return self in {ClientRole.REVIEWER, ClientRole.ALL}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    home: Path
+    variables: Mapping[str, str]
+    root: Path | None
+    state: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> "Environment":
+        return cls(
+            home=Path.home(),
+            variables=os.environ,
+            root=_work_tree(folder),
+            state=locations.state_folder() / "installed",
+        )
+
+    def project(self) -> Path:
+        if self.root is None:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                "this folder is in no git repository, so there is no project to set up",
+                "Go into one, or use --scope user.",
+            )
+        return self.root
+
+    def base(self, scope: Scope) -> Path | None:
+        """What a receipt is kept for: the project, or None for the account."""
+        return self.project() if scope is Scope.PROJECT else None
+
+    def folder(self, variable: str, *default: str) -> Path:
+        """A client's own folder, unless its variable names another."""
+        named = self.variables.get(variable)
+        return Path(named).absolute() if named else self.home.joinpath(*default)
+
+
+def _work_tree(folder: Path) -> Path | None:
+    """The one that the folder is in: a linked worktree has its own files, though the broker is the main one's."""
+    try:
+        answer = run_git(folder, "rev-parse", "--show-toplevel")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    name = os.fsdecode(answer.output).rstrip("\n")
+    return Path(os.path.realpath(name)) if answer.code == 0 and name else None

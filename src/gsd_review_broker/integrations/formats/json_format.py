@@ -1,0 +1,260 @@
+"""Our entry in a JSON file with comments: in, found and out again, beside whatever else is there."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gsd_review_broker.integrations.formats import jsonc
+from gsd_review_broker.integrations.formats.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
+from gsd_review_broker.integrations.formats.entries import (
+    MISSING,
+    Entry,
+    Placed,
+    UnfitError,
+    UnreadableError,
+    is_still_ours,
+)
+
+_INDENT = "  "
+
+
+class JsonFormat:
+    def check(self, text: str) -> None:
+        _parsed(text)
+
+    def find(self, text: str, path: Sequence[str]) -> Any:
+        document = _parsed(text)
+        route = _route(document, path)
+        return document.value(route[-1].node) if len(route) == len(path) else MISSING
+
+    def put(self, text: str, entry: Entry) -> Placed:
+        document = _parsed(text)
+        route = _route(document, entry.path)
+        existing = len(route)
+        if document.root is None:
+            return Placed(entry=entry, edits=(_whole(text, entry),), prior=None, existing=0)
+        if existing < len(entry.path):
+            container = route[-1].node if route else document.root
+            added = _Addition(entry.path[existing], _nested(entry, existing + 1))
+            return Placed(entry=entry, edits=_inserted(document, container, added), prior=None, existing=existing)
+        node = route[-1].node
+        if entry.in_list:
+            return Placed(entry=entry, edits=_appended(document, node, entry), prior=None, existing=existing)
+        if document.value(node) == entry.value:
+            return Placed(entry=entry, edits=(), prior=None, existing=existing)
+        value = _Style.of(document).block(entry.value, _line_indent(text, node.start))
+        edit = Edit(node.start, node.end, value)
+        return Placed(entry=entry, edits=(edit,), prior=text[node.start : node.end], existing=existing)
+
+    def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
+        document = _parsed(text)
+        entry = placed.entry
+        route = _route(document, entry.path)
+        if len(route) < len(entry.path):
+            return ()
+        node = route[-1].node
+        if entry.in_list:
+            index = _index(document, node, entry.value)
+            if index is None:
+                return ()
+            return _cleared(document, route, placed) or _cut(text, node, index)
+        if not is_still_ours(document.value(node), entry.value):
+            return ()
+        if placed.prior is not None:
+            return (Edit(node.start, node.end, placed.prior),)
+        return _cleared(document, route, placed) or _cut_last(document, route)
+
+    def is_blank(self, text: str) -> bool:
+        return "".join(text.replace(BYTE_ORDER_MARK, "").split()) in {"", "{}"}
+
+
+def _parsed(text: str) -> jsonc.JsoncText:
+    try:
+        document = jsonc.parse(text)
+    except jsonc.NotJsonError as error:
+        raise UnreadableError(str(error)) from error
+    if document.root is not None and document.root.kind != "object":
+        raise UnreadableError("the whole file must be one JSON object")
+    return document
+
+
+def _route(document: jsonc.JsoncText, path: Sequence[str]) -> list[jsonc.Item]:
+    """The members along a path, as far as they exist."""
+    route: list[jsonc.Item] = []
+    node = document.root
+    for depth, key in enumerate(path):
+        if node is None:
+            break
+        if node.kind != "object":
+            raise UnfitError(f"{'.'.join(path[:depth])} is no object")
+        found = [item for item in node.items if item.key == key]
+        if len(found) > 1:
+            raise UnfitError(f"{'.'.join(path[: depth + 1])} is there twice")
+        if not found:
+            break
+        route.append(found[0])
+        node = found[0].node
+    return route
+
+
+def _nested(entry: Entry, depth: int) -> Any:
+    value = [entry.value] if entry.in_list else entry.value
+    for key in reversed(entry.path[depth:]):
+        value = {key: value}
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Addition:
+    key: str | None
+    value: Any
+
+    @property
+    def name(self) -> str:
+        return "" if self.key is None else f"{json.dumps(self.key, ensure_ascii=False)}: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    newline: str
+    indent: str
+
+    @classmethod
+    def of(cls, document: jsonc.JsoncText) -> "_Style":
+        newline = newline_of(document.text)
+        for item in document.root.items if document.root else ():
+            if _on_own_line(document.text, item) and (indent := _line_indent(document.text, item.start)):
+                return cls(newline, indent)
+        return cls(newline, _INDENT)
+
+    def block(self, value: Any, indent: str) -> str:
+        written = json.dumps(value, ensure_ascii=False, indent=self.indent)
+        return written.replace("\n", self.newline + indent)
+
+
+def _whole(text: str, entry: Entry) -> Edit:
+    """Into a file that says nothing yet."""
+    style = _Style(newline_of(text), _INDENT)
+    written = style.block(_nested(entry, 0), "") + style.newline
+    apart = "" if text in ("", BYTE_ORDER_MARK) or text.endswith("\n") else style.newline
+    return Edit(len(text), len(text), apart + written)
+
+
+def _appended(document: jsonc.JsoncText, node: jsonc.Node, entry: Entry) -> tuple[Edit, ...]:
+    if node.kind != "array":
+        raise UnfitError(f"{'.'.join(entry.path)} is no list")
+    if _index(document, node, entry.value) is not None:
+        return ()
+    return _inserted(document, node, _Addition(None, entry.value))
+
+
+def _index(document: jsonc.JsoncText, node: jsonc.Node, value: Any) -> int | None:
+    if node.kind != "array":
+        return None
+    return next((i for i, item in enumerate(node.items) if document.value(item.node) == value), None)
+
+
+def _inserted(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition) -> tuple[Edit, ...]:
+    """As the container's last item, in the layout that it has."""
+    if not container.items:
+        return (_first(document, container, added),)
+    text = document.text
+    last = container.items[-1]
+    style = _Style.of(document)
+    # Where a comma ends the list, ours ends with one too, so that taking it out needs to know nothing.
+    closing = "," if last.comma is not None else ""
+    opening = "" if last.comma is not None else ","
+    end = last.node.end if last.comma is None else last.comma + 1
+    if not _on_own_line(text, last):
+        written = f" {added.name}{json.dumps(added.value, ensure_ascii=False)}"
+        return (Edit(end, end, opening + written + closing),)
+    indent = _line_indent(text, last.start)
+    written = f"{style.newline}{indent}{added.name}{style.block(added.value, indent)}{closing}"
+    place = _after_remarks(text, end, container.end - 1)
+    if place == end or not opening:
+        return (Edit(place, place, opening + written),)
+    return (Edit(end, end, opening), Edit(place, place, written))
+
+
+def _first(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition) -> Edit:
+    text = document.text
+    place = container.start + 1
+    for _, end in jsonc.comments(text, place, container.end - 1):
+        place = end
+    rest = text[place : container.end - 1]
+    if _is_inline(document, container):
+        return Edit(place, place, f"{added.name}{json.dumps(added.value, ensure_ascii=False)}")
+    style = _Style.of(document)
+    outer = _line_indent(text, container.start)
+    inner = outer + style.indent
+    tail = "" if "\n" in rest else style.newline + outer
+    return Edit(place, place, f"{style.newline}{inner}{added.name}{style.block(added.value, inner)}{tail}")
+
+
+def _is_inline(document: jsonc.JsoncText, container: jsonc.Node) -> bool:
+    """An empty container has no layout of its own: it follows the line that it stands in."""
+    root = document.root
+    if root is None or container is root:
+        return False
+    if any(True for _ in jsonc.comments(document.text, container.start + 1, container.end - 1)):
+        return False
+    return not any(
+        item.start <= container.start < item.node.end and _on_own_line(document.text, item) for item in root.items
+    )
+
+
+def _after_remarks(text: str, start: int, end: int) -> int:
+    """Past the comments on the same line: they are about what stands before them."""
+    place = start
+    for begin, finish in jsonc.comments(text, start, end):
+        if "\n" in text[place:begin]:
+            break
+        place = finish
+    return place
+
+
+def _on_own_line(text: str, item: jsonc.Item) -> bool:
+    return not text[text.rfind("\n", 0, item.start) + 1 : item.start].strip() and "\n" in text[: item.start]
+
+
+def _line_indent(text: str, offset: int) -> str:
+    line = text[text.rfind("\n", 0, offset) + 1 : offset]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _cleared(document: jsonc.JsoncText, route: list[jsonc.Item], placed: Placed) -> tuple[Edit, ...]:
+    """Cut the outermost container that we made, if nobody has put anything else in it."""
+    for depth in range(placed.existing, len(route) - (0 if placed.entry.in_list else 1)):
+        alone = all(len(item.node.items) == 1 for item in route[depth : len(route) - 1])
+        if alone and (not placed.entry.in_list or len(route[-1].node.items) == 1):
+            return _cut_last(document, route[: depth + 1])
+    return ()
+
+
+def _cut_last(document: jsonc.JsoncText, route: list[jsonc.Item]) -> tuple[Edit, ...]:
+    parent = route[-2].node if len(route) > 1 else document.root
+    if parent is None:
+        return ()
+    return _cut(document.text, parent, parent.items.index(route[-1]))
+
+
+def _cut(text: str, container: jsonc.Node, index: int) -> tuple[Edit, ...]:
+    """One item, with the white space before it and one comma."""
+    item = container.items[index]
+    start = len(text[: item.start].rstrip(" \t\r\n"))
+    cut = Edit(start, item.node.end, "")
+    if item.comma is not None:
+        cuts = (cut, Edit(item.comma, item.comma + 1, ""))
+    elif index and (comma := container.items[index - 1].comma) is not None:
+        cuts = (Edit(comma, comma + 1, ""), cut)
+    else:
+        cuts = (cut,)
+    if len(container.items) > 1:
+        return cuts
+    left = applied(text[container.start : container.end], [_moved(edit, -container.start) for edit in cuts])
+    return (Edit(container.start, container.end, left[0] + left[-1]),) if not left[1:-1].strip() else cuts
+
+
+def _moved(edit: Edit, by: int) -> Edit:
+    return Edit(edit.start + by, edit.end + by, edit.text)

@@ -1,0 +1,226 @@
+"""Our table in a TOML file: put at the end, found and cut by its lines; everything else stays as it is.
+
+A table can be added to any TOML file without touching what is there, as long as its parents are no inline tables. What
+the standard library's parser says of the text before and after decides whether the result is right.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gsd_review_broker.integrations.formats.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
+from gsd_review_broker.integrations.formats.entries import (
+    MISSING,
+    Entry,
+    Placed,
+    UnfitError,
+    UnreadableError,
+    is_still_ours,
+)
+
+# Longest first: three quotes are not one. A string that runs over lines ends at its first closing three (and the
+# quotes that may stand right before them), one on a line at its quote.
+_STRINGS = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""+|' r"'''.*?'''+|" r'"(?:[^"\\\n]|\\.)*"|' r"'[^'\n]*'",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"#[^\n]*")
+
+
+class TomlFormat:
+    def check(self, text: str) -> None:
+        _parsed(text)
+
+    def find(self, text: str, path: Sequence[str]) -> Any:
+        return _at(_parsed(text), path)
+
+    def put(self, text: str, entry: Entry) -> Placed:
+        data = _parsed(text)
+        there = _at(data, entry.path)
+        existing = _depth(data, entry.path)
+        if there == entry.value:
+            return Placed(entry=entry, edits=(), prior=None, existing=existing)
+        if there is MISSING:
+            placed = Placed(entry=entry, edits=(_added(text, entry),), prior=None, existing=existing)
+        else:
+            placed = _replaced(text, entry, existing)
+        _verify(text, applied(text, placed.edits), entry)
+        return placed
+
+    def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
+        entry = placed.entry
+        there = _at(_parsed(text), entry.path)
+        if there is MISSING or not is_still_ours(there, entry.value):
+            return ()
+        ours = _sections(text, entry.path)
+        edits = tuple(Edit(_blank_before(text, one.start), _line_end(text, one.end), "") for one in ours)
+        if placed.prior is not None and ours:
+            edits = (Edit(ours[0].start, ours[0].end, placed.prior), *edits[1:])
+        _verify_gone(text, applied(text, edits), entry, restored=placed.prior is not None)
+        return edits
+
+    def is_blank(self, text: str) -> bool:
+        return not text.replace(BYTE_ORDER_MARK, "").strip()
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        # Numbers stay as they are written: nothing is lost, and not-a-number equals itself.
+        return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK), parse_float=str)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"not valid TOML: {error}") from error
+
+
+def _at(data: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        if not isinstance(data, dict) or key not in data:
+            return MISSING
+        data = cast("dict[str, Any]", data)[key]
+    return data
+
+
+def _depth(data: dict[str, Any], path: Sequence[str]) -> int:
+    return next(depth for depth in range(len(path), -1, -1) if _at(data, path[:depth]) is not MISSING)
+
+
+def _table(entry: Entry, newline: str) -> str:
+    lines = [f"[{'.'.join(entry.path)}]"]
+    # JSON's strings, integers and booleans are TOML's too.
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.value.items()]
+    return newline.join(lines)
+
+
+def _added(text: str, entry: Entry) -> Edit:
+    newline = newline_of(text)
+    if text in ("", BYTE_ORDER_MARK):
+        apart = ""
+    elif not text.endswith("\n"):
+        apart = newline * 2
+    else:
+        apart = "" if text.endswith(("\n\n", "\n\r\n")) else newline
+    return Edit(len(text), len(text), apart + _table(entry, newline) + newline)
+
+
+def _replaced(text: str, entry: Entry, existing: int) -> Placed:
+    """A foreign table of our name gives way; it is kept, and put back when ours goes."""
+    theirs = _sections(text, entry.path)
+    name = ".".join(entry.path)
+    if not theirs or theirs[0].path != entry.path:
+        raise UnfitError(f"{name} is there, but not as a table of its own ([{name}])")
+    first, *others = theirs
+    edits = (
+        Edit(first.start, first.end, _table(entry, newline_of(text))),
+        *(Edit(one.start, _line_end(text, one.end), "") for one in others),
+    )
+    prior = newline_of(text).join(text[one.start : one.end] for one in theirs)
+    return Placed(entry=entry, edits=edits, prior=prior, existing=existing)
+
+
+def _verify(before: str, after: str, entry: Entry) -> None:
+    """Ours is there, and everything else is as it was."""
+    try:
+        data = _parsed(after)
+    except UnreadableError as error:
+        raise UnfitError(f"{entry.path[0]} is no open table ({error})") from error
+    if _at(data, entry.path) != entry.value or _without(data, entry.path) != _without(_parsed(before), entry.path):
+        raise UnfitError(f"{'.'.join(entry.path)} cannot be set without changing something else")
+
+
+def _verify_gone(before: str, after: str, entry: Entry, *, restored: bool) -> None:
+    data = _parsed(after)
+    gone = restored or _at(data, entry.path) is MISSING
+    if not gone or _without(data, entry.path) != _without(_parsed(before), entry.path):
+        raise UnfitError(f"{'.'.join(entry.path)} cannot be cut out without changing something else")
+
+
+def _without(data: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """All but what is at the path; containers that hold nothing then count as absent."""
+    key, *rest = path
+    left = {name: value for name, value in data.items() if name != key}
+    inner = data.get(key)
+    if rest and isinstance(inner, dict) and (kept := _without(cast("dict[str, Any]", inner), rest)):
+        left[key] = kept
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    path: tuple[str, ...]
+    start: int
+    end: int
+    """After its last line that says something, without the line's end."""
+
+
+def _sections(text: str, path: Sequence[str]) -> list[_Section]:
+    """The tables at and below a path, in the order of the file."""
+    return [section for section in _all_sections(text) if section.path[: len(path)] == tuple(path)]
+
+
+def _all_sections(text: str) -> Iterator[_Section]:
+    current: _Section | None = None
+    for start, end in _statements(text):
+        if text[start] == "[":
+            if current is not None:
+                yield current
+            current = _Section(_header(text[start:end]), start, end)
+        elif current is not None:
+            current = _Section(current.path, current.start, end)
+    if current is not None:
+        yield current
+
+
+def _header(line: str) -> tuple[str, ...]:
+    """The parser knows quoted and dotted keys; the path is what it nests."""
+    node: Any = tomllib.loads(line)
+    path: list[str] = []
+    while node:
+        if isinstance(node, list):
+            node = cast("list[Any]", node)[0]
+            continue
+        key, node = next(iter(cast("dict[str, Any]", node).items()))
+        path.append(key)
+    return tuple(path)
+
+
+def _statements(text: str) -> Iterator[tuple[int, int]]:
+    """Headers and assignments, each with the comment on its line; an assignment may run over many lines."""
+    offset = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+    while offset < len(text):
+        if text[offset] in " \t\r\n":
+            offset += 1
+        elif found := _COMMENT.match(text, offset):
+            offset = found.end()
+        else:
+            end = _statement_end(text, offset)
+            yield offset, offset + len(text[offset:end].rstrip())
+            offset = end
+
+
+def _statement_end(text: str, offset: int) -> int:
+    depth = 0
+    while offset < len(text):
+        character = text[offset]
+        if character == "\n" and depth == 0:
+            return offset
+        if found := _STRINGS.match(text, offset) or _COMMENT.match(text, offset):
+            offset = found.end()
+            continue
+        depth += (character in "[{") - (character in "]}")
+        offset += 1
+    return offset
+
+
+def _line_end(text: str, offset: int) -> int:
+    after = text.find("\n", offset)
+    return len(text) if after < 0 else after + 1
+
+
+def _blank_before(text: str, start: int) -> int:
+    """One empty line above is part of what we put there."""
+    for blank in ("\r\n", "\n"):
+        if text[:start].endswith(blank * 2):
+            return start - len(blank)
+    return start

@@ -1,0 +1,53 @@
+"""What shows how it is going; nothing here writes."""
+
+from gsd_review_broker.domain import model
+from gsd_review_broker.mcp.arguments import Category, Integer, Status
+from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.ports import ReviewFilter
+from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, BrokerStatus, Timeline
+from gsd_review_broker.service.wire.statistics import ReviewStats
+
+TOOLS = Registry()
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_activity_feed(
+    call: Call,
+    status: Status | None = None,
+    category: Category | None = None,
+    project: str | None = None,
+    limit: Integer | None = None,
+    cursor: str | None = None,
+) -> ActivityFeed:
+    """What happened last: reviews by their last update, each with how much was said and the last words. Pass
+    next_cursor as cursor to read on."""
+    wanted = ReviewFilter(status=model.Status(status) if status else None, category=category, project=project)
+    return await call.broker.insight.feed(wanted, limit=limit, cursor=cursor)
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_review_stats(call: Call, project: str | None = None) -> ReviewStats:
+    """How it goes: counts, approval rate (reviews by their last verdict), times to claim, verdict and close, rounds,
+    and verdicts by reviewer and by pair. Null where there is no data."""
+    return await call.broker.statistics.stats(project=project)
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_audit_log(
+    call: Call, review_id: str | None = None, after: Integer | None = None, limit: Integer | None = None
+) -> AuditLog:
+    """Every event in the order it was committed, of one review or of all. Pass the last id (next_cursor)
+    as after to read on."""
+    return await call.broker.insight.audit_log(review_id=review_id, after=after, limit=limit)
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def get_review_timeline(call: Call, review_id: str) -> Timeline:
+    """One review's story from proposal to end. Long texts are shortened here; get_audit_log has them whole."""
+    return await call.broker.insight.timeline(review_id)
+
+
+@TOOLS.tool(Audience.OBSERVER, reads=True)
+async def broker_status(call: Call) -> BrokerStatus:
+    """Is the broker well: its version, what it serves, what waits, who reviews."""
+    return await call.broker.insight.broker_status()

@@ -1,0 +1,35 @@
+"""The pool of reviewers that the broker starts itself; shown on /mcp alone."""
+
+from typing import Literal
+
+from gsd_review_broker.mcp.arguments import Key
+from gsd_review_broker.mcp.registry import Call, Registry
+from gsd_review_broker.service.wire.pool import KilledReviewer, ReviewerList, SpawnedReviewer
+
+TOOLS = Registry()
+
+Agent = Literal["codex", "claude", "gemini", "opencode", "command"]
+
+
+@TOOLS.tool(repeatable=False)
+async def spawn_reviewer(
+    call: Call, agent: Agent | None = None, project: str | None = None, idempotency_key: Key = None
+) -> SpawnedReviewer:
+    """Start a reviewer now instead of waiting for the pool to do so; it takes work by itself. agent: the configured
+    one unless said; project: it reviews only that. Watch it with list_reviewers."""
+    return await call.broker.reviewers.spawn(agent, project, repeat=call.repeat)
+
+
+@TOOLS.tool()
+async def kill_reviewer(
+    call: Call, reviewer_id: str, force: bool = False, idempotency_key: Key = None
+) -> KilledReviewer:
+    """End a reviewer that the broker started: it takes no new claim, finishes what it holds and is ended. With
+    force=true it is ended at once, and what it held is pending again."""
+    return await call.broker.reviewers.kill(reviewer_id, force, repeat=call.repeat)
+
+
+@TOOLS.tool(reads=True)
+async def list_reviewers(call: Call) -> ReviewerList:
+    """The pool's reviewers: those that run, then the last that ended, with what each is doing and has done."""
+    return await call.broker.reviewers.listed()

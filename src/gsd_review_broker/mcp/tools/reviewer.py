@@ -1,0 +1,108 @@
+"""What the reviewer calls."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gsd_review_broker.domain import model
+from gsd_review_broker.mcp.arguments import Category, FindingArgument, Integer, Key, Verdict
+from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.service.commands.findings import NewFinding
+from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
+
+_SPELLINGS = {"approve": model.Verdict.APPROVED, "request_changes": model.Verdict.CHANGES_REQUESTED}
+_SEVERITIES = {
+    "P0": model.Severity.CRITICAL,
+    "P1": model.Severity.HIGH,
+    "P2": model.Severity.MEDIUM,
+    "P3": model.Severity.LOW,
+    "blocker": model.Severity.CRITICAL,
+    "nit": model.Severity.LOW,
+}
+
+
+def _finding(argument: FindingArgument) -> NewFinding:
+    return NewFinding(
+        title=argument.title,
+        body=argument.body,
+        severity=_SEVERITIES.get(argument.severity) or model.Severity(argument.severity),
+        path=argument.path,
+        line_start=argument.line_start,
+        line_end=argument.line_end,
+        side=model.Side(argument.side),
+        suggestion=argument.suggestion,
+        confidence=argument.confidence,
+    )
+
+
+TOOLS = Registry()
+
+
+@TOOLS.tool(Audience.REVIEWER, repeatable=False)
+async def claim_next(
+    call: Call,
+    reviewer_id: str,
+    category: Category | None = None,
+    project: str | None = None,
+    wait: bool = False,
+    wait_seconds: float | None = None,
+    idempotency_key: Key = None,
+) -> Claim | NotClaimed:
+    """Claim the first review that you may judge: critical first, then oldest. With wait=true it waits
+    for one (25 s; claimed=false means: call again). Next: get_proposal, then submit_verdict with the
+    claim_generation."""
+    return await call.broker.claims.claim_next(
+        reviewer_id,
+        category=category,
+        project=project,
+        wait=wait,
+        wait_seconds=wait_seconds,
+        repeat=call.repeat,
+    )
+
+
+@TOOLS.tool(Audience.REVIEWER)
+async def claim_review(
+    call: Call, review_id: str, reviewer_id: str, idempotency_key: Key = None
+) -> Claim | AutoRejected:
+    """Take the exclusive right to judge one review until claim_expires_at; your activity puts that off.
+    A diff that does not apply is rejected for you (auto_rejected). Next: get_proposal with
+    caller_id=reviewer_id."""
+    return await call.broker.claims.claim(review_id, reviewer_id, repeat=call.repeat)
+
+
+@TOOLS.tool(Audience.REVIEWER, repeatable=False)
+async def submit_verdict(
+    call: Call,
+    review_id: str,
+    verdict: Verdict,
+    reason: Annotated[str | None, Field(description="needed unless approved")] = None,
+    reviewer_id: str | None = None,
+    claim_generation: Annotated[Integer | None, Field(description="as your claim gave it")] = None,
+    counter_patch: Annotated[str | None, Field(description="a diff you offer instead")] = None,
+    findings: list[FindingArgument] | None = None,
+    idempotency_key: Key = None,
+) -> VerdictResult:
+    """Judge what you claimed: approved (it may land as it is), changes_requested (say what and why) or
+    comment (no verdict yet, you keep the claim). Pass the claim_generation of your claim; stale_claim
+    means that you lost it. findings point at lines that the diff shows; a finding with the title and path of
+    an earlier one is that one again."""
+    return await call.broker.claims.give_verdict(
+        review_id,
+        _SPELLINGS.get(verdict) or model.Verdict(verdict),
+        reason=reason,
+        reviewer_id=reviewer_id,
+        claim_generation=claim_generation,
+        counter_patch=counter_patch,
+        findings=[_finding(finding) for finding in findings or []],
+        repeat=call.repeat,
+        authenticated_as=call.authenticated_as,
+    )
+
+
+@TOOLS.tool(Audience.REVIEWER)
+async def release_claim(call: Call, review_id: str, claim_generation: Integer, idempotency_key: Key = None) -> Released:
+    """Give a claim back without a verdict, so that another reviewer can take it."""
+    return await call.broker.claims.release(
+        review_id, claim_generation, repeat=call.repeat, authenticated_as=call.authenticated_as
+    )

@@ -1,0 +1,183 @@
+"""What the agents say of themselves, one JSON object a line: what they are doing, and what they spent.
+
+Self-reported, and of no other use: the verdict recorded in the broker is the only success."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gsd_review_broker.domain.pool import Usage
+
+_LONGEST = 120
+_MOST_MESSAGES = 10_000
+_MOST_TOKENS = 10**12
+_MOST_DOLLARS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    doing: str | None = None
+    usage: Usage | None = None
+
+
+_NOTHING = AgentReport()
+
+
+class AgentOutput:
+    """Of one child. Codex, Claude, Gemini and opencode each have their own events; one may be told from another."""
+
+    def __init__(self) -> None:
+        # Claude says what a message cost with each of its parts, and at the end what all cost together.
+        self._messages: dict[str, Usage] = {}
+        self._reported = Usage()
+
+    def read(self, line: bytes) -> AgentReport:
+        """Anything may stand in a line; what is no event says nothing."""
+        if not line.startswith(b"{"):
+            return _NOTHING
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            return _NOTHING
+        return self._event(_object(event))
+
+    def _event(self, event: dict[str, Any]) -> AgentReport:
+        kind = _text(event.get("type"))
+        match kind:
+            case "item.started" | "item.completed":
+                return AgentReport(doing=_codex_item(_object(event.get("item"))))
+            case "turn.started" | "thread.started":
+                return AgentReport(doing="thinks")
+            case "turn.completed":
+                return AgentReport(
+                    doing="has finished its turn", usage=self._counted(_tokens(_object(event.get("usage"))))
+                )
+            case "turn.failed" | "error":
+                return AgentReport(doing=short(f"failed: {_message(event)}"))
+            case "assistant":
+                return self._claude_message(_object(event.get("message")))
+            case "tool_use":
+                return AgentReport(
+                    doing=_tool(_text(event.get("tool_name")) or _text(_object(event.get("part")).get("tool")))
+                )
+            case "step_finish":
+                return AgentReport(usage=self._counted(_opencode_step(_object(event.get("part")))))
+            case "result":
+                return AgentReport(doing="has finished its turn", usage=self._result(event))
+            case "usage":
+                return AgentReport(usage=self._counted(_tokens(event)))
+            case _:
+                return _NOTHING
+
+    def _counted(self, usage: Usage | None) -> Usage | None:
+        if usage is not None:
+            self._reported += usage
+        return usage
+
+    def _claude_message(self, message: dict[str, Any]) -> AgentReport:
+        parts = [_object(part) for part in _list(message.get("content"))]
+        tools = [_text(part.get("name")) for part in parts if part.get("type") == "tool_use"]
+        texts = [_text(part.get("text")) for part in parts if part.get("type") == "text"]
+        said = _tool(tools[-1]) if tools else short(f"says: {texts[-1]}") if texts else None
+        usage = _tokens(_object(message.get("usage")))
+        known = self._messages.get(_text(message.get("id")), Usage())
+        if usage is None or len(self._messages) > _MOST_MESSAGES:
+            return AgentReport(doing=said)
+        self._messages[_text(message.get("id"))] = usage
+        return AgentReport(doing=said, usage=self._counted(_beyond(usage, known)))
+
+    def _result(self, event: dict[str, Any]) -> Usage | None:
+        """The sum of all; what was told before is not told again."""
+        total = _tokens(_object(event.get("usage"))) or _tokens(_object(event.get("stats")))
+        cost = _dollars(event.get("total_cost_usd"))
+        rest = _beyond(total, self._reported) if total else None
+        if cost is None:
+            return self._counted(rest)
+        return self._counted(Usage(cost_usd=cost) + (rest or Usage()))
+
+
+def _beyond(usage: Usage, known: Usage) -> Usage | None:
+    more = Usage(
+        input_tokens=max(0, usage.input_tokens - known.input_tokens),
+        output_tokens=max(0, usage.output_tokens - known.output_tokens),
+        cost_usd=usage.cost_usd,
+    )
+    return more if more.input_tokens or more.output_tokens or more.cost_usd is not None else None
+
+
+def _tokens(said: dict[str, Any]) -> Usage | None:
+    """Codex counts cached tokens within its input, Claude beside it."""
+    if not {"input_tokens", "output_tokens"} & said.keys():
+        return None
+    beside = ("cache_creation_input_tokens", "cache_read_input_tokens")
+    return Usage(
+        input_tokens=_count(said.get("input_tokens")) + sum(_count(said.get(name)) for name in beside),
+        output_tokens=_count(said.get("output_tokens")),
+        cost_usd=_dollars(said.get("cost_usd")),
+    )
+
+
+def _opencode_step(part: dict[str, Any]) -> Usage | None:
+    tokens = _object(part.get("tokens"))
+    if not tokens:
+        return None
+    cache = _object(tokens.get("cache"))
+    return Usage(
+        input_tokens=sum(map(_count, (tokens.get("input"), cache.get("read"), cache.get("write")))),
+        output_tokens=_count(tokens.get("output")) + _count(tokens.get("reasoning")),
+        cost_usd=_dollars(part.get("cost")),
+    )
+
+
+def _codex_item(item: dict[str, Any]) -> str | None:
+    match item.get("type"):
+        case "mcp_tool_call":
+            return _tool(_text(item.get("tool")))
+        case "command_execution":
+            return short(f"runs {_text(item.get('command'))}")
+        case "agent_message":
+            return short(f"says: {_text(item.get('text'))}")
+        case "reasoning":
+            return "thinks"
+        case "error":
+            return short(f"failed: {_text(item.get('message'))}")
+        case _:
+            return None
+
+
+def _tool(name: str) -> str:
+    for prefix in ("mcp__gsdreview__", "mcp_gsdreview_", "gsdreview_"):
+        name = name.removeprefix(prefix)
+    return short(f"calls {name}")
+
+
+def _message(event: dict[str, Any]) -> str:
+    return _text(event.get("message")) or _text(_object(event.get("error")).get("message"))
+
+
+def short(text: str) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    """A sane number, or none: it goes into sums that limit spending."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS else 0
+
+
+def _dollars(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < _MOST_DOLLARS else None

@@ -1,0 +1,72 @@
+"""Ending all that a reviewer started: TERM, a grace period, then KILL. These block, and belong into a thread."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.child.tree import ProcessFound
+
+_SHORTEST_LOOK = 0.02
+_LONGEST_LOOK = 0.25
+# After KILL only the kernel has something left to do.
+_AFTER_KILL_SECONDS = 5.0
+
+Members = Callable[[], list[ProcessFound]]
+
+
+def end_all(group: int | None, members: Members, *, grace: float) -> list[ProcessFound]:
+    """The group by its number, where that is known to be ours, and each that is found. Gives who is still there."""
+    if not _anybody(group, members):
+        return []
+    _tell(group, members, signal.SIGTERM)
+    if not _wait(lambda: not _anybody(group, members), grace):
+        _tell(group, members, signal.Signals.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        _wait(lambda: not _killed(group, members), _AFTER_KILL_SECONDS)
+    return members()
+
+
+def _anybody(group: int | None, members: Members) -> bool:
+    return bool(members()) if sys.platform == "linux" else _group_runs(group)
+
+
+def _killed(group: int | None, members: Members) -> bool:
+    """Again: who was forked between the look and the signal is told as well."""
+    if not _anybody(group, members):
+        return False
+    if sys.platform != "win32":
+        _tell(group, members, signal.SIGKILL)
+    return True
+
+
+def _tell(group: int | None, members: Members, kind: signal.Signals) -> None:
+    if group is not None and sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, kind)
+    for one in members():
+        if one.group != group:
+            tree.tell(one, kind)
+
+
+def _group_runs(group: int | None) -> bool:
+    if group is None or sys.platform == "win32":
+        return False
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _wait(done: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    look = _SHORTEST_LOOK
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(min(look, max(0.0, deadline - time.monotonic())))
+        look = min(_LONGEST_LOOK, look * 2)
+    return True

@@ -1,0 +1,220 @@
+"""One child as a stream: started, lines, exited. Threads read its pipes, so that however much it writes, and
+whether or not it reads, the event loop has nothing to do with it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gsd_review_broker.pool.child.lines import Allowance, Lines
+from gsd_review_broker.pool.child.log_file import LogFile
+
+_CHUNK = 1024 * 1024
+# Cut into lines so much at a time: nobody waits for long.
+_PIECE = 32 * 1024
+# All children together are read this fast at most; who writes more has to wait.
+READ_PER_SECOND = 32 * 1024 * 1024
+# Of one child so much is kept: for its log, and to be looked at.
+KEPT_PER_SECOND = 256 * 1024
+KEPT_AT_ONCE = 2 * 1024 * 1024
+# Windows' own number for a group of its own.
+_NEW_GROUP = 0x200
+_LAST_WORDS_SECONDS = 0.5
+_READ = Allowance(per_second=READ_PER_SECOND, at_once=READ_PER_SECOND // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStarted:
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Some whole lines that came together, as far as they were kept."""
+
+    lines: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """Negative: by a signal, of that number."""
+
+    code: int
+
+
+ChildEvent = ChildStarted | Output | Exited
+
+
+class Child:
+    """Made by `start`. It leads a process group and session of its own."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", log: LogFile, secret: bytes) -> None:
+        self._process = process
+        self._log = log
+        self._secret = secret
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[ChildEvent] = asyncio.Queue()
+        self._kept = Allowance(per_second=KEPT_PER_SECOND, at_once=KEPT_AT_ONCE)
+        self.read_bytes = 0
+        self.left_out = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @classmethod
+    async def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        log: LogFile,
+        secret: str = "",
+    ) -> "Child":
+        """Raises OSError where the program cannot be started. What is secret does not reach the log."""
+        process = await asyncio.to_thread(_popen, argv, environment, folder)
+        child = cls(process, log, secret.encode())
+        child._events.put_nowait(ChildStarted(process.pid))
+        readers = [child._in_thread(child._read, pipe) for pipe in (process.stdout, process.stderr)]
+        child._in_thread(child._wait, readers)
+        return child
+
+    def feed(self, prompt: bytes) -> None:
+        """The prompt, then the end of its input. A child that never reads keeps only a thread waiting."""
+        self._in_thread(self._write, prompt)
+
+    async def events(self) -> AsyncGenerator[ChildEvent]:
+        """Ends with Exited. Who started it ends what it left behind, and then calls `reap`."""
+        while True:
+            event = await self._events.get()
+            yield event
+            if isinstance(event, Exited):
+                return
+
+    def signal(self, kind: signal.Signals) -> None:
+        """To the whole group. Its leader is not reaped before `reap`, so the number cannot be another's by now."""
+        if sys.platform == "win32":
+            self._process.send_signal(kind)
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, kind)
+
+    async def reap(self) -> None:
+        """Let go of the process; its number may be used again from here on."""
+        await asyncio.to_thread(self._process.wait)
+        if self._process.stdin is not None:
+            # It may never have been fed.
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.close()
+
+    # Threads.
+
+    def _in_thread(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
+        thread = threading.Thread(target=target, args=arguments, daemon=True, name=f"reviewer-{self.pid}")
+        thread.start()
+        return thread
+
+    def _tell(self, event: ChildEvent) -> None:
+        # The loop is gone when the broker has ended meanwhile.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def _wait(self, readers: "list[threading.Thread]") -> None:
+        code = _exit_code(self._process)
+        # Its last words come first, unless somebody it left behind keeps the pipe open.
+        deadline = time.monotonic() + _LAST_WORDS_SECONDS
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        self._tell(Exited(code))
+
+    def _write(self, prompt: bytes) -> None:
+        pipe = self._process.stdin
+        if pipe is None:
+            return
+        with contextlib.suppress(OSError, ValueError), pipe:
+            left = memoryview(prompt)
+            while left:
+                left = left[pipe.write(left) :]
+
+    def _read(self, pipe: "IO[bytes] | None") -> None:
+        if pipe is None:
+            return
+        lines = Lines()
+        _widen(pipe.fileno())
+        with contextlib.suppress(OSError, ValueError), pipe:
+            while chunk := os.read(pipe.fileno(), _CHUNK):
+                self.read_bytes += len(chunk)
+                for start in range(0, len(chunk), _PIECE):
+                    self._take(lines, chunk[start : start + _PIECE])
+                rest = _READ.owe(len(chunk))
+                if rest:
+                    time.sleep(rest)
+        self._keep(lines.rest(), lines, last=True)
+
+    def _take(self, lines: Lines, piece: bytes) -> None:
+        if self._kept.take(len(piece)):
+            self._keep(lines.feed(piece), lines)
+        else:
+            lines.skip(piece)
+
+    def _keep(self, lines: list[bytes], counted: Lines, *, last: bool = False) -> None:
+        """Into the log, and to whoever looks after it. What was left out is told with the lines that follow."""
+        dropped = counted.left_out
+        if not lines and not (last and dropped):
+            return
+        counted.left_out = 0
+        self.left_out += dropped
+        told = [f"[{dropped} bytes were left out]".encode()] if dropped else []
+        self._log.write(_readable(b"\n".join([*lines, *told]), self._secret) + b"\n")
+        if lines:
+            self._tell(Output(lines))
+
+
+def _readable(text: bytes, secret: bytes) -> bytes:
+    shown = text.replace(secret, b"[token]") if secret else text
+    return shown.decode("utf-8", "replace").encode("utf-8")
+
+
+def _widen(descriptor: int) -> None:
+    """A larger pipe, where there are: fewer, larger reads leave more to everybody else."""
+    if sys.platform == "linux":
+        import fcntl  # noqa: PLC0415 - there is none on Windows
+
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _CHUNK)
+
+
+def _popen(argv: Sequence[str], environment: Mapping[str, str], folder: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(environment),
+        cwd=folder,
+        start_new_session=sys.platform != "win32",
+        creationflags=_NEW_GROUP if sys.platform == "win32" else 0,
+        bufsize=0,
+    )
+
+
+def _exit_code(process: "subprocess.Popen[bytes]") -> int:
+    """Waits without reaping where that is possible: a zombie's number, and its group's, is nobody else's."""
+    if not hasattr(os, "waitid"):
+        return process.wait()
+    try:
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        return process.wait()
+    if ended is None:
+        return process.wait()
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status

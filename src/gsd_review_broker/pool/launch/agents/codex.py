@@ -1,0 +1,29 @@
+"""OpenAI's Codex."""
+
+from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
+
+ENVIRONMENT = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT")
+
+
+def launch(request: LaunchRequest) -> Launch:
+    """In its scratch folder: with the workspace as its own folder it would read that one's AGENTS.md and .codex, which
+    a proposal may have written. Its sandbox lets it read everywhere and write nowhere."""
+    server = f"mcp_servers.{SERVER}"
+    settings = (
+        f"model_reasoning_effort={request.effort}",
+        f'{server}.url="{request.broker_url}"',
+        f'{server}.bearer_token_env_var="BROKER_TOKEN"',
+        f"{server}.required=true",
+        f'{server}.default_tools_approval_mode="approve"',
+        f'{server}.omit_tools_from=["deferred"]',
+        f"{server}.startup_timeout_sec=20",
+        f"{server}.tool_timeout_sec={TOOL_TIMEOUT_SECONDS}",
+        "tool_output_token_limit=50000",
+    )
+    argv = ["codex", "exec", "--json", "--sandbox", "read-only", "--ephemeral", "--skip-git-repo-check"]
+    argv += ["--color", "never"]
+    if request.model:
+        argv += ["--model", request.model]
+    for setting in settings:
+        argv += ["-c", setting]
+    return Launch(argv=(*argv, "-C", request.scratch, "-"))

@@ -1,0 +1,16 @@
+"""Any program of the user's: it has the broker's address, its name and its token in its environment."""
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
+
+ENVIRONMENT = ()
+
+
+def launch(request: LaunchRequest) -> Launch:
+    if request.command is None:
+        raise BrokerError(
+            Code.UNAVAILABLE,
+            "there is no command to start: reviewer_pool.agents.command.command is not set",
+            "Set it in the user's configuration file, as a list of arguments.",
+        )
+    return Launch(argv=())

@@ -1,0 +1,30 @@
+"""Google's Gemini CLI."""
+
+import json
+
+from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
+
+ENVIRONMENT = (
+    "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GEMINI_BASE_URL",
+)  # fmt: skip
+
+
+def launch(request: LaunchRequest) -> Launch:
+    """Its scratch folder holds its settings. It may read the workspace, and shows its model a GEMINI.md that it finds
+    there, which no setting of it prevents: the prompt says what such files are."""
+    server = {
+        "httpUrl": request.broker_url,
+        "headers": {"Authorization": f"Bearer {request.token}"},
+        "trust": True,
+        "timeout": TOOL_TIMEOUT_SECONDS * 1000,
+    }
+    argv = ["gemini"]
+    if request.model:
+        argv += ["-m", request.model]
+    argv += ["--output-format", "stream-json", "--include-directories", request.workspace]
+    return Launch(
+        argv=tuple(argv),
+        environment={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
+        files={".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}})},
+    )

@@ -1,0 +1,37 @@
+"""opencode, with whatever model it is told: PROVIDER/MODEL."""
+
+import json
+
+from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
+
+ENVIRONMENT = (
+    "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+    "GROQ_API_KEY", "OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR",
+)  # fmt: skip
+_READING = ("read", "grep", "glob", "list", "external_directory")
+
+
+def launch(request: LaunchRequest) -> Launch:
+    """In its scratch folder, like the others; it may read outside of it."""
+    configuration = {
+        "mcp": {
+            SERVER: {
+                "type": "remote",
+                "url": request.broker_url,
+                "enabled": True,
+                "oauth": False,
+                "timeout": TOOL_TIMEOUT_SECONDS * 1000,
+                "headers": {"Authorization": f"Bearer {request.token}"},
+            }
+        },
+        "permission": {"*": "deny", **dict.fromkeys((*_READING, f"{SERVER}_*"), "allow")},
+        "autoupdate": False,
+        "share": "disabled",
+    }
+    argv = ["opencode", "run", "--format", "json"]
+    if request.model:
+        argv += ["-m", request.model]
+    return Launch(
+        argv=(*argv, "--dir", request.scratch),
+        environment={"OPENCODE_CONFIG_CONTENT": json.dumps(configuration)},
+    )

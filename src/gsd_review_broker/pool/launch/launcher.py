@@ -1,0 +1,182 @@
+"""From "one more reviewer" to a running process: its name, its folder, its files, its environment, its prompt."""
+
+import asyncio
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import Reviewer, ReviewerState
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.child.log_file import LogFile
+from gsd_review_broker.pool.child.process import Child
+from gsd_review_broker.pool.launch.agents import AGENTS, launch_for
+from gsd_review_broker.pool.launch.prompting import prompt, template
+from gsd_review_broker.pool.launch.recipe import POOL_MARKER, LaunchRequest, environment
+from gsd_review_broker.settings.pool import Agent, PoolSettings
+
+_LOGS_KEPT = 20
+_LOG = "output.log"
+_WORK = "work"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSite:
+    """Where the pool lives: the broker's address, what reviewers read, where their folders are."""
+
+    broker_url: str
+    workspace: Path
+    folder: Path
+    template: Path | None
+    # Tells this broker's children from those of another.
+    pool: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartedReviewer:
+    reviewer: Reviewer
+    child: Child
+    prompt: bytes
+
+
+def pool_name(database: Path) -> str:
+    return hashlib.sha256(str(database).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def host_name() -> str:
+    return socket.gethostname()[:200]
+
+
+class Launcher:
+    def __init__(self, settings: PoolSettings, place: PoolSite, inherited: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._place = place
+        self._inherited = os.environ if inherited is None else inherited
+
+    @property
+    def mark(self) -> bytes:
+        """What every process of this pool has in its environment."""
+        return f"{POOL_MARKER}={self._place.pool}".encode()
+
+    def name(self, agent: Agent, taken: Collection[str]) -> tuple[Identity, str]:
+        """The lowest number that is free, and eight digits that only this start has."""
+        number = 1
+        while f"{agent}-r{number}" in taken:
+            number += 1
+        display_name = f"{agent}-r{number}"
+        return Identity(f"{display_name}-{secrets.token_hex(4)}"), display_name
+
+    def missing(self, agent: Agent) -> str | None:
+        """Why its program could not be started, as far as that is known beforehand."""
+        command = self._settings.settings_of(agent).command
+        program = command[0] if command else agent
+        if sys.platform == "win32" and not command:
+            program = "wsl"
+        if shutil.which(program, path=self._inherited.get("PATH")):
+            return None
+        return f"the program {program!r} of agent {agent} was not found on the PATH"
+
+    async def start(
+        self, agent: Agent, project: str | None, *, identity: Identity, display_name: str, token: str
+    ) -> StartedReviewer:
+        """Raises BrokerError where the program cannot be started. The prompt is not given yet."""
+        home = self._place.folder / identity
+        request = self._request(agent, project, identity, token, home / _WORK)
+        launch = launch_for(request)
+        text = prompt(template(self._place.template), request)
+        allowed = (*AGENTS[agent].environment, *self._settings.environment)
+        try:
+            await asyncio.to_thread(_make_folder, home / _WORK, launch.files)
+            child = await Child.start(
+                launch.argv,
+                environment=environment(self._inherited, allowed, launch, request, self._place.pool),
+                folder=home / _WORK,
+                log=LogFile(home / _LOG),
+                secret=token,
+            )
+        except (OSError, ValueError) as error:
+            raise BrokerError(
+                Code.UNAVAILABLE,
+                f"{display_name} could not be started: {self.missing(agent) or error}",
+                f"Install {agent}, or name its program in reviewer_pool.agents.{agent}.command.",
+            ) from error
+        reviewer = Reviewer(
+            id=identity,
+            display_name=display_name,
+            agent=agent,
+            model=request.model,
+            project=project,
+            state=ReviewerState.ACTIVE,
+            host=host_name(),
+            pid=child.pid,
+            process_start=await asyncio.to_thread(tree.start_of, child.pid),
+            started_at=Milliseconds(0),
+        )
+        return StartedReviewer(reviewer=reviewer, child=child, prompt=text)
+
+    def _request(
+        self, agent: Agent, project: str | None, identity: Identity, token: str, scratch: Path
+    ) -> LaunchRequest:
+        settings = self._settings
+        command = settings.settings_of(agent).command
+        on_windows = sys.platform == "win32"
+        return LaunchRequest(
+            agent=agent,
+            reviewer_id=identity,
+            broker_url=self._place.broker_url,
+            token=token,
+            model=settings.model_of(agent),
+            effort=settings.effort_of(agent),
+            workspace=(on_windows and settings.workspace_wsl_path) or str(self._place.workspace),
+            scratch=str(scratch),
+            project=project,
+            command=tuple(command) if command else None,
+            wsl_distro=settings.wsl_distro if on_windows and not command else None,
+        )
+
+    def log_path(self, identity: Identity) -> Path:
+        """Only what we named ourselves names a folder."""
+        if not re.fullmatch(r"[a-z]+-r\d+-[0-9a-f]{8}", identity):
+            raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", "list_reviewers shows all.")
+        return self._place.folder / identity / _LOG
+
+    async def tidy(self, identity: Identity, running: Collection[str]) -> None:
+        """Its scratch folder goes; logs of the last ones stay."""
+        await asyncio.to_thread(_tidy, self._place.folder, identity, running)
+
+
+def _make_private(folder: Path) -> None:
+    """With all that lead to it and are not there: `parents` alone would leave those readable."""
+    if not folder.parent.exists():
+        _make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _make_folder(folder: Path, files: Mapping[str, str]) -> None:
+    _make_private(folder.parent)
+    folder.mkdir(mode=0o700)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+
+
+def _tidy(folder: Path, identity: Identity, running: Collection[str]) -> None:
+    shutil.rmtree(folder / identity / _WORK, ignore_errors=True)
+    try:
+        ended = [home for home in folder.iterdir() if home.name not in running]
+        old = sorted(ended, key=lambda home: home.stat().st_mtime, reverse=True)[_LOGS_KEPT:]
+    except OSError:
+        return
+    for home in old:
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,20 @@
+"""What a reviewer is told: a template from the package or of the user's own, with the variables filled in."""
+
+from importlib import resources
+from pathlib import Path
+
+from gsd_review_broker.pool.launch.recipe import LaunchRequest, filled, variables
+
+_PROJECT = ' and project="{}"'
+
+
+def template(path: Path | None) -> str:
+    """Read anew at each start, so that a change of the file counts from the next reviewer on."""
+    if path is not None:
+        return path.read_text("utf-8")
+    return resources.files("gsd_review_broker.pool.launch").joinpath("prompts", "reviewer.md").read_text("utf-8")
+
+
+def prompt(text: str, request: LaunchRequest) -> bytes:
+    clause = _PROJECT.format(request.project) if request.project else ""
+    return filled(text, {**variables(request), "project_clause": clause}).encode("utf-8")

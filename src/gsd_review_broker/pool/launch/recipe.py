@@ -1,0 +1,125 @@
+"""What is started for a reviewer: an argument list, an environment and some files. Nothing here goes through a
+shell, and nothing is taken from a proposal."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.settings.pool import is_safe
+
+MARKER = "BROKER_REVIEWER_ID"
+POOL_MARKER = "BROKER_POOL"
+SERVER = "gsdreview"
+TOOL_TIMEOUT_SECONDS = 120
+
+# What every program may see. All else in the broker's environment is none of a reviewer's business.
+_EVERYBODY = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "TERM"),
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+        *("SYSTEMROOT", "SystemRoot", "ComSpec", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData"),
+    )
+)
+_LOOPBACK = "127.0.0.1,localhost,::1"
+_VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent)\}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchRequest:
+    """A reviewer that is to be started."""
+
+    agent: str
+    reviewer_id: Identity
+    broker_url: str
+    token: str
+    model: str | None
+    effort: str
+    workspace: str
+    # Its working folder: ours, empty, and never the tree that may hold what is proposed.
+    scratch: str
+    project: str | None = None
+    # The user's own argument list instead of the agent's.
+    command: tuple[str, ...] | None = None
+    wsl_distro: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    argv: tuple[str, ...]
+    # Beside what it inherits.
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+    # In its scratch folder, readable by its owner alone.
+    files: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", "path"]) -> str:
+    """Refused by name."""
+    if is_safe(what, value):
+        return value
+    raise BrokerError(
+        Code.INVALID_ARGUMENT,
+        f"{name}: {value!r} is no {what} that may be handed to a program",
+        "Give it without quotes, spaces in front, dashes in front, or characters that mean something to a shell.",
+    )
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Each variable once: what is filled in is not looked at again."""
+    return _VARIABLE.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def variables(request: LaunchRequest) -> dict[str, str]:
+    return {
+        "workspace": request.workspace,
+        "model": request.model or "",
+        "broker_url": request.broker_url,
+        "reviewer_id": request.reviewer_id,
+        "project": request.project or "",
+        "agent": request.agent,
+    }
+
+
+def with_own_command(request: LaunchRequest, launch: Launch) -> Launch:
+    """The user's argument list, filled in element by element; the agent's environment and files stay."""
+    if request.command is None:
+        return launch
+    values = variables(request)
+    return replace(launch, argv=tuple(filled(element, values) for element in request.command))
+
+
+def through_wsl(launch: Launch, distribution: str) -> Launch:
+    """On Windows the agents live in a Linux there. Its shell reads the line once more, so each element that it
+    would take apart is quoted for it; variables go across by name."""
+    names = ":".join(f"{name}/u" for name in sorted(launch.environment))
+    quoted = (shlex.quote(element) for element in launch.argv)
+    return replace(
+        launch,
+        argv=("wsl", "-d", refuse_unsafe("wsl_distro", distribution, "distribution"), "--", *quoted),
+        environment={**launch.environment, "WSLENV": names},
+    )
+
+
+def environment(
+    inherited: Mapping[str, str], allowed: Iterable[str], launch: Launch, request: LaunchRequest, pool: str
+) -> dict[str, str]:
+    """The allow-list, what the agent needs, and who it is."""
+    names = _EVERYBODY.union(allowed)
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
+    if any(name.lower().endswith("_proxy") for name in kept):
+        # The broker is on this machine; no proxy has anything to do with it.
+        others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
+        kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, _LOOPBACK))))
+    return {
+        **kept,
+        **launch.environment,
+        "BROKER_URL": request.broker_url,
+        MARKER: request.reviewer_id,
+        "BROKER_TOKEN": request.token,
+        POOL_MARKER: pool,
+    }

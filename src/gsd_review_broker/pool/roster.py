@@ -1,0 +1,174 @@
+"""The reviewers that run: each from its start to its end, whatever happens between."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import EndReason
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.child.process import Exited, Output
+from gsd_review_broker.pool.launch.launcher import Launcher
+from gsd_review_broker.pool.running import RunningReviewer
+from gsd_review_broker.ports import POOL, Clock, Wakeups
+from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.pool.records import Ending, PoolRecords
+from gsd_review_broker.settings.pool import Agent
+
+log = structlog.get_logger()
+
+# When the broker itself ends, its reviewers have less time.
+SHUTDOWN_GRACE_SECONDS = 3.0
+_TRIES_TO_RECORD = 5
+
+
+class Roster:
+    def __init__(
+        self,
+        launcher: Launcher,
+        *,
+        records: PoolRecords,
+        access: Access,
+        clock: Clock,
+        wakeups: Wakeups,
+        pause: Callable[[int], int],
+    ) -> None:
+        self._launcher = launcher
+        self._records = records
+        self._access = access
+        self._clock = clock
+        self._wakeups = wakeups
+        self._pause = pause
+        self._roster: dict[Identity, RunningReviewer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stopping = False
+        self.last_spawn_at: Milliseconds | None = None
+        self.failures = 0
+        # By the steady clock, and by the wall clock that verdicts are recorded with.
+        self.last_failure: tuple[Milliseconds, Milliseconds] | None = None
+        self.problem: str | None = None
+
+    def __iter__(self) -> Iterator[RunningReviewer]:
+        return iter(list(self._roster.values()))
+
+    def __len__(self) -> int:
+        return len(self._roster)
+
+    def get(self, reviewer_id: Identity) -> RunningReviewer | None:
+        return self._roster.get(reviewer_id)
+
+    async def start(self, agent: Agent, project: str | None) -> RunningReviewer:
+        """Whoever calls sees to it that two never start at once."""
+        self.last_spawn_at = self._clock.steady()
+        taken = {running.reviewer.display_name for running in self}
+        identity, display_name = self._launcher.name(agent, taken)
+        token = self._access.admit(identity)
+        try:
+            started = await self._launcher.start(
+                agent, project, identity=identity, display_name=display_name, token=token
+            )
+        except BrokerError as error:
+            self._access.dismiss(identity)
+            self._fail(error.message)
+            await self._records.failed_to_start(display_name, error.message, self._pause)
+            raise
+        running = self._roster[identity] = RunningReviewer(started.reviewer, started.child, self._clock.steady())
+        # Recorded before it is told anything: no reviewer works that nobody knows of.
+        recorded = asyncio.create_task(self._records.begun(started.reviewer))
+        task = asyncio.create_task(self._look_after(running, recorded))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(recorded)
+        started.child.feed(started.prompt)
+        self.problem = None
+        log.info("reviewer_spawned", reviewer=identity, pid=started.child.pid, agent=agent)
+        return running
+
+    async def drain(self, running: RunningReviewer, reason: EndReason) -> None:
+        if running.draining_since is None:
+            running.draining_since = self._clock.steady()
+            running.reason = reason
+            await self._records.draining(running.id, reason)
+
+    async def stop(self) -> None:
+        """TERM to all, KILL after a short grace; returns when nothing is left and all is recorded."""
+        for running in self:
+            running.begin_to_end(EndReason.BROKER_STOPPED, SHUTDOWN_GRACE_SECONDS)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def kill_at_once(self) -> None:
+        """The last resort, when there was no time to stop: nothing is asked, nothing recorded."""
+        if self._roster and sys.platform != "win32":
+            for running in self:
+                running.child.signal(signal.SIGKILL)
+            for one in tree.marked(self._launcher.mark):
+                tree.tell(one, signal.SIGKILL)
+
+    def forgive(self) -> None:
+        """Somebody gave a verdict: what failed before is over."""
+        self.failures, self.last_failure = 0, None
+
+    def ending(self, reason: EndReason, code: int | None) -> Ending:
+        return Ending(reason=reason, exit_code=code, pause=self._pause)
+
+    async def _look_after(self, running: RunningReviewer, recorded: "asyncio.Task[None]") -> None:
+        code: int | None = None
+        try:
+            await recorded
+        except Exception:
+            log.exception("reviewer_not_recorded", reviewer=running.id)
+            running.begin_to_end(EndReason.BROKER_STOPPED, 0)
+        try:
+            async for event in running.child.events():
+                if isinstance(event, Output):
+                    await self._read(running, event)
+                elif isinstance(event, Exited):
+                    code = event.code
+        finally:
+            await self._bury(running, code)
+
+    async def _read(self, running: RunningReviewer, output: Output) -> None:
+        spent = running.read(output)
+        if spent is not None:
+            try:
+                await self._records.spent(running.id, spent)
+            except BrokerError as error:
+                log.warning("spending_not_recorded", reviewer=running.id, error=error.message)
+
+    async def _bury(self, running: RunningReviewer, code: int | None) -> None:
+        """What it held is given back at once; then whatever it left behind is ended."""
+        # With the broker on its way out, its reviewers go as well, each in its own time.
+        by_itself = EndReason.BROKER_STOPPED if self.stopping or self._wakeups.closing else EndReason.EXITED
+        reason = running.reason or by_itself
+        failed = await self._record_end(running, reason, code)
+        if failed:
+            said = f": {running.last_words}" if running.last_words else ""
+            name = running.reviewer.display_name
+            self._fail(f"{name} ended without a verdict ({reason.value}, exit code {code}){said}")
+        log.info("reviewer_terminated", reviewer=running.id, reason=reason.value, exit_code=code, failed=failed)
+        await running.end_what_is_left()
+        del self._roster[running.id]
+        running.gone.set()
+        self._wakeups.publish([POOL])
+        await self._launcher.tidy(running.id, [one.id for one in self])
+
+    async def _record_end(self, running: RunningReviewer, reason: EndReason, code: int | None) -> bool:
+        """Where it cannot be recorded, the next start of the broker makes up for it."""
+        for attempt in range(_TRIES_TO_RECORD):
+            try:
+                return await self._records.ended(running.id, self.ending(reason, code))
+            except BrokerError as error:
+                log.warning("end_not_recorded", reviewer=running.id, error=error.message, attempt=attempt)
+                await asyncio.sleep(0.2 if self.stopping else 1)
+        return False
+
+    def _fail(self, problem: str) -> None:
+        self.failures += 1
+        self.last_failure = self._clock.steady(), self._clock.now()
+        self.problem = problem
+        log.warning("reviewer_failed", problem=problem, in_a_row=self.failures)

@@ -1,0 +1,319 @@
+"""The reviewer's commands: claim, wait for a claim, give it back, judge."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Review, ReviewId, Status, Verdict
+from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.observe import tracing
+from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, Reader, ReviewFilter, Transaction
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import ByClaim, draining
+from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
+from gsd_review_broker.service.commands.findings import NewFinding, Raised, open_findings, placed
+from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
+from gsd_review_broker.service.diffs import read_diff
+from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.wire import views
+from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
+
+log = structlog.get_logger()
+
+_ATTEMPTS = 5
+_CANDIDATES = 20
+_ANY_PROJECT = "*"
+# What may go wrong with one candidate without ending the search for another.
+_PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
+
+_Checked = Applies | DoesNotApply
+_Judge = Callable[[Review, Milliseconds, Offer | None, Raised], Change]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    category: str | None
+    project: str | None
+
+
+class Claims:
+    def __init__(self, core: Core, waiting: LongPoll) -> None:
+        self._core = core
+        self._waiting = waiting
+        # One check for all who ask for the same content at the same time.
+        self._checks: dict[tuple[ReviewId, int], asyncio.Task[_Checked]] = {}
+
+    async def claim(self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None) -> Claim | AutoRejected:
+        reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        await self._core.heard(reviewer)
+        for _ in range(_ATTEMPTS):
+            review = await self._core.find(review_id)
+            if repeat is not None:
+                kept = await self._core.store.glance(
+                    lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
+                )
+                if kept is not None:
+                    return kept
+            begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+            if begins:
+                self._refuse_draining(reviewer)
+            # Who holds it already is answered again; git was asked at the time.
+            checked = await self._check(review) if begins else Applies(digest=review.digest)
+            result = await self._core.store.write(
+                lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
+            )
+            if result is not None:
+                return result
+        raise BrokerError(
+            Code.BUSY, f"review {review_id} changed while git checked it, again and again", "Claim it again."
+        )
+
+    def _claim(
+        self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
+    ) -> Claim | AutoRejected | None:
+        """Only if revision and status are those that git checked; None asks for another look."""
+        review = tx.lock_review(seen.id)
+        assert review is not None  # noqa: S101 - found a moment ago
+        kept = recalled(tx, self._core, repeat, review.project)
+        if kept is not None:
+            return kept
+        if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
+            return remembered(tx, self._core, repeat, review.project, self._view(tx, review))
+        self._refuse_draining(reviewer)
+        if review.revision != seen.revision:
+            return None
+        if isinstance(checked, DoesNotApply):
+            change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
+            tx.save(change)
+            rejected = views.auto_rejected(change.review)
+            # For claim_next it is no answer yet: it goes on to the next.
+            keep = repeat if repeat is not None and repeat.project is None else None
+            return remembered(tx, self._core, keep, review.project, rejected)
+        timeout = self._core.policy.claim_timeout
+        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
+        tx.save(change)
+        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review))
+
+    def _refuse_draining(self, reviewer: Identity) -> bool:
+        """Says whether it is one of the pool's."""
+        standing = self._core.access.standing(reviewer)
+        if standing not in {None, ReviewerState.ACTIVE}:
+            raise draining(reviewer)
+        return standing is not None
+
+    def _view(self, reader: Reader, review: Review) -> Claim:
+        revision = reader.revision(review.id, review.revision, with_diff=False)
+        assert revision is not None  # noqa: S101 - a review has the revision that it names
+        findings = reader.findings(review.id) if review.open_finding_count else []
+        return views.claim(review, revision, open_findings(findings))
+
+    async def _check(self, review: Review) -> _Checked:
+        """git's word on the revision, outside any transaction."""
+        if not review.has_diff:
+            return Applies(digest=None)
+        key = review.id, review.revision
+        task = self._checks.get(key)
+        if task is None:
+            task = self._checks[key] = asyncio.create_task(self._ask_git(review))
+            task.add_done_callback(lambda _: self._checks.pop(key, None))
+        # Shielded: whoever goes away leaves the answer to those who stay.
+        return await asyncio.shield(task)
+
+    async def _ask_git(self, review: Review) -> _Checked:
+        revision = await self._core.store.glance(
+            lambda reader: reader.revision(review.id, review.revision, with_diff=True)
+        )
+        assert revision is not None  # noqa: S101
+        assert revision.diff is not None  # noqa: S101
+        if review.workspace is None and revision.skip_diff_validation:
+            return Applies(digest=None)
+        with tracing.span("git.check", review_id=review.id):
+            checked = await self._core.repository.check(
+                review.workspace, revision.diff, already_applied=revision.skip_diff_validation
+            )
+        if isinstance(checked, Applies) and not revision.affected_files and not revision.skip_diff_validation:
+            return DoesNotApply(git_says="git takes this diff, but what it touches cannot be told: make it anew")
+        return checked
+
+    async def claim_next(
+        self,
+        reviewer_id: str,
+        *,
+        category: str | None,
+        project: str | None,
+        wait: bool,
+        wait_seconds: float | None,
+        repeat: Repeat | None,
+    ) -> Claim | NotClaimed:
+        reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        await self._core.heard(reviewer)
+        wanted = _Wanted(category, project)
+        within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
+
+        async def look() -> Claim | None:
+            return await self._first_claimable(reviewer, wanted, within)
+
+        found: Claim | None = await self._core.store.glance(
+            lambda reader: recalled(reader, self._core, within, project)
+        )
+        if found is None:
+            found = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        if found is None:
+            return {"claimed": False}
+        found["claimed"] = True
+        return found
+
+    async def _first_claimable(self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None) -> Claim | None:
+        of_pool = self._refuse_draining(reviewer)
+        # Asked by everybody who waits at each new review, so the quick question comes first.
+        if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
+            return None
+        position: ListPosition | None = None
+        while True:
+            candidates = await self._core.store.read(
+                lambda reader, after=position: reader.reviews(
+                    ReviewFilter(
+                        status=Status.PENDING,
+                        category=wanted.category,
+                        project=wanted.project,
+                        claimable_by=reviewer,
+                        claimable_at=self._core.clock.now(),
+                        for_pool=of_pool,
+                    ),
+                    after=after,
+                    limit=_CANDIDATES,
+                )
+            )
+            for candidate, position in candidates:  # noqa: B007 - the last position is where the next page begins
+                claimed = await self._try(candidate, reviewer, repeat)
+                if claimed is not None:
+                    return claimed
+            if len(candidates) < _CANDIDATES:
+                return None
+
+    async def _try(self, candidate: Review, reviewer: Identity, repeat: Repeat | None) -> Claim | None:
+        try:
+            result = await self.claim(candidate.id, reviewer, repeat=repeat)
+        except BrokerError as error:
+            if error.code not in _PASSED_OVER:
+                raise
+            if error.code is Code.UNAVAILABLE:
+                log.warning("claim_passed_over", review_id=candidate.id, reason=error.message)
+            return None
+        return None if "auto_rejected" in result else result
+
+    async def release(
+        self,
+        review_id: str,
+        claim_generation: int,
+        *,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+    ) -> Released:
+        by_claim = ByClaim(tool="release_claim", authenticated_as=authenticated_as, claim_generation=claim_generation)
+
+        def command(tx: Transaction, review: Review) -> Released:
+            change = rules.release(review, claim_generation=claim_generation, now=tx.now)
+            tx.save(change)
+            return views.released(change.review)
+
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
+
+    async def take_over(self, review_id: str, person: str) -> Claim:
+        """A person goes first; for the dashboard and the command line."""
+        identity = validation.identity("person", person, self._core.policy.limits)
+
+        def command(tx: Transaction, review: Review) -> Claim:
+            timeout = self._core.policy.claim_timeout
+            change = rules.take_over(review, person=identity, timeout=timeout, now=tx.now)
+            tx.save(change)
+            return self._view(tx, change.review)
+
+        return await self._core.change(review_id, None, command)
+
+    async def give_verdict(
+        self,
+        review_id: str,
+        verdict: Verdict,
+        *,
+        reason: str | None,
+        reviewer_id: str | None,
+        claim_generation: int | None,
+        repeat: Repeat | None,
+        counter_patch: str | None = None,
+        findings: list[NewFinding] | None = None,
+        authenticated_as: Identity | None = None,
+    ) -> VerdictResult:
+        limits = self._core.policy.limits
+        reason = validation.optional_text("reason", reason, limits.text)
+        reviewer = validation.optional_identity("reviewer_id", reviewer_id, limits)
+        await self._core.heard(reviewer)
+        judge = self._judge(verdict, reason, reviewer, claim_generation)
+        # Who may not judge is refused, and recorded, before git or the diff is looked at.
+        refused = counter_patch is not None and not await self._may_judge(review_id, repeat, judge)
+        offered = None if refused else await self._offered(review_id, counter_patch)
+        remarks = await placed(self._core, review_id, findings or [])
+
+        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
+            change = judge(review, tx.now, offered, remarks.raised(review, tx, now=tx.now))
+            if refused and change.refusal is None:
+                raise BrokerError(Code.BUSY, f"review {review.id} changed at this moment", "Call again.")
+            tx.save(change)
+            return change.refusal or views.verdict(change.review, verdict.value)
+
+        by_claim = ByClaim(
+            tool="submit_verdict",
+            authenticated_as=authenticated_as,
+            named=reviewer,
+            claim_generation=claim_generation,
+        )
+        return await self._core.change(
+            review_id, repeat, command, by_claim=by_claim if reviewer or claim_generation is not None else None
+        )
+
+    def _judge(
+        self, verdict: Verdict, reason: str | None, reviewer: Identity | None, claim_generation: int | None
+    ) -> _Judge:
+        """The rule with all that the call said; asked once beforehand, and again in the transaction."""
+        policy = self._core.policy
+
+        def judge(review: Review, now: Milliseconds, offer: Offer | None, raised: Raised) -> Change:
+            return rules.give_verdict(
+                review,
+                verdict=verdict,
+                reason=reason,
+                reviewer_id=reviewer,
+                claim_generation=claim_generation,
+                counter_patch=offer and offer.on(review, now),
+                findings=raised.changed,
+                open_finding_count=raised.open_count,
+                fence=policy.fence,
+                pool_managed=self._core.access.standing(review.claimed_by) is not None,
+                timeout=policy.claim_timeout,
+                max_rounds=policy.max_rounds,
+                now=now,
+            )
+
+        return judge
+
+    async def _may_judge(self, review_id: str, repeat: Repeat | None, judge: _Judge) -> bool:
+        """A look beforehand; the transaction decides. A call that was answered before is answered there, too."""
+        review = await self._core.find(review_id)
+        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, review.project))
+        try:
+            nothing = Raised((), review.open_finding_count)
+            return kept is None and judge(review, self._core.clock.now(), None, nothing).refusal is None
+        except BrokerError:
+            return False
+
+    async def _offered(self, review_id: str, diff: str | None) -> Offer | None:
+        """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
+        content, files = await read_diff("counter_patch", diff, self._core.policy.limits)
+        if content is None:
+            return None
+        await require_applicable(self._core, await self._core.find(review_id), content, files)
+        return Offer(diff=content, files=files)

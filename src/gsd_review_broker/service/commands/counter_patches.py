@@ -1,0 +1,103 @@
+"""Counter-patches: what a reviewer offers instead, checked like a proposal."""
+
+from dataclasses import dataclass
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import BROKER, AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import DoesNotApply, Transaction
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.commands.findings import moved_to
+from gsd_review_broker.service.core import Core, Repeat
+from gsd_review_broker.service.wire import views
+from gsd_review_broker.service.wire.reviews import ReviewStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    diff: bytes
+    files: tuple[AffectedFile, ...]
+
+    def on(self, review: Review, now: Milliseconds) -> CounterPatch:
+        return CounterPatch(
+            review_id=review.id,
+            revision=review.revision,
+            round=review.round,
+            diff=self.diff,
+            affected_files=self.files,
+            offered_by=review.claimed_by or BROKER,
+            status=CounterPatchStatus.PENDING,
+            reason=None,
+            created_at=now,
+        )
+
+
+async def require_applicable(core: Core, review: Review, diff: bytes, files: tuple[AffectedFile, ...]) -> None:
+    if not files:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            "counter_patch: it is not a unified diff that git can read",
+            "Make it with git diff; nothing of this call was recorded.",
+        )
+    checked = await core.repository.check(review.workspace, diff, already_applied=False)
+    if isinstance(checked, DoesNotApply):
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"counter_patch: it does not apply: {checked.git_says}",
+            "A counter-patch stands instead of the proposal, so it applies to the same tree; nothing was recorded.",
+        )
+
+
+class CounterPatches:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def accept(self, review_id: str, *, proposer_id: str | None, repeat: Repeat | None) -> ReviewStatus:
+        caller = validation.optional_identity("proposer_id", proposer_id, self._core.policy.limits)
+        review = await self._core.find(review_id)
+        patch, findings = await self._core.store.read(
+            lambda reader: (reader.open_counter_patch(review.id), reader.findings(review.id))
+        )
+        if patch is not None:
+            await require_applicable(self._core, review, patch.diff, patch.affected_files)
+        moved = await moved_to(findings, patch.diff if patch else None)
+
+        def command(tx: Transaction, current: Review) -> ReviewStatus:
+            open_patch = tx.open_counter_patch(review.id)
+            if open_patch is not None and (patch is None or open_patch.id != patch.id):
+                raise BrokerError(
+                    Code.CONFLICT,
+                    "another counter-patch was offered in the meantime",
+                    "Read it with get_proposal, then decide again.",
+                )
+            revision = tx.revision(review.id, current.revision, with_diff=False)
+            assert revision is not None  # noqa: S101
+            change = rules.accept_counter_patch(
+                current,
+                patch=open_patch,
+                revision=revision,
+                caller=caller,
+                findings=moved.applied_to(tx.findings(review.id)),
+                reviewer_alive=self._core.presence.is_alive(current.claimed_by),
+                max_rounds=self._core.policy.max_rounds,
+                most_revisions=self._core.policy.limits.revisions,
+                now=tx.now,
+            )
+            tx.save(change)
+            return views.status(change.review, changed=True)
+
+        return await self._core.change(review_id, repeat, command)
+
+    async def reject(
+        self, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
+    ) -> ReviewStatus:
+        limits = self._core.policy.limits
+        reason = validation.optional_text("reason", reason, limits.text)
+        caller = validation.optional_identity("proposer_id", proposer_id, limits)
+
+        def command(tx: Transaction, review: Review) -> ReviewStatus:
+            change = rules.reject_counter_patch(review, caller=caller, reason=reason, now=tx.now)
+            tx.save(change)
+            return views.status(change.review, changed=True)
+
+        return await self._core.change(review_id, repeat, command)

@@ -1,0 +1,270 @@
+"""What the two sides say to each other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.audit import canonical
+from gsd_review_broker.domain.model import CounterPatch, Disposition, Finding, Identity, Message, Review, Role, Status
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader, Transaction, review_topic
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.commands import findings
+from gsd_review_broker.service.core import Core, Repeat
+from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.queries.reviews import limit_of
+from gsd_review_broker.service.wire import cursors
+from gsd_review_broker.service.wire.reviews import (
+    CounterPatchResult,
+    Discussion,
+    MessageResult,
+    NothingNew,
+    ResolvedFinding,
+    SentMessage,
+)
+from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.views import nothing_new
+
+# A page of messages ends early when it holds this much.
+_PAGE_CHARACTERS = 128 * 1024
+_PATCHES_CHARACTERS = 30_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewMessage:
+    sender_role: Role
+    body: str
+    sender_id: str | None = None
+    path: str | None = None
+    line: int | None = None
+    in_reply_to: int | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Discussions:
+    def __init__(self, core: Core, waiting: LongPoll) -> None:
+        self._core = core
+        self._waiting = waiting
+
+    async def send(
+        self,
+        review_id: str,
+        message: NewMessage,
+        *,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+    ) -> SentMessage:
+        limits = self._core.policy.limits
+        validation.text("body", message.body, limits.text)
+        validation.optional_text("path", message.path, limits.intent)
+        if message.metadata is not None:
+            validation.optional_text("metadata", canonical(message.metadata), limits.text)
+        sender_id = validation.optional_identity("sender_id", message.sender_id, limits)
+        await self._core.heard(sender_id)
+
+        def command(tx: Transaction, current: Review) -> SentMessage:
+            if message.in_reply_to is not None:
+                _require_message(tx, current, message.in_reply_to)
+            said = _message(current, message, sender_id, tx)
+            change = rules.send_message(current, message=said, timeout=self._core.policy.claim_timeout, now=tx.now)
+            number = tx.save(change)
+            assert number is not None  # noqa: S101 - a message was saved
+            return {
+                "review_id": current.id,
+                "status": change.review.status.value,
+                "version": change.review.version,
+                "message_id": number,
+                "round": current.round,
+            }
+
+        unnamed = message.sender_role is Role.REVIEWER and sender_id is None
+        by_claim = ByClaim(tool="add_message", authenticated_as=authenticated_as) if unnamed else None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
+
+    async def read(
+        self,
+        review_id: str,
+        *,
+        round_: int | None,
+        since: int | None,
+        wait: bool,
+        wait_seconds: float | None,
+        caller_id: str | None,
+        limit: int | None,
+        cursor: str | None,
+    ) -> Discussion | NothingNew:
+        size = limit_of(limit)
+        review = await self._core.find(review_id)
+        caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
+        await self._core.heard(caller, review)
+        filters = [review.id, round_, since]
+        after = since or 0
+        if cursor is not None:
+            after = _position(cursors.read(cursor, filters))
+
+        async def look() -> Discussion | None:
+            current, messages, known, patches = await self._core.store.read(
+                lambda reader: (
+                    reader.review(review.id),
+                    reader.messages(review.id, round_=round_, after=after, limit=size + 1),
+                    reader.findings(review.id) if cursor is None else [],
+                    reader.counter_patches(review.id) if cursor is None else [],
+                )
+            )
+            assert current is not None  # noqa: S101
+            # A verdict or an end while one waits is news as well.
+            if wait and not messages and current.status is review.status is not Status.CLOSED:
+                return None
+            return _discussion(current, messages, known, patches, size, filters)
+
+        topic = review_topic(review.id)
+        found = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
+        return found or nothing_new(await self._core.find(review.id))
+
+    async def resolve_finding(
+        self,
+        review_id: str,
+        finding_id: str,
+        disposition: Disposition,
+        *,
+        note: str | None,
+        as_reviewer: bool,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+        person: str | None = None,
+    ) -> ResolvedFinding:
+        """As the proposer, as the reviewer, or as a person who says so."""
+        someone = validation.optional_identity("person", person, self._core.policy.limits)
+        note = validation.optional_text("note", note, self._core.policy.limits.text)
+
+        def command(tx: Transaction, review: Review) -> ResolvedFinding:
+            known = tx.findings(review.id)
+            finding = next((one for one in known if one.id == finding_id), None)
+            if finding is None:
+                raise BrokerError(
+                    Code.NOT_FOUND,
+                    f"review {review.id} has no finding {finding_id!r}",
+                    "get_discussion lists its findings.",
+                )
+            others = [one for one in known if one.id != finding_id]
+            change = rules.resolve_finding(
+                review,
+                finding=finding,
+                disposition=disposition,
+                note=note,
+                open_finding_count=findings.count_open(others),
+                actor=someone or (as_reviewer and review.claimed_by) or review.proposer,
+                now=tx.now,
+            )
+            tx.save(change)
+            return findings.resolved(change.review, change.findings[0])
+
+        by_claim = ByClaim(tool="resolve_finding", authenticated_as=authenticated_as) if as_reviewer else None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
+
+
+def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:
+    """Who did not say its name speaks for its side."""
+    side = review.proposer if message.sender_role is Role.PROPOSER else review.claimed_by
+    return Message(
+        review_id=review.id,
+        round=review.round,
+        sender_role=message.sender_role,
+        sender=sender_id or side or Identity("reviewer"),
+        body=message.body,
+        path=message.path,
+        line=message.line,
+        in_reply_to=message.in_reply_to,
+        metadata=message.metadata,
+        created_at=tx.now,
+    )
+
+
+def _require_message(reader: Reader, review: Review, number: int) -> None:
+    found = reader.messages(review.id, round_=None, after=number - 1, limit=1) if number > 0 else []
+    if not found or found[0].id != number:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"in_reply_to: review {review.id} has no message {number}",
+            "get_discussion lists its messages.",
+        )
+
+
+def _position(position: list[Any]) -> int:
+    match position:
+        case [int(number)]:
+            return number
+        case _:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin anew without it."
+            )
+
+
+def _discussion(
+    review: Review,
+    messages: list[Message],
+    known: list[Finding],
+    patches: list[CounterPatch],
+    size: int,
+    filters: list[Any],
+) -> Discussion:
+    taken: list[MessageResult] = []
+    room = _PAGE_CHARACTERS
+    for message in messages[:size]:
+        room -= len(message.body)
+        if taken and room < 0:
+            break
+        taken.append(_view(message))
+    more = len(taken) < len(messages)
+    shown, left_out = findings.shown(known)
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "round": review.round,
+        "messages": taken,
+        "findings": shown,
+        "findings_left_out": left_out,
+        "counter_patches": _patches(patches),
+        "next_cursor": cursors.make(filters, [taken[-1]["message_id"]]) if more else None,
+        "changed": True,
+    }
+
+
+def _patches(patches: list[CounterPatch]) -> list[CounterPatchResult]:
+    """All that were offered, whatever became of them; the newest whole, older ones as far as there is room."""
+    results: list[CounterPatchResult] = []
+    room = _PATCHES_CHARACTERS
+    for patch in reversed(patches):
+        room -= len(patch.diff)
+        results.append(
+            {
+                "counter_patch_id": patch.id or 0,
+                "revision": patch.revision,
+                "round": patch.round,
+                "offered_by": patch.offered_by,
+                "status": patch.status.value,
+                "reason": patch.reason,
+                "paths": [file.path for file in patch.affected_files[:20]],
+                "diff": patch.diff.decode("utf-8") if room >= 0 else None,
+                "created_at": iso(patch.created_at),
+            }
+        )
+    return results[::-1]
+
+
+def _view(message: Message) -> MessageResult:
+    assert message.id is not None  # noqa: S101 - it was read from the store
+    return {
+        "message_id": message.id,
+        "round": message.round,
+        "sender_role": message.sender_role.value,
+        "sender_id": message.sender,
+        "body": message.body,
+        "path": message.path,
+        "line": message.line,
+        "in_reply_to": message.in_reply_to,
+        "metadata": message.metadata,
+        "created_at": iso(message.created_at),
+    }

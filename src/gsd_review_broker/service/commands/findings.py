@@ -1,0 +1,258 @@
+"""Inline remarks: where they stand, when they come back, what became of them. None is ever lost."""
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gsd_review_broker.domain.model import (
+    BROKER,
+    Anchor,
+    Disposition,
+    Finding,
+    Identity,
+    Milliseconds,
+    Review,
+    Severity,
+    Side,
+)
+from gsd_review_broker.domain.patch import LinePlace, ShownLines
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding
+
+# An answer's findings stop here; the rest is counted.
+_SHOWN_CHARACTERS = 128 * 1024
+_ORDER = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewFinding:
+    """As a reviewer hands it over."""
+
+    title: str
+    body: str
+    severity: Severity
+    path: str | None = None
+    line_start: int | None = None
+    line_end: int | None = None
+    side: Side = Side.NEW
+    suggestion: str | None = None
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What a verdict's remarks do to the review's findings."""
+
+    changed: tuple[Finding, ...]
+    open_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Remarks with their places, found before the transaction. A claim's revision cannot change under it."""
+
+    placed: tuple[tuple[NewFinding, LinePlace], ...]
+
+    def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
+        """New ones get an id; one that says what an earlier one said is that one, raised again."""
+        if not self.placed:
+            return Raised((), review.open_finding_count)
+        known = reader.findings(review.id)
+        by = review.claimed_by or BROKER
+        changed: dict[str, Finding] = {}
+        for remark, place in self.placed:
+            free = [finding for finding in known if finding.id not in changed]
+            same = _same(free, remark, place, review.round)
+            finding = _again(same, remark, place) if same else _new(review, remark, place, by=by, now=now)
+            changed[finding.id] = finding
+        after = {finding.id: finding for finding in known} | changed
+        return Raised(tuple(changed.values()), count_open(list(after.values())))
+
+
+def count_open(findings: list[Finding]) -> int:
+    return sum(finding.disposition is Disposition.OPEN for finding in findings)
+
+
+def _same(findings: list[Finding], remark: NewFinding, place: LinePlace, round_: int) -> Finding | None:
+    """The earlier finding that a remark repeats: the same title in the same file, about the same text or line;
+    or, from an earlier round, about lines that have changed since. In doubt it is a new one, so that none is lost."""
+    alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, remark.title)]
+    exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]
+    about_the_same = exact or [f for f in alike if f.anchor_text is not None and f.anchor_text == place.text]
+    changed_since = [f for f in alike if f.raised_in_round < round_ and f.anchor is Anchor.OUTDATED]
+    return next(iter([*about_the_same, *changed_since]), None)
+
+
+def _sameness(path: str | None, title: str) -> tuple[str | None, str]:
+    return path, re.sub(r"\W+", " ", title).strip().casefold()
+
+
+def _new(review: Review, remark: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds) -> Finding:
+    return Finding(
+        id=f"f{secrets.token_hex(6)}",
+        review_id=review.id,
+        raised_by=by,
+        raised_in_round=review.round,
+        raised_at_revision=review.revision,
+        times_raised=1,
+        path=place.path,
+        line_start=place.line_start,
+        line_end=place.line_end,
+        side=place.side,
+        severity=remark.severity,
+        title=remark.title,
+        body=remark.body,
+        suggestion=remark.suggestion,
+        confidence=remark.confidence,
+        anchor=place.anchor,
+        anchor_text=place.text,
+        disposition=Disposition.OPEN,
+        note=None,
+        created_at=now,
+    )
+
+
+def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
+    return replace(
+        finding,
+        times_raised=finding.times_raised + 1,
+        severity=remark.severity,
+        body=remark.body,
+        suggestion=remark.suggestion,
+        confidence=remark.confidence,
+        line_start=place.line_start,
+        line_end=place.line_end,
+        side=place.side,
+        anchor=place.anchor,
+        anchor_text=place.text,
+        disposition=Disposition.OPEN,
+        note=None,
+    )
+
+
+async def placed(core: Core, review_id: str, remarks: list[NewFinding]) -> Remarks:
+    """Check each remark's text and look its place up in the diff of the revision it is about."""
+    if not remarks:
+        return Remarks(())
+    limits = core.policy.limits
+    if len(remarks) > limits.findings:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"findings: {len(remarks)} of them, and the limit is {limits.findings} a verdict",
+            "Say the most important ones first.",
+        )
+    for index, remark in enumerate(remarks):
+        _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
+    review = await core.find(review_id)
+    revision = await core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
+    diff = revision.diff if revision else None
+    places = await asyncio.to_thread(_places, diff, remarks)
+    return Remarks(tuple(zip(remarks, places, strict=True)))
+
+
+def _refuse_unreadable(name: str, remark: NewFinding, text_limit: int, title_limit: int) -> None:
+    validation.text(f"{name}.title", remark.title, title_limit)
+    validation.text(f"{name}.body", remark.body, text_limit)
+    validation.optional_text(f"{name}.suggestion", remark.suggestion, text_limit)
+    validation.optional_text(f"{name}.path", remark.path, title_limit)
+    if remark.confidence is not None:
+        validation.between(f"{name}.confidence", remark.confidence, 0, 1)
+
+
+def _places(diff: bytes | None, remarks: list[NewFinding]) -> list[LinePlace]:
+    shown = ShownLines(diff)
+    return [shown.place(remark.path, remark.line_start, remark.line_end, remark.side) for remark in remarks]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where findings stand in the next revision."""
+
+    places: dict[str, LinePlace]
+
+    def applied_to(self, findings: list[Finding]) -> tuple[Finding, ...]:
+        return tuple(
+            replace(
+                finding,
+                path=place.path,
+                line_start=place.line_start,
+                line_end=place.line_end,
+                anchor=place.anchor,
+            )
+            for finding in findings
+            if (place := self.places.get(finding.id)) is not None and place.anchor is not Anchor.UNANCHORED
+        )
+
+
+async def moved_to(findings: list[Finding], diff: bytes | None) -> Moved:
+    """Look every finding up in the next revision's diff, before the transaction that needs it."""
+    if not findings:
+        return Moved({})
+    return await asyncio.to_thread(_found_again, findings, diff)
+
+
+def _found_again(findings: list[Finding], diff: bytes | None) -> Moved:
+    shown = ShownLines(diff)
+    return Moved({finding.id: shown.find_again(_place(finding)) for finding in findings})
+
+
+def _place(finding: Finding) -> LinePlace:
+    return LinePlace(
+        finding.path,
+        finding.line_start,
+        finding.line_end,
+        finding.side,
+        finding.anchor,
+        finding.anchor_text,
+    )
+
+
+def view(finding: Finding) -> FindingResult:
+    return {
+        "finding_id": finding.id,
+        "path": finding.path,
+        "line_start": finding.line_start,
+        "line_end": finding.line_end,
+        "side": finding.side.value,
+        "severity": finding.severity.value,
+        "title": finding.title,
+        "body": finding.body,
+        "suggestion": finding.suggestion,
+        "confidence": finding.confidence,
+        "anchor": finding.anchor.value,
+        "disposition": finding.disposition.value,
+        "note": finding.note,
+        "raised_by": finding.raised_by,
+        "round": finding.raised_in_round,
+        "times_raised": finding.times_raised,
+    }
+
+
+def resolved(review: Review, finding: Finding) -> ResolvedFinding:
+    return {**view(finding), "review_id": review.id, "status": review.status.value, "version": review.version}
+
+
+def open_findings(findings: list[Finding]) -> list[FindingResult]:
+    return shown([finding for finding in findings if finding.disposition is Disposition.OPEN])[0]
+
+
+def shown(findings: list[Finding]) -> tuple[list[FindingResult], int]:
+    """Open ones first, the most severe of them first; and how many did not fit into an answer."""
+    ordered = sorted(findings, key=_importance)
+    results: list[FindingResult] = []
+    room = _SHOWN_CHARACTERS
+    for finding in ordered:
+        room -= len(finding.body) + len(finding.suggestion or "") + len(finding.title)
+        if results and room < 0:
+            break
+        results.append(view(finding))
+    return results, len(ordered) - len(results)
+
+
+def _importance(finding: Finding) -> tuple[Any, ...]:
+    return finding.disposition is not Disposition.OPEN, _ORDER[finding.severity], finding.created_at, finding.id

@@ -1,0 +1,52 @@
+"""Retention: only when asked for, closed reviews move into an archive beside the database."""
+
+from datetime import UTC, datetime
+
+from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.reviews import Pruned
+from gsd_review_broker.service.wire.timestamps import iso
+
+# One call moves what fits into this time; the caller goes on while there is more.
+_TURN_MILLISECONDS = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Retention:
+    def __init__(self, core: Core, *, database_name: str) -> None:
+        self._core = core
+        self._database_name = database_name
+
+    async def prune(self, closed_before: str) -> Pruned:
+        moment = _moment(closed_before)
+        if moment > self._core.clock.now():
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"closed_before: {closed_before} lies in the future",
+                "Give a day or a moment that is past.",
+            )
+        said = iso(moment)
+        archive = f"{self._database_name}.archive-{said[:10]}"
+        began, moved = self._core.clock.steady(), 0
+        while True:
+            batch = await self._core.store.archive(closed_before=moment, said_as=said, into=archive)
+            moved += batch.moved
+            more = batch.found > 0
+            if not more or self._core.clock.steady() - began > _TURN_MILLISECONDS:
+                return {"closed_before": said, "archive": archive, "reviews": moved, "more": more}
+
+
+def _moment(said: str) -> Milliseconds:
+    try:
+        moment = datetime.fromisoformat(said)
+    except ValueError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"closed_before: {said[:100]!r} is no date",
+            "Give a day (2026-01-31) or a moment (2026-01-31T12:00:00Z); without a zone it is UTC.",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # Nothing was closed before 1970, and a moment that early may have no year of ours.
+    return Milliseconds(max(0, int((moment - _EPOCH).total_seconds() * 1000)))

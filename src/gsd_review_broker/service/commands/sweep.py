@@ -1,0 +1,100 @@
+"""Deadlines. The only place that compares a claim's deadline with the clock."""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.ports import KEY_LIFETIME_MILLISECONDS, QUEUE, Transaction
+from gsd_review_broker.service.core import Core
+
+log = structlog.get_logger()
+
+SWEEP_SECONDS = 1.0
+# After a start, claims that ran out while no broker was there get this long to be heard of.
+GRACE_AFTER_START_MILLISECONDS = 60_000
+_KEYS_EVERY_MILLISECONDS = 3_600_000
+# A wall clock that gains or loses more than this between two sweeps was moved, or the machine slept.
+_STEP_MILLISECONDS = 2_000
+_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    wall: Milliseconds
+    steady: Milliseconds
+
+
+def clock_step(before: ClockReading, after: ClockReading) -> int:
+    """By how much the wall clock was moved between two moments; 0 for what is only drift."""
+    step = (after.wall - before.wall) - (after.steady - before.steady)
+    return step if abs(step) > _STEP_MILLISECONDS else 0
+
+
+class Sweep:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._before = self._moment()
+        self._grace_until = self._before.steady
+        self._keys_swept: Milliseconds | None = None
+
+    def _moment(self) -> ClockReading:
+        return ClockReading(self._core.clock.now(), self._core.clock.steady())
+
+    def begin(self) -> None:
+        """The broker starts: who could not be heard of while there was none gets a moment."""
+        self._grace_until = Milliseconds(self._moment().steady + GRACE_AFTER_START_MILLISECONDS)
+
+    async def run(self) -> None:
+        """For ever; a failure is told and the next sweep tries again."""
+        self.begin()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.once()
+            except Exception:
+                log.exception("sweep_failed")
+
+    async def once(self) -> list[ReviewId]:
+        """Return what is overdue to the queue, and say which reviews those were."""
+        now = self._moment()
+        step = clock_step(self._before, now)
+        if step:
+            log.info("clock_stepped", by_milliseconds=step)
+            await self._core.store.write(lambda tx: tx.shift_deadlines(step))
+        await self._wake_for_ended_reservations(Milliseconds(self._before.wall + step), now.wall)
+        self._before = now
+        await self._forget_old_keys(now)
+        if now.steady < self._grace_until:
+            return []
+        overdue = await self._core.store.read(lambda reader: reader.expired_claims(now.wall, _BATCH))
+        reclaimed: list[ReviewId] = []
+        for review in overdue:
+            if await self._core.store.write(lambda tx, id_=review.id: self._reclaim(tx, id_)):
+                reclaimed.append(review.id)
+                log.info("claim_expired", review_id=review.id, reviewer=review.claimed_by)
+        return reclaimed
+
+    def _reclaim(self, tx: Transaction, review_id: ReviewId) -> bool:
+        """Only if it is still overdue: the claimant may have been heard of since."""
+        review = tx.lock_review(review_id)
+        if review is None or not review.is_claim_live:
+            return False
+        if review.claim_expires_at is None or review.claim_expires_at > tx.now:
+            return False
+        tx.save(rules.reclaim(review, reason="the claim's deadline passed", now=tx.now))
+        return True
+
+    async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:
+        """What was kept for one reviewer is for all from now on, and no commit says so."""
+        if await self._core.store.glance(lambda reader: reader.reservation_ended(after=after, until=until)):
+            self._core.wakeups.publish([QUEUE])
+
+    async def _forget_old_keys(self, now: ClockReading) -> None:
+        if self._keys_swept is not None and now.steady - self._keys_swept < _KEYS_EVERY_MILLISECONDS:
+            return
+        self._keys_swept = now.steady
+        before = Milliseconds(now.wall - KEY_LIFETIME_MILLISECONDS)
+        await self._core.store.write(lambda tx: tx.forget_keys_before(before))

@@ -1,0 +1,48 @@
+"""Waiting for something to tell: look, sleep until a hint, look again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gsd_review_broker.ports import Wakeups
+from gsd_review_broker.service.validation import between
+
+T = TypeVar("T")
+
+DEFAULT_WAIT_SECONDS = 25
+LONGEST_WAIT_SECONDS = 240
+
+
+class LongPoll:
+    def __init__(self, wakeups: Wakeups) -> None:
+        self._wakeups = wakeups
+
+    def refuse_too_long(self, wait_seconds: float | None) -> float:
+        seconds = DEFAULT_WAIT_SECONDS if wait_seconds is None else wait_seconds
+        between("wait_seconds", seconds, 0, LONGEST_WAIT_SECONDS)
+        return seconds
+
+    async def until(
+        self,
+        topic: str,
+        look: Callable[[], Awaitable[T | None]],
+        *,
+        wait: bool,
+        wait_seconds: float | None,
+    ) -> T | None:
+        """What `look` finds, now or later; None when the time is over, or the broker ends."""
+        seconds = self.refuse_too_long(wait_seconds)
+        if not wait:
+            return await look()
+        deadline = asyncio.get_running_loop().time() + seconds
+        with self._wakeups.listening(topic) as signal:
+            while True:
+                signal.clear()
+                found = await look()
+                if found is not None or self._wakeups.closing:
+                    return found
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await signal.wait()
+                except TimeoutError:
+                    return None

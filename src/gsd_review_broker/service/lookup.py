@@ -1,0 +1,50 @@
+"""A review by its id, or by enough of it."""
+
+from gsd_review_broker.domain.model import Review, ReviewId
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader, Transaction
+
+SHORTEST_PREFIX = 6
+_MATCHES_SHOWN = 5
+
+
+def find_review(reader: Reader, given: str) -> Review:
+    """Refuses what names none or several, with the matches."""
+    prefix = given.strip().lower()
+    exact = reader.review(ReviewId(prefix)) if prefix.isascii() else None
+    if exact is not None:
+        return exact
+    matches = reader.ids_with_prefix(prefix, _MATCHES_SHOWN + 1) if prefix and prefix.isascii() else []
+    if len(prefix) < SHORTEST_PREFIX:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"review_id: {given!r} is shorter than {SHORTEST_PREFIX} characters",
+            _shown(matches),
+        )
+    if not matches:
+        raise BrokerError(
+            Code.NOT_FOUND, f"there is no review {given[:64]!r}", "list_reviews shows those that there are."
+        )
+    if len(matches) > 1:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
+    found = reader.review(matches[0])
+    assert found is not None  # noqa: S101 - its id was read a moment ago, and reviews are not deleted
+    return found
+
+
+def lock_review(tx: Transaction, given: str) -> Review:
+    """The same, held for a change."""
+    prefix = given.strip().lower()
+    exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
+    if exact is not None:
+        return exact
+    found = tx.lock_review(find_review(tx, given).id)
+    assert found is not None  # noqa: S101 - reviews are not deleted
+    return found
+
+
+def _shown(matches: list[ReviewId]) -> str:
+    if not matches:
+        return "Give at least the first six characters of a review's id."
+    more = " …" if len(matches) > _MATCHES_SHOWN else ""
+    return f"It could be {', '.join(matches[:_MATCHES_SHOWN])}{more}: give more characters."

@@ -1,0 +1,251 @@
+"""The pool as its users see it: who reviews, and the switches."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.pool import Reviewer, ReviewerState, Work
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
+from gsd_review_broker.service.pool.records import PoolRecords
+from gsd_review_broker.service.wire.pool import (
+    KilledReviewer,
+    PoolState,
+    ReviewerList,
+    ReviewerLog,
+    ReviewerRow,
+    SpawnedReviewer,
+    WorkRow,
+)
+from gsd_review_broker.service.wire.views import moment
+
+LARGEST_POOL = 10
+_ENDED_SHOWN = 20
+_LONGEST_TAIL = 200_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolFacts:
+    """What only the pool itself knows."""
+
+    enabled: bool
+    agent: str
+    model: str | None
+    max_pool_size: int
+    max_spawns_per_day: int
+    max_tokens_per_day: int | None
+    next_spawn_at: Milliseconds | None
+    problem: str | None
+
+
+class Pool(Protocol):
+    """Who starts and ends the processes."""
+
+    def facts(self) -> PoolFacts: ...
+
+    def doing(self, reviewer_id: Identity) -> str | None: ...
+
+    def last_activity_at(self, reviewer_id: Identity) -> Milliseconds | None: ...
+
+    async def spawn(self, agent: str | None, project: str | None) -> Reviewer: ...
+
+    async def kill(self, reviewer_id: Identity, *, force: bool) -> None: ...
+
+    def scale(self, max_pool_size: int) -> None: ...
+
+    async def tail(self, reviewer_id: Identity, characters: int) -> tuple[str, bool]: ...
+
+
+class PoolControl:
+    def __init__(self, core: Core, records: PoolRecords) -> None:
+        self._core = core
+        self.records = records
+        self._pool: Pool | None = None
+
+    def attach(self, pool: Pool) -> None:
+        """The pool itself stands above the services; the composition root brings it here."""
+        self._pool = pool
+
+    async def listed(self) -> ReviewerList:
+        running, ended, work = await self._core.store.read(
+            lambda reader: (reader.running_reviewers(), reader.ended_reviewers(_ENDED_SHOWN), reader.work_under_way())
+        )
+        return {"reviewers": [self._row(one, work) for one in (*running, *ended)]}
+
+    async def running(self) -> list[ReviewerRow]:
+        """For the broker's own status; on the event loop, for few run at once."""
+        if not self._core.access.guards:
+            return []
+        running, work = await self._core.store.glance(
+            lambda reader: (reader.running_reviewers(), reader.work_under_way())
+        )
+        return [self._row(one, work) for one in running]
+
+    async def state(self) -> PoolState:
+        listed = await self.listed()
+        situation = await self.records.situation()
+        facts = self._attached().facts()
+        return {
+            "enabled": facts.enabled,
+            "paused": situation.paused,
+            "agent": facts.agent,
+            "model": facts.model,
+            "max_pool_size": facts.max_pool_size,
+            "pending": situation.pending,
+            "spawns_today": situation.spawns_today,
+            "max_spawns_per_day": facts.max_spawns_per_day,
+            "tokens_today": situation.tokens_today,
+            "max_tokens_per_day": facts.max_tokens_per_day,
+            "next_spawn_at": moment(facts.next_spawn_at),
+            "problem": facts.problem,
+            "reviewers": listed["reviewers"],
+        }
+
+    async def spawn(
+        self, agent: str | None = None, project: str | None = None, *, repeat: Repeat | None = None
+    ) -> SpawnedReviewer:
+        pool = self._switched_on()
+        project = validation.optional_text("project", project, self._core.policy.limits.name)
+        kept = await self._recalled(repeat)
+        if kept is not None:
+            return kept
+        started = await pool.spawn(agent, project)
+        result: SpawnedReviewer = {
+            "reviewer_id": started.id,
+            "display_name": started.display_name,
+            "pid": started.pid,
+        }
+        await self._core.store.write(lambda tx: remembered(tx, self._core, repeat, None, result))
+        return result
+
+    async def kill(self, reviewer_id: str, force: bool = False, *, repeat: Repeat | None = None) -> KilledReviewer:
+        pool = self._switched_on()
+        kept = await self._recalled(repeat)
+        if kept is not None:
+            return kept
+        reviewer = await self._find(reviewer_id)
+        if reviewer.state is not ReviewerState.TERMINATED:
+            await pool.kill(reviewer.id, force=force)
+        now = await self._find(reviewer.id)
+        result: KilledReviewer = {
+            "reviewer_id": now.id,
+            "display_name": now.display_name,
+            "state": now.state.value,
+        }
+        await self._core.store.write(lambda tx: remembered(tx, self._core, repeat, None, result))
+        return result
+
+    async def pause(self) -> PoolState:
+        return await self._paused(True)
+
+    async def resume(self) -> PoolState:
+        return await self._paused(False)
+
+    async def _paused(self, paused: bool) -> PoolState:
+        self._switched_on()
+        await self.records.pause(paused)
+        return await self.state()
+
+    async def scale(self, max_pool_size: int) -> PoolState:
+        pool = self._switched_on()
+        validation.between("max_pool_size", max_pool_size, 1, LARGEST_POOL)
+        pool.scale(max_pool_size)
+        return await self.state()
+
+    async def log(self, reviewer_id: str, characters: int = 20_000) -> ReviewerLog:
+        validation.between("characters", characters, 1, _LONGEST_TAIL)
+        reviewer = await self._find(reviewer_id)
+        text, left_out = await self._attached().tail(reviewer.id, characters)
+        return {
+            "reviewer_id": reviewer.id,
+            "display_name": reviewer.display_name,
+            "text": text,
+            "left_out": left_out,
+        }
+
+    async def work_on(self, review_id: str) -> list[WorkRow]:
+        review = await self._core.find(review_id)
+        return [_work(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
+
+    async def _recalled(self, repeat: Repeat | None) -> Any:
+        return await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, None))
+
+    async def _find(self, given: str) -> Reviewer:
+        found = await self._core.store.read(lambda reader: _found(reader, given.strip()))
+        if found is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"the broker started no reviewer {given[:64]!r}",
+                "list_reviewers shows those that it started; others it cannot end.",
+            )
+        return found
+
+    def _attached(self) -> Pool:
+        if self._pool is None:
+            raise _off()
+        return self._pool
+
+    def _switched_on(self) -> Pool:
+        pool = self._attached()
+        if not pool.facts().enabled:
+            raise _off()
+        return pool
+
+    def _row(self, reviewer: Reviewer, under_way: list[Work]) -> ReviewerRow:
+        completed = reviewer.reviews_completed
+        held = [work.review_id for work in under_way if work.reviewer_id == reviewer.id]
+        last = self._pool.last_activity_at(reviewer.id) if self._pool else None
+        return {
+            "id": reviewer.id,
+            "display_name": reviewer.display_name,
+            "agent": reviewer.agent,
+            "model": reviewer.model,
+            "project": reviewer.project,
+            "state": reviewer.state.value,
+            "pid": reviewer.pid,
+            "current_review": held[0] if held else None,
+            "doing": self._pool.doing(reviewer.id) if self._pool else None,
+            "started_at": moment(reviewer.started_at) or "",
+            "last_activity_at": moment(last or reviewer.ended_at),
+            "ended_at": moment(reviewer.ended_at),
+            "end_reason": reviewer.end_reason.value if reviewer.end_reason else None,
+            "exit_code": reviewer.exit_code,
+            "reviews_completed": completed,
+            "avg_review_seconds": round(reviewer.review_milliseconds / completed / 1000, 3) if completed else None,
+            "approval_rate_pct": round(100 * reviewer.reviews_approved / completed, 1) if completed else None,
+            "input_tokens": reviewer.input_tokens,
+            "output_tokens": reviewer.output_tokens,
+            "cost_usd": reviewer.cost_usd,
+        }
+
+
+def _found(reader: Reader, given: str) -> Reviewer | None:
+    exact = reader.reviewer(Identity(given))
+    if exact is not None:
+        return exact
+    # A display name is the newest one's: of those that run, or of the last that ended.
+    known = (*reversed(reader.running_reviewers()), *reader.ended_reviewers(_ENDED_SHOWN))
+    return next((one for one in known if one.display_name == given), None)
+
+
+def _work(work: Work) -> WorkRow:
+    return {
+        "reviewer_id": work.reviewer_id,
+        "claim_generation": work.claim_generation,
+        "claimed_at": moment(work.claimed_at) or "",
+        "ended_at": moment(work.ended_at),
+        "outcome": work.outcome.value if work.outcome else None,
+        "input_tokens": work.input_tokens,
+        "output_tokens": work.output_tokens,
+        "cost_usd": work.cost_usd,
+    }
+
+
+def _off() -> BrokerError:
+    return BrokerError(
+        Code.UNAVAILABLE,
+        "the reviewer pool is off: nothing is started unasked",
+        "Turn it on with `tandem pool enable` and restart the broker, or start a reviewer by hand.",
+    )

@@ -1,0 +1,194 @@
+"""Reading a proposal: whole or in pages, one file of it, or what changed since an earlier revision."""
+
+import asyncio
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revision
+from gsd_review_broker.domain.patch import Page, interdiff, page_of
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire import cursors, views
+from gsd_review_broker.service.wire.reviews import Proposal, ProposalPage
+
+_INLINE_BYTES = 30_000
+_DIFF, _COUNTER_PATCH = "diff", "counter_patch"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked for, and where its page begins."""
+
+    review_id: ReviewId
+    revision: int | None
+    path: str | None
+    since_revision: int | None
+    number: int = 0
+    text: str = _DIFF
+    offset: int = 0
+
+    @property
+    def filters(self) -> list[object]:
+        return [self.review_id, self.revision, self.path, self.since_revision]
+
+    def cursor(self, text: str, offset: int | None) -> str | None:
+        return None if offset is None else cursors.make(self.filters, [self.number, text, offset])
+
+
+class ProposalQueries:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def read(
+        self,
+        review_id: str,
+        *,
+        revision: int | None,
+        path: str | None,
+        since_revision: int | None,
+        cursor: str | None,
+        caller_id: str | None,
+    ) -> Proposal | ProposalPage:
+        review = await self._core.find(review_id)
+        caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
+        await self._core.heard(caller, review)
+        wanted = _wanted(review, revision, path, since_revision, cursor)
+        # By primary key, unless two revisions are to be compared.
+        read = self._core.store.glance if since_revision is None else self._core.store.read
+        content, patch, diff = await read(lambda reader: _load(reader, review, wanted))
+        if cursor is not None:
+            source = patch.diff if wanted.text == _COUNTER_PATCH and patch else diff
+            page = await _page(source, wanted.offset, path if wanted.text == _DIFF else None)
+            return _following(review, wanted, page)
+        page = await _page(diff, 0, path if since_revision is None else None)
+        counter_page = await _page(patch.diff if patch else None, 0, None)
+        return _first(review, content, wanted, page, patch, counter_page)
+
+
+def _wanted(
+    review: Review, revision: int | None, path: str | None, since_revision: int | None, cursor: str | None
+) -> _Wanted:
+    number = review.revision if revision is None else revision
+    wanted = _Wanted(review.id, revision, path, since_revision, number)
+    if cursor is None:
+        return wanted
+    match cursors.read(cursor, wanted.filters):
+        # The pages of what was begun, even if a newer revision has come since.
+        case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
+            return _Wanted(review.id, revision, path, since_revision, number, text, offset)
+        case _:
+            raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of get_proposal", "Begin without it.")
+
+
+def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, CounterPatch | None, bytes | None]:
+    content = _revision(reader, review, wanted.number)
+    diff = content.diff
+    earlier = None if wanted.since_revision is None else _revision(reader, review, wanted.since_revision)
+    if wanted.path is not None:
+        _require_path(content, earlier, wanted.path)
+    if earlier is not None:
+        diff = _narrowed(interdiff(earlier.diff, content.diff).encode("utf-8"), wanted.path)
+    # Of the present revision the open one; of an older revision what was offered on it then.
+    if wanted.number == review.revision:
+        return content, reader.open_counter_patch(review.id), diff
+    return content, reader.counter_patch_of(review.id, wanted.number), diff
+
+
+def _narrowed(text: bytes, path: str | None) -> bytes:
+    """The interdiff of one file; its headers are ours, so they can be looked for."""
+    if path is None:
+        return text
+    start = text.find(f"diff --git a/{path} b/{path}\n".encode())
+    if start < 0:
+        return b""
+    end = text.find(b"\ndiff --git a/", start)
+    return text[start:] if end < 0 else text[start : end + 1]
+
+
+def _revision(reader: Reader, review: Review, number: int) -> Revision:
+    content = reader.revision(review.id, number, with_diff=True)
+    if content is None:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"review {review.id} has no revision {number}",
+            f"Its revisions are 1 to {review.revision}.",
+        )
+    return content
+
+
+def _require_path(content: Revision, earlier: Revision | None, path: str) -> None:
+    touched = (*content.affected_files, *(earlier.affected_files if earlier else ()))
+    known = {name for file in touched for name in (file.path, file.old_path)}
+    if path not in known:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"path: revision {content.number} does not touch {path!r}",
+            "affected_files lists what it touches.",
+        )
+
+
+async def _page(diff: bytes | None, offset: int, path: str | None) -> Page | None:
+    if diff is None:
+        return None
+    if len(diff) <= _INLINE_BYTES:
+        return page_of(diff, offset, path=path)
+    return await asyncio.to_thread(page_of, diff, offset, path=path)
+
+
+def _following(review: Review, wanted: _Wanted, page: Page | None) -> ProposalPage:
+    result: ProposalPage = {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "revision": wanted.number,
+        "diff": page.text if page else "",
+        "next_cursor": wanted.cursor(wanted.text, page.next_offset if page else None),
+    }
+    if wanted.since_revision is not None:
+        result["since_revision"] = wanted.since_revision
+    return result
+
+
+def _first(
+    review: Review,
+    content: Revision,
+    wanted: _Wanted,
+    page: Page | None,
+    patch: CounterPatch | None,
+    counter_page: Page | None,
+) -> Proposal:
+    result: Proposal = {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "revision": content.number,
+        "round": review.round,
+        "intent": content.intent,
+        "description": content.description,
+        "agent_type": review.agent_type,
+        "agent_role": review.agent_role.value,
+        "phase": review.phase,
+        "plan": review.plan,
+        "task": review.task,
+        "category": review.category.value if review.category else None,
+        "priority": review.priority.value,
+        "project": review.project,
+        "workspace": review.workspace,
+        "proposer_id": review.proposer_id,
+        "parent_id": review.parent_id,
+        "affected_files": views.files(content.affected_files),
+        "has_diff": content.diff is not None,
+        "skip_diff_validation": content.skip_diff_validation,
+        "digest": review.digest if content.number == review.revision else None,
+        "diff": page.text if page else None,
+        "next_cursor": wanted.cursor(_DIFF, page.next_offset if page else None),
+        "counter_patch": counter_page.text if counter_page else None,
+        "counter_patch_next_cursor": wanted.cursor(_COUNTER_PATCH, counter_page.next_offset if counter_page else None),
+        "counter_patch_affected_files": views.files(patch.affected_files) if patch else None,
+        # Of the patch that is shown, if one is.
+        "counter_patch_status": (patch.status if patch else review.counter_patch_status),
+    }
+    if wanted.since_revision is not None:
+        result["since_revision"] = wanted.since_revision
+    return result

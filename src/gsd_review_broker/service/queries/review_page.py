@@ -1,0 +1,216 @@
+"""What a page about one review shows, read at one moment; and the audit, newest first."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gsd_review_broker.domain import audit
+from gsd_review_broker.domain.model import (
+    CounterPatch,
+    Event,
+    Finding,
+    Identity,
+    Message,
+    Milliseconds,
+    Review,
+    ReviewId,
+    Revision,
+)
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Applies, DoesNotApply, Reader
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
+from gsd_review_broker.service.wire import views
+from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
+
+# More of either is not read on one page; the audit and the tools have it all.
+MOST_MESSAGES = 500
+MOST_EVENTS = 200
+# A page waits this long for git; who asks again gets the answer when it is there.
+_PATIENCE_SECONDS = 0.4
+_FRESH_MILLISECONDS = 5_000
+_MOST_REMEMBERED = 256
+# Searching goes back so far at a time, and then says where to go on.
+_LOOKED_AT = 5_000
+_CHAIN_LOOKED_AT = 1_000
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReviewFacts:
+    review: Review
+    # The revision that is shown, and all there are; none of them with its diff.
+    content: Revision
+    revisions: tuple[Revision, ...]
+    findings: tuple[Finding, ...]
+    messages: tuple[Message, ...]
+    counter_patches: tuple[CounterPatch, ...]
+    events: tuple[EventResult, ...]
+    now: Milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """git's word on the present revision, against the repository as it is now; None while git is at work."""
+
+    answer: Applies | DoesNotApply | BrokerError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStatus:
+    checked: int
+    problem: str | None
+
+
+class ReviewPageQueries:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._checks: dict[tuple[ReviewId, int], asyncio.Task[Checked]] = {}
+        self._checked: dict[tuple[ReviewId, int], tuple[Milliseconds, Checked]] = {}
+
+    @property
+    def now(self) -> Milliseconds:
+        return self._core.clock.now()
+
+    async def review(self, review_id: str, revision: int | None = None) -> ReviewFacts:
+        now = self.now
+        return await self._core.store.read(lambda reader: _facts(reader, review_id, revision, now))
+
+    async def find(self, review_id: str) -> Review:
+        return await self._core.find(review_id)
+
+    async def diff(self, review_id: ReviewId, number: int) -> bytes | None:
+        return (await self._core.store.read(lambda reader: _content(reader, review_id, number, with_diff=True))).diff
+
+    async def heard(self, person: str, review: Review) -> None:
+        """A person who reads what they claimed is there: the deadline is put off."""
+        await self._core.heard(Identity(person), review)
+
+    async def applies(self, review: Review, *, patience: float = _PATIENCE_SECONDS) -> Checked:
+        """Does the present revision apply to HEAD now? One question to git for all who look at the same time."""
+        if not review.has_diff:
+            return Checked(Applies(digest=None))
+        key = review.id, review.revision
+        known = self._checked.get(key)
+        if known is not None and self._core.clock.steady() - known[0] < _FRESH_MILLISECONDS:
+            return known[1]
+        task = self._checks.get(key)
+        if task is None:
+            task = self._checks[key] = asyncio.create_task(self._check(review))
+            task.add_done_callback(lambda _: self._checks.pop(key, None))
+        done, _ = await asyncio.wait({task}, timeout=patience)
+        return task.result() if done else Checked(None)
+
+    async def _check(self, review: Review) -> Checked:
+        content = await self._core.store.read(
+            lambda reader: _content(reader, review.id, review.revision, with_diff=True)
+        )
+        assert content.diff is not None  # noqa: S101 - has_diff says so
+        try:
+            answer = await self._core.repository.check(
+                review.workspace, content.diff, already_applied=content.skip_diff_validation
+            )
+            checked = Checked(answer)
+        except BrokerError as error:
+            checked = Checked(error)
+        if len(self._checked) >= _MOST_REMEMBERED:
+            self._checked.pop(next(iter(self._checked)))
+        self._checked[review.id, review.revision] = self._core.clock.steady(), checked
+        return checked
+
+    # The audit.
+
+    async def last_event_id(self) -> int:
+        return await self._core.store.glance(lambda reader: reader.last_event_id())
+
+    async def chain(self) -> ChainStatus:
+        """Are the newest events still what they were? `tandem audit verify` looks at all of them."""
+        return await self._core.store.read(_chain)
+
+    async def queue_history(self) -> QueueHistory:
+        now = self.now
+        return await self._core.store.read(lambda reader: queue_history(reader, now))
+
+    async def recent_events(
+        self,
+        *,
+        review_id: str | None,
+        before: int | None,
+        limit: int,
+        wanted: Callable[[EventResult], bool],
+    ) -> AuditLog:
+        """Newest first; `next_cursor` is where to go on, also when a search has looked at enough for once."""
+        review = await self._core.find(review_id) if review_id else None
+        return await self._core.store.read(
+            lambda reader: _recent(reader, review.id if review else None, before, limit, wanted)
+        )
+
+
+def _facts(reader: Reader, review_id: str, revision: int | None, now: Milliseconds) -> ReviewFacts:
+    review = find_review(reader, review_id)
+    number = review.revision if revision is None else revision
+    revisions = tuple(_content(reader, review.id, each, with_diff=False) for each in range(1, review.revision + 1))
+    if not 1 <= number <= review.revision:
+        raise _no_revision(review.id, number)
+    events = reader.events_before(review_id=review.id, before=None, limit=MOST_EVENTS)
+    return ReviewFacts(
+        review=review,
+        content=revisions[number - 1],
+        revisions=revisions,
+        findings=tuple(reader.findings(review.id)),
+        messages=tuple(reader.messages(review.id, round_=None, after=0, limit=MOST_MESSAGES)),
+        counter_patches=tuple(reader.counter_patches(review.id)),
+        events=tuple(views.event_row(row) for row in reversed(events)),
+        now=now,
+    )
+
+
+def _chain(reader: Reader) -> ChainStatus:
+    events = reader.events(
+        review_id=None, after=max(0, reader.last_event_id() - _CHAIN_LOOKED_AT), limit=_CHAIN_LOOKED_AT
+    )
+    before: Event | None = None
+    for event in events:
+        # What was archived leaves a gap; the chain goes on behind it.
+        follows = before is None or before.id + 1 < event.id or event.previous_hash == before.hash
+        if not follows or event.hash != audit.recomputed(event):
+            return ChainStatus(len(events), f"event {event.id} was altered: its hash does not fit")
+        before = event
+    return ChainStatus(len(events), None)
+
+
+def _content(reader: Reader, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision:
+    content = reader.revision(review_id, number, with_diff=with_diff)
+    if content is None:
+        raise _no_revision(review_id, number)
+    return content
+
+
+def _no_revision(review_id: ReviewId, number: int) -> BrokerError:
+    return BrokerError(Code.NOT_FOUND, f"review {review_id} has no revision {number}", "Its page lists those it has.")
+
+
+def _recent(
+    reader: Reader,
+    review_id: ReviewId | None,
+    before: int | None,
+    limit: int,
+    wanted: Callable[[EventResult], bool],
+) -> AuditLog:
+    found: list[EventResult] = []
+    looked_at = 0
+    while True:
+        rows = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
+        for row in rows:
+            event = views.event_row(row)
+            before = event["id"]
+            if wanted(event):
+                found.append(event)
+            if len(found) == limit:
+                return {"events": found, "next_cursor": before if before > 1 else None}
+        looked_at += len(rows)
+        if len(rows) < _AT_ONCE:
+            return {"events": found, "next_cursor": None}
+        if looked_at >= _LOOKED_AT:
+            return {"events": found, "next_cursor": before}

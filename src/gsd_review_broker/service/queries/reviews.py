@@ -1,0 +1,244 @@
+"""Reading: status, proposal, lists, the audit. The one read API for every front end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from gsd_review_broker import __version__
+from gsd_review_broker.domain.model import CounterPatchStatus, Identity, Review, Status
+from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.pool.control import PoolControl
+from gsd_review_broker.service.wire import cursors, views
+from gsd_review_broker.service.wire.reviews import (
+    ActivityFeed,
+    AuditLog,
+    BrokerStatus,
+    EventResult,
+    NothingNew,
+    ReviewList,
+    ReviewStatus,
+    Timeline,
+)
+
+DEFAULT_LIMIT = 50
+LARGEST_LIMIT = 500
+_TIMELINE_EVENTS = 2_000
+_FEW_EVENTS = 50
+_TIMELINE_TEXT_CHARACTERS = 500
+# A page of events ends early when it holds this much: reasons may be long.
+_EVENTS_CHARACTERS = 256 * 1024
+_METADATA = EVENT_SUMMARY.index("metadata")
+_PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
+
+
+def limit_of(limit: int | None) -> int:
+    if limit is None:
+        return DEFAULT_LIMIT
+    validation.between("limit", limit, 1, LARGEST_LIMIT)
+    return limit
+
+
+class ReviewQueries:
+    def __init__(self, core: Core, waiting: LongPoll, reviewers: PoolControl, *, serves: str) -> None:
+        self._core = core
+        self._waiting = waiting
+        self._reviewers = reviewers
+        self._serves = serves
+        self._started = core.clock.steady()
+
+    async def status(
+        self,
+        review_id: str,
+        *,
+        wait: bool = False,
+        wait_seconds: float | None = None,
+        since: int | None = None,
+        caller_id: str | None = None,
+    ) -> ReviewStatus | NothingNew:
+        review = await self._core.find(review_id)
+        await self._heard(caller_id, review)
+        self._waiting.refuse_too_long(wait_seconds)
+        if not wait:
+            return views.status(review, changed=since is None or review.version > since)
+        known = review.version if since is None else since
+        at_once = since is None and _proposer_must_act(review)
+
+        async def look() -> Review | None:
+            current = await self._core.store.glance(lambda reader: reader.review(review.id))
+            assert current is not None  # noqa: S101 - reviews are not deleted
+            news = at_once or current.version > known or current.status is Status.CLOSED
+            return current if news else None
+
+        topic = review_topic(review.id)
+        found = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
+        if found is None:
+            return views.nothing_new(await self._core.find(review.id))
+        return views.status(found, changed=since is None or found.version > since)
+
+    async def _heard(self, caller_id: str | None, review: Review) -> None:
+        caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
+        await self._core.heard(caller, review)
+
+    async def reviews(
+        self,
+        wanted: ReviewFilter,
+        *,
+        wait: bool,
+        wait_seconds: float | None,
+        reviewer_id: str | None,
+        limit: int | None,
+        cursor: str | None,
+    ) -> ReviewList:
+        size = limit_of(limit)
+        if wait and wanted.status is not Status.PENDING:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                'wait: only with status="pending"',
+                'Pass status="pending", or leave wait out.',
+            )
+        reviewer = validation.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        if reviewer is not None:
+            await self._core.heard(reviewer)
+        filters = [wanted.status, wanted.category, wanted.project, wanted.phase, wanted.plan,
+                   wanted.proposer_id, wanted.parent_id, wanted.needs_human, reviewer]  # fmt: skip
+        after = cast("ListPosition", tuple(cursors.read(cursor, filters))) if cursor is not None else None
+        if after is not None and not _is_list_position(after):
+            raise _foreign_cursor()
+
+        async def look() -> ReviewList | None:
+            found = await self._core.store.read(lambda reader: self._list(reader, wanted, reviewer, after, size + 1))
+            if wait and not found:
+                return None
+            rows = [views.row(values) for values in found[:size]]
+            more = len(found) > size
+            return {
+                "reviews": rows,
+                "next_cursor": cursors.make(filters, views.position(found[size - 1])) if more else None,
+                "changed": True,
+            }
+
+        result = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        return result or {"reviews": [], "next_cursor": None, "changed": False}
+
+    def _list(
+        self,
+        reader: Reader,
+        wanted: ReviewFilter,
+        reviewer: Identity | None,
+        after: ListPosition | None,
+        size: int,
+    ) -> Sequence[tuple[Any, ...]]:
+        standing = self._core.access.standing(reviewer)
+        if standing not in {None, ReviewerState.ACTIVE}:
+            return []
+        filtered = replace(
+            wanted,
+            claimable_by=reviewer,
+            claimable_at=self._core.clock.now(),
+            for_pool=standing is not None and wanted.status is Status.PENDING,
+        )
+        if wanted.parent_id is not None:
+            filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
+        return reader.summaries(filtered, after=after, limit=size)
+
+    async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
+        size = limit_of(limit)
+        filters = [wanted.status, wanted.category, wanted.project]
+        after = _feed_position(cursors.read(cursor, filters)) if cursor is not None else None
+        found = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
+        more = len(found) > size
+        return {
+            "reviews": [views.feed_row(values) for values in found[:size]],
+            "next_cursor": cursors.make(filters, views.feed_position(found[size - 1])) if more else None,
+        }
+
+    async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
+        size = limit_of(limit)
+        review = await self._core.find(review_id) if review_id is not None else None
+        wanted = review.id if review else None
+        found = await self._core.store.read(
+            lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1)
+        )
+        shown: list[EventResult] = []
+        room = _EVENTS_CHARACTERS
+        for row in found[:size]:
+            room -= len(row[_METADATA])
+            if shown and room < 0:
+                break
+            shown.append(views.event_row(row))
+        more = len(shown) < len(found)
+        return {"events": shown, "next_cursor": shown[-1]["id"] if more else None}
+
+    async def timeline(self, review_id: str) -> Timeline:
+        review = await self._core.find(review_id)
+        # Its version says how many there are.
+        read = self._core.store.glance if review.version <= _FEW_EVENTS else self._core.store.read
+        found = await read(lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS))
+        events = [views.event(event) for event in found]
+        for event in events:
+            event["metadata"] = {name: _brief(value) for name, value in event["metadata"].items()}
+        return {
+            "review_id": review.id,
+            "intent": review.intent,
+            "current_status": review.status.value,
+            "category": review.category.value if review.category else None,
+            "version": review.version,
+            "events": events,
+            # Each of a review's events makes its version grow by one.
+            "event_count": review.version,
+            # Where get_audit_log goes on, if there are more than fit here.
+            "next_cursor": events[-1]["id"] if len(events) < review.version else None,
+        }
+
+    async def broker_status(self) -> BrokerStatus:
+        queue, oldest, last = await self._core.store.glance(
+            lambda reader: (
+                reader.pending_by_priority(),
+                reader.oldest_pending_at(),
+                reader.last_event_at(),
+            )
+        )
+        return {
+            "version": __version__,
+            "serves": self._serves,
+            "uptime_seconds": (self._core.clock.steady() - self._started) // 1000,
+            "queue": queue,
+            "oldest_pending_at": views.moment(oldest),
+            "last_activity_at": views.moment(last),
+            "waiting": self._core.wakeups.waiting,
+            "reviewers": await self._reviewers.running(),
+        }
+
+
+def _brief(value: Any) -> Any:
+    return views.shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
+
+
+def _proposer_must_act(review: Review) -> bool:
+    return review.status in _PROPOSER_ACTS or review.counter_patch_status is CounterPatchStatus.PENDING
+
+
+def _feed_position(position: Sequence[Any]) -> FeedPosition:
+    match position:
+        case [int() as updated_at, str() as review_id]:
+            return updated_at, review_id
+        case _:
+            raise _foreign_cursor()
+
+
+def _foreign_cursor() -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it.")
+
+
+def _is_list_position(position: tuple[Any, ...]) -> bool:
+    match position:
+        case (int(), int(), str()):
+            return True
+        case _:
+            return False

@@ -1,0 +1,61 @@
+"""What may be said at all: text that is text, within the limits. Every front end goes through here."""
+
+from gsd_review_broker.domain.model import Identity, Limits, identity_key
+from gsd_review_broker.errors import BrokerError, Code
+
+
+def text(name: str, value: str, limit: int) -> str:
+    """Not blank, storable everywhere, within the limit."""
+    if not value.strip():
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text.")
+    return optional_text(name, value, limit) or ""
+
+
+def optional_text(name: str, value: str | None, limit: int) -> str | None:
+    if value is None:
+        return None
+    size = len(encoded(name, value))
+    if size > limit:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"{name}: {size} bytes, and the limit is {limit} bytes",
+            f"Shorten {name}, or raise the limit in the configuration.",
+        )
+    return value
+
+
+def encoded(name: str, value: str) -> bytes:
+    """UTF-8 as it will be stored. A NUL or half a character cannot be stored everywhere."""
+    if "\0" in value:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{name}: holds a NUL character",
+            "Leave it out; a binary file travels as a git binary patch.",
+        )
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{name}: holds half a character (a lone surrogate) at position {error.start}",
+            "Send valid Unicode; a file that is not UTF-8 travels as a git binary patch.",
+        ) from error
+
+
+def identity(name: str, value: str, limits: Limits) -> Identity:
+    if not identity_key(value):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: holds nothing that can be seen", f"Give {name} a name.")
+    return Identity(text(name, value, limits.name).strip())
+
+
+def optional_identity(name: str, value: str | None, limits: Limits) -> Identity | None:
+    return None if value is None else identity(name, value, limits)
+
+
+def between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{name}: {value:g} is not between {low:g} and {high:g}",
+            f"Give {name} in that range.",
+        )

@@ -1,0 +1,202 @@
+"""Configuration: flags over environment over the project's file over the user's file over defaults.
+
+One schema, validated whole; every value knows where it comes from, and so does every error.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gsd_review_broker.domain.model import Fence, Limits, Policy
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings import locations, pool
+from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
+from gsd_review_broker.settings.pool import PoolSettings
+
+# What a cloned repository must not decide.
+USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
+# Set for reviewer programs, and no settings.
+_NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
+
+Bytes = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LimitSettings(_Section):
+    body_bytes: Bytes = 8 * 1024 * 1024
+    diff_bytes: Bytes = 2 * 1024 * 1024
+    diff_files: Annotated[int, Field(ge=1)] = 500
+    unpacked_bytes: Bytes = 64 * 1024 * 1024
+    text_bytes: Bytes = 64 * 1024
+    intent_bytes: Bytes = 4 * 1024
+    findings: Annotated[int, Field(ge=1)] = 500
+    revisions: Annotated[int, Field(ge=1)] = 200
+
+
+class Settings(_Section):
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
+    db: str | None = None
+    fence: Literal["strict", "managed"] = "strict"
+    max_rounds: Annotated[int, Field(ge=1)] = 5
+    git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
+    allowed_roots: list[str] = Field(default_factory=list[str])
+    notify_command: list[str] = Field(default_factory=list[str])
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+    log_file: str | None = None
+    log_file_bytes: Annotated[int, Field(ge=10_000)] = 10 * 1024 * 1024
+    log_file_count: Annotated[int, Field(ge=1, le=100)] = 5
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
+
+    def policy(self) -> Policy:
+        limits = self.limits
+        return Policy(
+            claim_timeout=self.reviewer_pool.claim_timeout_seconds * 1000,
+            max_rounds=self.max_rounds,
+            fence=Fence(self.fence),
+            limits=Limits(
+                body=limits.body_bytes,
+                diff=limits.diff_bytes,
+                diff_files=limits.diff_files,
+                unpacked=limits.unpacked_bytes,
+                text=limits.text_bytes,
+                intent=limits.intent_bytes,
+                findings=limits.findings,
+                revisions=limits.revisions,
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """The settings, where each comes from, and what the broker serves by them."""
+
+    settings: Settings
+    origins: dict[str, str]
+    root: Path | None
+    database: Path
+
+    @property
+    def serves(self) -> str:
+        return locations.served(self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    origin: str
+    values: dict[str, Any]
+
+
+def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
+    """Everything that is wrong is a StartError that names file, key and what is allowed."""
+    environment = os.environ if environment is None else environment
+    chosen = flags.get("config") or environment.get("BROKER_CONFIG")
+    layers = [_file_layer(user_file(), must_exist=False)]
+    if chosen:
+        layers.append(_project_layer(Path(chosen), root, must_exist=True))
+    elif root is not None:
+        layers.append(_project_layer(locations.project_file(root), root, must_exist=False))
+    layers.append(_environment_layer(environment))
+    given = {name: value for name, value in flags.items() if value is not None and name != "config"}
+    layers.append(_Layer(COMMAND_LINE, given))
+    merged, origins = _merged(layers)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise StartError(_explained(error, origins)) from error
+    pool.check(settings.reviewer_pool, origins, root=root)
+    if settings.host not in {"127.0.0.1", "localhost", "::1"}:
+        where = origins.get("host", "default")
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone; allowed are 127.0.0.1, localhost and ::1 "
+            "(other addresses need tokens, which this version does not have)."
+        )
+    origin = origins.get("db", "default")
+    database = locations.database_path(settings.db, origin, root)
+    if database.is_dir():
+        raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
+    return Configuration(settings=settings, origins=origins, root=root, database=database)
+
+
+def _file_layer(path: Path, *, must_exist: bool) -> _Layer:
+    return _Layer(str(path), locations.read_settings_file(path, must_exist=must_exist))
+
+
+def _project_layer(path: Path, root: Path | None, *, must_exist: bool) -> _Layer:
+    layer = _file_layer(path, must_exist=must_exist)
+    for key in sorted(USERS_OWN & layer.values.keys()):
+        raise StartError(
+            f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide it."
+        )
+    pool.refuse_in_project(path, layer.values, root=root, users=user_file())
+    return layer
+
+
+def _environment_layer(environment: Mapping[str, str]) -> _Layer:
+    """BROKER_PORT is port, BROKER_LIMITS__DIFF_BYTES is limits.diff_bytes. Other BROKER_ names are not ours."""
+    values: dict[str, Any] = {}
+    for name in sorted(environment):
+        if not name.startswith("BROKER_") or name in _NOT_SETTINGS:
+            continue
+        key, _, inner = name.removeprefix("BROKER_").lower().partition("__")
+        if key not in Settings.model_fields:
+            continue
+        value = environment[name]
+        if not inner:
+            values[key] = value.split(os.pathsep) if key == "allowed_roots" else value
+        elif isinstance(section := values.setdefault(key, {}), dict):
+            section[inner] = value
+    return _Layer(ENVIRONMENT, values)
+
+
+def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        _merge(merged, layer.values, "", layer.origin, origins)
+    return merged, origins
+
+
+def _merge(into: dict[str, Any], values: dict[str, Any], path: str, origin: str, origins: dict[str, str]) -> None:
+    """Key by key, however deep; what is no section replaces what was there."""
+    for key, value in values.items():
+        origins[f"{path}{key}"] = origin
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            section = into[key] = dict(cast("dict[str, Any]", into.get(key, {})))
+            _merge(section, cast("dict[str, Any]", value), f"{path}{key}.", origin, origins)
+        else:
+            into[key] = value
+
+
+def _explained(error: ValidationError, origins: dict[str, str]) -> str:
+    problem = error.errors(include_url=False)[0]
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path)
+    where = next(
+        (origins[known] for n in range(len(path), 0, -1) if (known := ".".join(path[:n])) in origins), "default"
+    )
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: {key}: unknown setting; allowed are {', '.join(_siblings(path))}."
+    message = problem["msg"]
+    return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
+
+
+def _siblings(path: list[str]) -> list[str]:
+    """The settings that there are where an unknown one was given."""
+    section: type[BaseModel] = Settings
+    for name in path[:-1]:
+        found = section.model_fields[name].annotation if name in section.model_fields else None
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            section = found
+        elif name == "agents":
+            section = pool.AgentSettings
+    return list(section.model_fields)

@@ -1,0 +1,123 @@
+"""Where things are: the configuration's files, the database, and what a broker there serves.
+
+The broker and its clients have to agree on these, and a client has no time for the whole configuration: so this
+module needs little, and reads of a file only what it is asked for.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import platformdirs
+
+from gsd_review_broker.errors import StartError
+
+APPLICATION = "gsd-review-broker"
+DATABASE_NAME = "codex_review_broker.sqlite3"
+PROJECT_FOLDER = ".planning"
+PROJECT_FILE = "review-broker.json"
+DEFAULT_PORT = 8321
+COMMAND_LINE = "command line"
+ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Locations:
+    """The broker that belongs to a folder, whether it runs or not."""
+
+    root: Path | None
+    database: Path
+
+    @property
+    def serves(self) -> str:
+        return served(self.root)
+
+
+def served(root: Path | None) -> str:
+    return str(root) if root else "user"
+
+
+def user_file() -> Path:
+    return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / "config.json"
+
+
+def project_file(root: Path) -> Path:
+    return root / PROJECT_FOLDER / PROJECT_FILE
+
+
+def state_folder() -> Path:
+    return Path(platformdirs.user_state_dir(APPLICATION, appauthor=False))
+
+
+def whereabouts(
+    root: Path | None, *, db: str | None, config: str | None, environment: Mapping[str, str] | None = None
+) -> Locations:
+    """What the whole configuration would say of the database, read from as few files as needed."""
+    value, origin = setting("db", root, flag=db, config=config, environment=environment)
+    if value is not None and not isinstance(value, str):
+        raise StartError(f"{origin}: db: a file's path is needed (it is {value!r}).")
+    return Locations(root=root, database=database_path(value, origin, root))
+
+
+def setting(
+    name: str,
+    root: Path | None,
+    *,
+    flag: Any,
+    config: str | None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Any, str]:
+    """One top-level setting as it is written, unchecked, and where; (None, "default") where nobody wrote it."""
+    environment = os.environ if environment is None else environment
+    if flag is not None:
+        return flag, COMMAND_LINE
+    variable = f"BROKER_{name.upper()}"
+    if variable in environment:
+        return environment[variable], ENVIRONMENT
+    chosen = config or environment.get("BROKER_CONFIG")
+    files = [(Path(chosen), True)] if chosen else [(project_file(root), False)] if root else []
+    for path, must_exist in (*files, (user_file(), False)):
+        values = read_settings_file(path, must_exist=must_exist)
+        if name in values:
+            return values[name], str(path)
+    return None, "default"
+
+
+def read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        if must_exist:
+            raise StartError(f"the configuration file {path} does not exist.") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"the configuration file {path} cannot be read: {error}.") from error
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StartError(f"{path}: not valid JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise StartError(f"{path}: the whole file must be one JSON object.")
+    return cast("dict[str, Any]", values)
+
+
+def database_path(db: str | None, origin: str, root: Path | None) -> Path:
+    if db is None:
+        folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
+        return folder / DATABASE_NAME
+    if "://" in db:
+        raise StartError(f"{origin}: db: {db.split('://')[0]}:// is not supported; give a file's path.")
+    path = Path(db).expanduser()
+    if origin in {ENVIRONMENT, COMMAND_LINE}:
+        return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written
+    base = root or Path.home()
+    try:
+        inside = (base / path).resolve()
+    except ValueError as error:
+        raise StartError(f"{origin}: db: {db!r} is no path: {error}.") from error
+    if root is not None and origin != str(user_file()) and not inside.is_relative_to(root):
+        raise StartError(f"{origin}: db: {db!r} lies outside the repository {root}.")
+    return inside

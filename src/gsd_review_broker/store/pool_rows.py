@@ -1,0 +1,163 @@
+"""The pool's rows: reviewers, what they worked on, what failed. Mixed into the store's reader and transaction."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, Status
+from gsd_review_broker.domain.pool import (
+    FAILURES_THAT_NEED_A_PERSON,
+    EndReason,
+    Failure,
+    Reviewer,
+    ReviewerState,
+    Work,
+    WorkOutcome,
+)
+from gsd_review_broker.store.rows import Rows, member_of
+from gsd_review_broker.store.statements import Statements, parameter
+from gsd_review_broker.store.tables import pool_switches, review_failures, reviewer_work, reviewers, reviews
+
+REVIEWERS = Rows(Reviewer, reviewers, state=member_of(ReviewerState), end_reason=member_of(EndReason))
+WORK = Rows(Work, reviewer_work, outcome=member_of(WorkOutcome))
+FAILURES = Rows(Failure, review_failures)
+
+_REVIEWER = sa.select(*REVIEWERS.columns).where(reviewers.c.id == parameter("reviewer_id"))
+_REVIEWER_IDS = sa.select(reviewers.c.id)
+_RUNNING = (
+    sa.select(*REVIEWERS.columns).where(reviewers.c.ended_at.is_(None)).order_by(reviewers.c.started_at, reviewers.c.id)
+)
+_ENDED = (
+    sa.select(*REVIEWERS.columns)
+    .where(reviewers.c.ended_at.is_not(None))
+    .order_by(reviewers.c.ended_at.desc(), reviewers.c.id)
+    .limit(parameter("most"))
+)
+_UNDER_WAY = sa.select(*WORK.columns).where(reviewer_work.c.ended_at.is_(None)).order_by(reviewer_work.c.claimed_at)
+_WORK_ON = (
+    sa.select(*WORK.columns)
+    .where(reviewer_work.c.review_id == parameter("review_id"))
+    .order_by(reviewer_work.c.claim_generation)
+)
+_OPEN_WORK = _WORK_ON.where(reviewer_work.c.ended_at.is_(None))
+_WORK_OF = (
+    sa.select(*WORK.columns)
+    .where(reviewer_work.c.reviewer_id == parameter("reviewer_id"))
+    .order_by(reviewer_work.c.claimed_at.desc(), reviewer_work.c.review_id)
+    .limit(parameter("most"))
+)
+_FAILURE = sa.select(*FAILURES.columns).where(review_failures.c.review_id == parameter("review_id"))
+_SPENT = sa.select(
+    sa.func.count(),
+    sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_column("0"))
+    + sa.func.coalesce(sa.func.sum(reviewers.c.output_tokens), sa.literal_column("0")),
+).where(reviewers.c.started_at > parameter("moment"))
+_SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
+_FORGET_SWITCH = sa.delete(pool_switches).where(pool_switches.c.name == parameter("name"))
+_INSERT_SWITCH = sa.insert(pool_switches)
+_INSERT = {table: sa.insert(table) for table in (reviewers, reviewer_work, review_failures)}
+_MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
+_PAUSED = {"name": "paused"}
+
+
+def not_held_back(now: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+    """What reviewers failed on is left alone for a while; after too many failures, until a person said something."""
+    failed = review_failures.c
+    asked = sa.and_(failed.failures >= _MANY, reviews.c.needs_human.is_not(None))
+    held = sa.select(failed.review_id).where(failed.review_id == reviews.c.id, sa.or_(failed.retry_at > now, asked))
+    return sa.not_(sa.exists(held.correlate(reviews)))
+
+
+_PENDING_FOR_POOL = sa.select(sa.func.count()).select_from(
+    sa.select(reviews.c.id)
+    .where(
+        reviews.c.status == parameter("status"),
+        sa.or_(reviews.c.reserved_until.is_(None), reviews.c.reserved_until <= parameter("now")),
+        not_held_back(parameter("now")),
+    )
+    .limit(parameter("most"))
+    .subquery()
+)
+
+
+def _update(table: sa.Table) -> sa.Update:
+    keys = [column.name for column in table.primary_key.columns]
+    values = {column: parameter(f"new_{column.name}") for column in table.c if column.name not in keys}
+    return sa.update(table).where(*(table.c[name] == parameter(name) for name in keys)).values(values)
+
+
+_UPDATE = {table: _update(table) for table in _INSERT}
+
+
+class PoolReads:
+    _statements: Statements
+
+    def reviewer(self, reviewer_id: Identity) -> Reviewer | None:
+        row = self._statements.row(_REVIEWER, {"reviewer_id": reviewer_id})
+        return REVIEWERS.read(row) if row else None
+
+    def reviewer_ids(self) -> list[Identity]:
+        return [Identity(row[0]) for row in self._statements.rows(_REVIEWER_IDS, {})]
+
+    def running_reviewers(self) -> list[Reviewer]:
+        return [REVIEWERS.read(row) for row in self._statements.rows(_RUNNING, {})]
+
+    def ended_reviewers(self, limit: int) -> list[Reviewer]:
+        return [REVIEWERS.read(row) for row in self._statements.rows(_ENDED, {"most": limit})]
+
+    def work_under_way(self) -> list[Work]:
+        return [WORK.read(row) for row in self._statements.rows(_UNDER_WAY, {})]
+
+    def open_work(self, review_id: ReviewId) -> Work | None:
+        row = self._statements.row(_OPEN_WORK, {"review_id": review_id})
+        return WORK.read(row) if row else None
+
+    def work_on(self, review_id: ReviewId) -> list[Work]:
+        return [WORK.read(row) for row in self._statements.rows(_WORK_ON, {"review_id": review_id})]
+
+    def work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
+        wanted = {"reviewer_id": reviewer_id, "most": limit}
+        return [WORK.read(row) for row in self._statements.rows(_WORK_OF, wanted)]
+
+    def failure(self, review_id: ReviewId) -> Failure | None:
+        row = self._statements.row(_FAILURE, {"review_id": review_id})
+        return FAILURES.read(row) if row else None
+
+    def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int:
+        wanted = {"status": Status.PENDING, "now": now, "most": at_most}
+        row = self._statements.row(_PENDING_FOR_POOL, wanted)
+        return row[0] if row else 0
+
+    def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
+        row = self._statements.row(_SPENT, {"moment": moment})
+        assert row is not None  # noqa: S101 - a count is always one row
+        return row[0], row[1]
+
+    def is_pool_paused(self) -> bool:
+        row = self._statements.row(_SWITCH, _PAUSED)
+        return bool(row and row[0])
+
+
+class PoolWrites(PoolReads):
+    def save_reviewer(self, reviewer: Reviewer) -> None:
+        self._put(reviewers, reviewer, known=self.reviewer(reviewer.id) is not None)
+
+    def save_work(self, work: Work) -> None:
+        known = any(one.claim_generation == work.claim_generation for one in self.work_on(work.review_id))
+        self._put(reviewer_work, work, known=known)
+
+    def save_failure(self, failure: Failure) -> None:
+        self._put(review_failures, failure, known=self.failure(failure.review_id) is not None)
+
+    def _put(self, table: sa.Table, row: object, *, known: bool) -> None:
+        values: dict[str, Any] = {column.name: getattr(row, column.name) for column in table.c}
+        if not known:
+            self._statements.run(_INSERT[table], values)
+            return
+        changed = {f"new_{name}": value for name, value in values.items()}
+        keys = {column.name: values[column.name] for column in table.primary_key.columns}
+        self._statements.run(_UPDATE[table], changed | keys)
+
+    def pause_pool(self, paused: bool) -> None:
+        self._statements.run(_FORGET_SWITCH, _PAUSED)
+        self._statements.run(_INSERT_SWITCH, _PAUSED | {"on": paused})

@@ -1,0 +1,186 @@
+"""Retention: closed reviews and their events move into an archive file; the chain goes on over the gap they leave.
+
+A batch is first copied and on disk in the archive, then deleted here in one transaction with its gaps and a checkpoint
+event. A crash in between leaves copies that the next run finds and does not make twice. Nothing is ever in neither.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Generator, Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from gsd_review_broker.domain.audit import Gap, seal
+from gsd_review_broker.domain.model import BROKER, EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.statements import Statements, parameter, sql_of
+from gsd_review_broker.store.tables import (
+    audit_gaps,
+    counter_patches,
+    events,
+    findings,
+    messages,
+    review_failures,
+    reviewer_work,
+    reviews,
+    revisions,
+)
+from gsd_review_broker.store.writes import SqlTransaction
+
+# Few enough that deleting them holds nobody up.
+BATCH = 25
+# An archive says so in its header.
+_ARCHIVE_MARK = 0x7A6E
+# Parents before children; deleted the other way round.
+_TABLES = (reviews, revisions, messages, counter_patches, findings, events, reviewer_work, review_failures)
+_CLOSED = (
+    sa.select(reviews.c.id, reviews.c.version)
+    .where(reviews.c.closed_at < parameter("before"))
+    .order_by(reviews.c.closed_at)
+    .limit(parameter("most"))
+)
+
+_VERSION = sa.select(reviews.c.version).where(reviews.c.id == parameter("review_id"))
+_EVENTS = sa.select(events.c.id, events.c.previous_hash, events.c.hash).where(
+    events.c.review_id == parameter("review_id")
+)
+_DELETIONS = [
+    sa.delete(table).where((table.c.id if table is reviews else table.c.review_id) == parameter("review_id"))
+    for table in reversed(_TABLES)
+]
+_GAP = (audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash)
+_GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
+_GAP_ENDING = sa.select(*_GAP).where(audit_gaps.c.last == parameter("last"))
+_GAP_BEGINNING = sa.select(*_GAP).where(audit_gaps.c.first == parameter("first"))
+_DROP_GAP = sa.delete(audit_gaps).where(audit_gaps.c.first == parameter("first"))
+_INSERT_GAP = sa.insert(audit_gaps)
+
+
+def is_archive(connection: sqlite3.Connection) -> bool:
+    return connection.execute("PRAGMA user_version").fetchone()[0] == _ARCHIVE_MARK
+
+
+@contextlib.contextmanager
+def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
+    """Made with the present schema where there is none, readable by its owner alone."""
+    if not path.exists() or path.stat().st_size == 0:
+        _make_archive(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=FULL")
+        version = schema.stored_version(connection)
+        schema.refuse_foreign(connection, version, path)
+        if version != schema.HEAD or not is_archive(connection):
+            raise StartError(f"{path} is there already and is no archive of this version; move it away.")
+        yield connection
+
+
+def _make_archive(path: Path) -> None:
+    """Whole before it has its name: one that was cut short is made anew."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
+        # What a killed copy leaves behind can then be read by somebody who may not write, and is no part of it.
+        connection.execute("PRAGMA journal_mode=WAL")
+    draft.replace(path)
+
+
+def closed_reviews(source: sqlite3.Connection, before: Milliseconds) -> dict[ReviewId, int]:
+    """The next batch, oldest first: each review with the version it is in."""
+    return dict(source.execute(sql_of(_CLOSED), {"before": before, "most": BATCH}).fetchall())
+
+
+def copy(source: sqlite3.Connection, archive: sqlite3.Connection, batch: Iterable[ReviewId]) -> None:
+    """All rows of these reviews, once: what an earlier run copied is replaced by what it is now. A review that is
+    not in the source any more was archived by another run, and is left as it is."""
+    batch = [review_id for review_id in batch if source.execute(sql_of(_VERSION), {"review_id": review_id}).fetchone()]
+    archive.execute("BEGIN IMMEDIATE")
+    try:
+        for table in reversed(_TABLES):
+            key = "id" if table is reviews else "review_id"
+            archive.executemany(f"DELETE FROM {table.name} WHERE {key} = ?", [(review_id,) for review_id in batch])  # noqa: S608
+        for table in _TABLES:
+            _copy_table(source, archive, table, batch)
+    except BaseException:
+        archive.execute("ROLLBACK")
+        raise
+    archive.execute("COMMIT")
+
+
+def _copy_table(
+    source: sqlite3.Connection, archive: sqlite3.Connection, table: sa.Table, batch: Iterable[ReviewId]
+) -> None:
+    names = ", ".join(f'"{column.name}"' for column in table.columns)
+    places = ", ".join("?" for _ in table.columns)
+    key = "id" if table is reviews else "review_id"
+    for review_id in batch:
+        rows = source.execute(f"SELECT {names} FROM {table.name} WHERE {key} = ?", (review_id,))  # noqa: S608
+        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)  # noqa: S608
+
+
+def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:
+    """Delete what was copied, if it still is what was copied; gives what was deleted."""
+    gone = [review_id for review_id, version in batch.items() if _version_of(tx.statements, review_id) == version]
+    if not gone:
+        return []
+    removed = [event for review_id in gone for event in _delete_review(tx.statements, review_id)]
+    _leave_gaps(tx.statements, sorted(removed))
+    tx.append(
+        NewEvent(
+            event_type=EventType.AUDIT_CHECKPOINT,
+            actor=BROKER,
+            review_id=None,
+            old_status=None,
+            new_status=None,
+            timestamp=tx.now,
+            metadata={
+                "archive": archive,
+                "closed_before": closed_before,
+                "reviews": len(gone),
+                "events": len(removed),
+                "gaps_hash": seal(Gap(*row) for row in tx.statements.rows(_GAPS, {})),
+            },
+        )
+    )
+    return gone
+
+
+def _version_of(statements: Statements, review_id: ReviewId) -> int | None:
+    row = statements.row(_VERSION, {"review_id": review_id})
+    return row[0] if row else None
+
+
+def _delete_review(statements: Statements, review_id: ReviewId) -> list[Gap]:
+    """Everything of it; gives its events as gaps of one."""
+    wanted = {"review_id": review_id}
+    found = [Gap(number, number, before, after) for number, before, after in statements.rows(_EVENTS, wanted)]
+    for statement in _DELETIONS:
+        statements.run(statement, wanted)
+    return found
+
+
+def _leave_gaps(statements: Statements, removed: list[Gap]) -> None:
+    """Neighbours become one gap, with those that were there before."""
+    runs: list[Gap] = []
+    for gap in removed:
+        if runs and runs[-1].last + 1 == gap.first:
+            runs[-1] = _joined(runs[-1], gap)
+        else:
+            runs.append(gap)
+    for run in runs:
+        before = statements.row(_GAP_ENDING, {"last": run.first - 1})
+        after = statements.row(_GAP_BEGINNING, {"first": run.last + 1})
+        whole = _joined(Gap(*before), run) if before else run
+        whole = _joined(whole, Gap(*after)) if after else whole
+        for neighbour in filter(None, (before, after)):
+            statements.run(_DROP_GAP, {"first": neighbour[0]})
+        statements.run(_INSERT_GAP, asdict(whole))
+
+
+def _joined(one: Gap, other: Gap) -> Gap:
+    return Gap(one.first, other.last, one.previous_hash, other.hash)

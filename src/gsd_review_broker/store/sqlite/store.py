@@ -1,0 +1,219 @@
+"""SQLite: one connection writes (see writer.py), others only read.
+
+SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once, and most Pythons carry
+such a version: readers here cannot write, and no other process opens the file for writing.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, cast
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
+from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.sqlite import archive, schema
+from gsd_review_broker.store.sqlite.lock import DatabaseLock
+from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
+from gsd_review_broker.store.statements import SqliteStatements
+from gsd_review_broker.store.writes import SqlTransaction
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+READER_THREADS = 2
+
+
+class SqliteStore:
+    def __init__(self, path: Path, *, clock: Clock, wakeups: Wakeups, meters: Meters) -> None:
+        self._path = path
+        self._clock = clock
+        self._wakeups = wakeups
+        self._meters = meters
+        self._lock = DatabaseLock(path)
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._connections: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
+        self._closed = False
+        self._archiving = asyncio.Lock()
+        # Each sees every change inside its transaction.
+        self.watchers: list[Watcher] = []
+
+    def open(self) -> None:
+        """Takes the lock and brings the schema up to date. Raises StartError."""
+        try:
+            _make_private(self._path)
+            self._lock.acquire()
+            self._connection = self._opened(_connect(self._path, read_only=False))
+            self._migrate()
+            self._glancer = self._opened(_connect(self._path, read_only=True))
+        except (OSError, DBAPIError, sqlite3.Error) as error:
+            self._abandon()
+            raise StartError(_cannot_open(self._path, error)) from error
+        except StartError:
+            self._abandon()
+            raise
+        self._glances = SqlReader(SqliteStatements(self._glancer))
+        self.writer = Writer(
+            self._connection,
+            self._path,
+            clock=self._clock,
+            wakeups=self._wakeups,
+            meters=self._meters,
+            watchers=self.watchers,
+        )
+
+    def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        self._connections.append(connection)
+        return connection
+
+    def _abandon(self) -> None:
+        """Nothing is left open of a start that failed."""
+        for connection in self._connections:
+            connection.close()
+        self._lock.release()
+
+    def _migrate(self) -> None:
+        version = schema.stored_version(self._connection)
+        schema.refuse_foreign(self._connection, version, self._path)
+        schema.refuse_newer(version, self._path)
+        if version == schema.HEAD:
+            return
+        if version is not None:
+            copy = schema.back_up(self._connection, self._path, version)
+            log.info("database_backed_up", to=str(copy), schema=version)
+        schema.upgrade(self._connection)
+
+    async def close(self) -> None:
+        """What was asked before is still done; then the WAL is folded into the file."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.writer.close()
+        self._pool.shutdown(wait=True)
+        for connection in [self._glancer, *self._readers]:
+            connection.close()
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+        self._lock.release()
+
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        if self._closed:
+            raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+        return await self.writer.write(command)
+
+    async def glance(self, query: Callable[[Reader], T]) -> T:
+        try:
+            return query(self._glances)
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, query)
+
+    async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
+        target = self._path.with_name(into)
+        loop = asyncio.get_running_loop()
+        async with self._archiving:
+            batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
+            if not batch:
+                return Archived(found=0, moved=0)
+            gone = await self.write(
+                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
+            )
+            return Archived(found=len(batch), moved=len(gone))
+
+    def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
+        try:
+            source = self._reader()
+            # Of one moment: what another prune removes meanwhile is still there to be copied.
+            source.execute("BEGIN")
+            try:
+                batch = archive.closed_reviews(source, before)
+                if batch:
+                    with archive.opened_archive(target) as copies:
+                        archive.copy(source, copies, batch)
+            finally:
+                source.execute("COMMIT")
+        except (sqlite3.Error, DBAPIError) as error:
+            raise translate(sqlite3.OperationalError(str(error))) from error
+        except (OSError, StartError) as error:
+            raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
+        return batch
+
+    def _reader(self) -> sqlite3.Connection:
+        """Each thread's own."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = _connect(self._path, read_only=True)
+            self._readers.append(connection)
+        return connection
+
+    def _read(self, query: Callable[[Reader], T]) -> T:
+        connection = self._reader()
+        try:
+            # One snapshot for all that the query looks at.
+            connection.execute("BEGIN")
+            try:
+                return query(SqlReader(SqliteStatements(connection)))
+            finally:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    # isolation_level None: transactions are ours to begin and end.
+    # A reader must not make a file where there is none any more.
+    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    connection = sqlite3.connect(
+        address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        _prepare(connection, read_only=read_only)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
+    if read_only:
+        connection.execute("PRAGMA query_only=ON")
+    else:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        # Every command touches some ten indexes at places of chance; the usual 2 MB do not hold them for long.
+        connection.execute("PRAGMA cache_size=-65536")
+        # The writer folds the WAL when nobody waits for a commit.
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+
+
+def _make_private(path: Path) -> None:
+    """The folder ours alone if we make it; the file ours alone in any case. WAL and SHM take its mode."""
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True, mode=0o700)
+    path.touch(mode=0o600, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+
+
+def _cannot_open(path: Path, error: Exception) -> str:
+    said = str(getattr(error, "orig", error))
+    if "not a database" in said or "malformed" in said:
+        return (
+            f"the database {path} is damaged ({said}); it was left as it is. Move it away and put a backup "
+            "in its place, or save what can be saved with sqlite3's .recover."
+        )
+    return f"the database {path} cannot be opened: {said}"

@@ -1,0 +1,299 @@
+"""Reading a whole database, with its archives, for the audit's check. Nothing is written: a broker may be running."""
+
+import contextlib
+import heapq
+import itertools
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from gsd_review_broker.domain import audit
+from gsd_review_broker.domain.audit import Gap, Stored
+from gsd_review_broker.domain.model import Event, EventType, ReviewId
+from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.tally import EVERYTHING, Totals
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
+from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite.archive import is_archive
+from gsd_review_broker.store.statements import SqliteStatements, Values, sql_of
+from gsd_review_broker.store.statistics import SCOPES, read_totals
+from gsd_review_broker.store.tables import (
+    audit_gaps,
+    audit_head,
+    counter_patches,
+    counters,
+    events,
+    findings,
+    histograms,
+    messages,
+    reviews,
+    revisions,
+)
+
+T = TypeVar("T")
+
+_CHAIN = sa.select(*EVENTS.columns).order_by(events.c.id)
+_BY_REVIEW = sa.select(*EVENTS.columns).where(events.c.review_id.is_not(None)).order_by(events.c.review_id, events.c.id)
+_REVIEWS = sa.select(*REVIEWS.columns).order_by(reviews.c.id)
+_REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revisions.c.number)
+_MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
+_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.created_at, findings.c.id)
+_COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
+_GAPS = sa.select(audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash).order_by(
+    audit_gaps.c.first
+)
+_HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash)
+_EVERY_COUNT = 1 << 40
+_METADATA = EVENTS.columns.index(events.c.metadata)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerificationReport:
+    problems: list[str]
+    events: int
+    reviews: int
+    archived_events: int
+    statistics_checked: bool
+
+
+class _UnreadableError(Exception):
+    """A row that no broker wrote; the text names it."""
+
+
+def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
+    """The whole database, of one moment: the file itself, the chain, every review, the statistics."""
+    with contextlib.ExitStack() as stack:
+        paths = (database, *archives)
+        files = [_Whole(stack.enter_context(opened(path))) for path in paths]
+        damage = [f"{path.name}: {said}" for path, file in zip(paths, files, strict=True) for said in file.damage()]
+        if damage:
+            return _not_whole(*damage)
+        try:
+            return _verify_archive(files[0]) if files[0].is_archive else _verify_all(files)
+        except (_UnreadableError, sqlite3.DatabaseError) as error:
+            return _not_whole(str(error))
+
+
+def _not_whole(*problems: str) -> VerificationReport:
+    return VerificationReport(problems=list(problems), events=0, reviews=0, archived_events=0, statistics_checked=False)
+
+
+def _verify_all(files: list["_Whole"]) -> VerificationReport:
+    main, *archives = files
+    archived = sum(gap.last - gap.first + 1 for gap in main.gaps())
+    statistics = bool(archives) or not archived
+    problems = audit.check(
+        _once(heapq.merge(*(file.chain() for file in files), key=lambda event: event.id)),
+        gaps=main.gaps(),
+        head=main.head(),
+        by_review=_once(
+            heapq.merge(*(file.by_review() for file in files), key=lambda event: (event.review_id, event.id))
+        ),
+        stored=_newest_of_each(heapq.merge(*(file.stored() for file in files), key=lambda row: row.review.id)),
+        totals=main.totals() if statistics else None,
+        with_archives=bool(archives),
+    )
+    return VerificationReport(
+        problems=problems,
+        events=sum(file.count("events") for file in files),
+        reviews=sum(file.count("reviews") for file in files),
+        archived_events=archived,
+        statistics_checked=statistics,
+    )
+
+
+def _once(found: Iterable[Event]) -> Iterator[Event]:
+    """Without the copies that a prune which was cut short left in an archive: the same number and the same hash."""
+    before: Event | None = None
+    for event in found:
+        if before is None or (event.id, event.hash) != (before.id, before.hash):
+            yield event
+        before = event
+
+
+def _newest_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
+    """Of a review that was copied and not removed, what it became later counts."""
+    for _, same in itertools.groupby(rows, key=lambda row: row.review.id):
+        yield max(same, key=lambda row: row.review.version)
+
+
+def _verify_archive(archive: "_Whole") -> VerificationReport:
+    """By itself: each event is what it was, those that follow each other are linked, each review is whole."""
+    problems: list[str] = []
+    before: Event | None = None
+    for event in archive.chain():
+        follows = before is not None and before.id + 1 == event.id
+        if event.hash != audit.recomputed(event) or (follows and before and event.previous_hash != before.hash):
+            problems.append(f"event {event.id} was altered: its hash does not fit")
+            break
+        before = event
+    if not problems:
+        problems += audit.check_reviews(archive.by_review(), archive.stored(), _Ignored())
+    count = archive.count("events")
+    return VerificationReport(
+        problems=problems,
+        events=count,
+        reviews=archive.count("reviews"),
+        archived_events=count,
+        statistics_checked=False,
+    )
+
+
+class _Ignored(dict[str, Totals]):
+    def __missing__(self, scope: str) -> Totals:
+        return Totals()
+
+
+def export(database: Path) -> Iterator[dict[str, Any]]:
+    """Every event as it is stored, hashes and all, so that the chain can be checked elsewhere."""
+    names = [column.name for column in EVENTS.columns]
+    with opened(database) as connection:
+        for event in _Whole(connection).chain():
+            yield {name: getattr(event, name) for name in names}
+
+
+@contextlib.contextmanager
+def opened(database: Path) -> Generator[sqlite3.Connection]:
+    if not database.is_file():
+        raise StartError(f"there is no database {database}; give its path with --db.")
+    connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    with contextlib.closing(connection):
+        try:
+            connection.execute("PRAGMA query_only=ON")
+            version = schema.stored_version(connection)
+        except sqlite3.Error as error:
+            raise StartError(f"the database {database} cannot be read: {error}.") from error
+        if version != schema.HEAD:
+            raise StartError(
+                f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
+                "start the broker on it once, which brings it up to date."
+            )
+        # One moment for all that is read.
+        connection.execute("BEGIN")
+        yield connection
+
+
+class _Whole:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.is_archive = is_archive(connection)
+
+    def damage(self) -> list[str]:
+        try:
+            said = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
+            strays = self._connection.execute("PRAGMA foreign_key_check").fetchall()
+            orphans = {(table, self._owner(table, number)) for table, number, _, _ in strays}
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
+        return [line for line in said if line != "ok"] + [
+            f"a row of {table} belongs to no review: {review_id} is not stored" for table, review_id in sorted(orphans)
+        ]
+
+    def _owner(self, table: str, number: int) -> str:
+        row = self._connection.execute(f"SELECT review_id FROM {table} WHERE rowid = ?", (number,)).fetchone()  # noqa: S608
+        return str(row[0])
+
+    def count(self, table: str) -> int:
+        return self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
+
+    def chain(self) -> Iterator[Event]:
+        """In their order. What is hashed is the text of an event's metadata, which is written in one way only."""
+        for event, text in self._with_rows(_CHAIN, EVENTS, "event {id} was altered: it cannot be read"):
+            if audit.canonical(event.metadata) != text[_METADATA]:
+                raise _UnreadableError(f"event {event.id} was altered: its hash does not fit")
+            yield event
+
+    def by_review(self) -> Iterator[Event]:
+        return self._objects(_BY_REVIEW, EVENTS, "event {id} was altered: it cannot be read")
+
+    def gaps(self) -> list[Gap]:
+        unreadable = "the record of archived events was altered: it cannot be read"
+        return [Gap(*row) for row in self._rows(_GAPS, list(_GAPS.selected_columns), unreadable)]
+
+    def head(self) -> tuple[int, str]:
+        rows = list(self._rows(_HEAD, list(_HEAD.selected_columns), "gap: the chain's head cannot be read"))
+        if not rows:
+            raise _UnreadableError("gap: the chain's head is missing")
+        return rows[0][0], rows[0][1]
+
+    def totals(self) -> dict[str, Totals]:
+        for table in (counters, histograms):
+            for _ in self._rows(sa.select(table), list(table.c), f"the {table.name} were altered: they cannot be read"):
+                pass
+        statements = SqliteStatements(self._connection)
+        found: dict[str, Totals] = {}
+        row: Values | None = (EVERYTHING,)
+        while row is not None:
+            found[row[0]] = read_totals(statements, row[0], most=_EVERY_COUNT)
+            row = statements.row(SCOPES, {"after": row[0]})
+        return found
+
+    def stored(self) -> Iterator[Stored]:
+        revisions_of = self._beside(_REVISIONS, REVISIONS, "revision {number}")
+        messages_of = self._beside(_MESSAGES, MESSAGES, "message {id}")
+        patches_of = self._beside(_COUNTER_PATCHES, COUNTER_PATCHES, "counter-patch {id}")
+        findings_of = self._beside(_FINDINGS, FINDINGS, "finding {id}")
+        for review in self._objects(_REVIEWS, REVIEWS, "review {id} was altered: it cannot be read"):
+            patches = patches_of(review.id)
+            yield Stored(
+                review=review,
+                contents={
+                    EventType.REVIEW_REVISED: [hash_of_revision(revision) for revision in revisions_of(review.id)],
+                    EventType.MESSAGE_SENT: [hash_of_message(message) for message in messages_of(review.id)],
+                    EventType.COUNTER_PATCH_OFFERED: [hash_of_counter_patch(patch) for patch in patches],
+                },
+                counter_patches=patches,
+                findings=findings_of(review.id),
+            )
+
+    def _beside(self, statement: sa.Executable, rows: Rows[T], what: str) -> Callable[[ReviewId], list[T]]:
+        """Reviews and what stands beside them come in the same order, so each group is read when its review is."""
+        found = self._objects(statement, rows, "review {review_id}: " + what + " was altered: it cannot be read")
+        groups = itertools.groupby(found, key=lambda row: getattr(row, "review_id"))  # noqa: B009 - all have one
+        waiting: list[tuple[str, list[T]]] = []
+
+        def of(review_id: ReviewId) -> list[T]:
+            while not waiting or waiting[0][0] < review_id:
+                waiting.clear()
+                group = next(groups, None)
+                if group is None:
+                    return []
+                waiting.append((group[0], list(group[1])))
+            return waiting[0][1] if waiting[0][0] == review_id else []
+
+        return of
+
+    def _objects(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[T]:
+        return (found for found, _ in self._with_rows(statement, rows, unreadable))
+
+    def _with_rows(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[tuple[T, Values]]:
+        for row in self._rows(statement, rows.columns, unreadable):
+            try:
+                yield rows.read(row), row
+            except (KeyError, ValueError, TypeError) as error:
+                raise _UnreadableError(_named(unreadable, rows.columns, row)) from error
+
+    def _rows(
+        self, statement: sa.Executable, columns: Sequence[sa.ColumnElement[Any]], unreadable: str
+    ) -> Iterator[Values]:
+        """SQLite stores any kind of value in any column; a broker stores the column's own."""
+        kinds = [_kinds_of(column) for column in columns]
+        for row in self._connection.execute(sql_of(statement)):
+            if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):
+                raise _UnreadableError(_named(unreadable, columns, row))
+            yield row
+
+
+def _named(unreadable: str, columns: Sequence[sa.ColumnElement[Any]], row: Values) -> str:
+    return unreadable.format(**{str(column.key): value for column, value in zip(columns, row, strict=True)})
+
+
+def _kinds_of(column: sa.ColumnElement[Any]) -> tuple[type, ...]:
+    kind = column.type.python_type
+    kinds: tuple[type, ...] = {bool: (int,), float: (float, int)}.get(kind, (kind,))
+    return (*kinds, type(None)) if getattr(column, "nullable", False) else kinds

@@ -1,0 +1,288 @@
+"""The one connection that writes, and the commands that share its commits.
+
+Commands run on the event loop, each in its own savepoint; they are short, for everything slow was done before.
+So does the commit, as long as the disk syncs within a millisecond: handing it to a thread and back would take as
+long. What waits longer runs in a thread: commits to a slower disk, checkpoints, and a lock that another process
+holds. While that runs, commands queue up, and the next batch takes them all.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, time_ns
+from typing import Any, TypeVar
+
+import structlog
+
+from gsd_review_broker.domain.tally import Tally
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.observe import tracing
+from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
+from gsd_review_broker.store.statements import SqliteStatements
+from gsd_review_broker.store.statistics import StatisticsRows
+from gsd_review_broker.store.writes import SqlTransaction
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+LARGEST_BATCH = 32
+BUSY_TIMEOUT_MILLISECONDS = 5_000
+# A commit that takes less than this is not worth handing to a thread.
+_QUICK_SECONDS = 0.001
+_GATHERING = 3
+# Folded into the database when so many pages may have gathered; SQLite's own default, but not inside a commit.
+_CHECKPOINT_PAGES = 1_000
+_PAGES_A_COMMAND = 12
+_PAGE_BYTES = 4_096
+
+
+@dataclass(slots=True)
+class Job:
+    command: Callable[[Transaction], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    # When its commit began and ended, and how many shared it; for whoever traces.
+    committed: tuple[int, int, int] | None = None
+
+
+class Writer:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        *,
+        clock: Clock,
+        wakeups: Wakeups,
+        meters: Meters,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._file = _identity_of(path)
+        self._clock = clock
+        self._wakeups = wakeups
+        self._meters = meters
+        self._statistics = StatisticsRows()
+        self._traced = tracing.is_on()
+        self._jobs: deque[Job] = deque()
+        self._watchers = watchers
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._turn: asyncio.Handle | asyncio.Task[None] | None = None
+        self._idle: asyncio.Event | None = None
+        self._last_batch = 1
+        self._commit_seconds = 0.0
+        self._last_commit = 0.0
+        self._pages = 0
+        # Waiting for another process is the thread's part; on the event loop nothing waits.
+        self.patience_milliseconds = BUSY_TIMEOUT_MILLISECONDS
+        connection.execute("PRAGMA busy_timeout=0")
+
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        """Acknowledged when it is on disk. A caller that goes away does not undo what is under way."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        job = Job(command, future)
+        self._jobs.append(job)
+        self._meters.queued = len(self._jobs)
+        self._schedule()
+        return await (self._traced_wait(job) if self._traced else future)
+
+    async def _traced_wait(self, job: Job) -> Any:
+        with tracing.span("store.write"):
+            result = await job.future
+            assert job.committed is not None  # noqa: S101 - a result is told after its commit
+            began, ended, shared_by = job.committed
+            tracing.past_span("store.commit", began, ended, shared_by=shared_by)
+            return result
+
+    async def close(self) -> None:
+        """What was asked before is still done."""
+        if self._turn is not None:
+            self._idle = asyncio.Event()
+            await self._idle.wait()
+        self._thread.shutdown(wait=True)
+
+    # Turns: one batch after the other, each by itself.
+
+    def _schedule(self) -> None:
+        if self._turn is None and self._jobs:
+            # When several came together the last time, others are likely on their way.
+            self._turn = asyncio.get_running_loop().call_soon(self._gather, _GATHERING if self._last_batch > 1 else 0)
+
+    def _gather(self, rounds: int) -> None:
+        """A few rounds of the loop, in which those who are on their way can join; nobody sleeps."""
+        if rounds:
+            self._turn = asyncio.get_running_loop().call_soon(self._gather, rounds - 1)
+        else:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        batch = [self._jobs.popleft() for _ in range(min(len(self._jobs), LARGEST_BATCH))]
+        self._last_batch = len(batch)
+        self._meters.queued = len(self._jobs)
+        if self._commit_seconds >= _QUICK_SECONDS or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
+            self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
+            return
+        try:
+            topics, error = self._run_all(batch)
+            self._tell(batch, topics, error or self._commit())
+        finally:
+            self._end_turn()
+
+    async def _take_slow_turn(self, batch: list[Job]) -> None:
+        in_thread = asyncio.get_running_loop().run_in_executor
+        topics: list[str] = []
+        try:
+            error = self._begin()
+            if error is not None:
+                error = await in_thread(self._thread, self._begin_patiently)
+            if error is None:
+                topics, error = self._run_all(batch)
+            if error is None:
+                error = await in_thread(self._thread, self._commit)
+            self._tell(batch, topics, error)
+            if self._pages >= _CHECKPOINT_PAGES:
+                await in_thread(self._thread, self._checkpoint)
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        self._schedule()
+        if self._turn is None and self._idle is not None:
+            self._idle.set()
+
+    def _tell(self, batch: list[Job], topics: list[str], error: BaseException | None) -> None:
+        """Tell everybody: those who wait for news, then those who asked."""
+        if error is None:
+            self._meters.commands += len(batch)
+            self._wakeups.publish(topics)
+        else:
+            log.warning("commit_failed", error=str(error), commands=len(batch))
+        ended, took = time_ns(), int(self._last_commit * 1e9)
+        for job in batch:
+            if self._traced and error is None:
+                job.committed = (ended - took, ended, len(batch))
+            if job.future.done():
+                continue
+            failure = error or job.error
+            if failure is not None:
+                job.future.set_exception(failure)
+            else:
+                job.future.set_result(job.result)
+
+    # The steps of a turn. Each gives what went wrong, in our codes, or None.
+
+    def _begin(self) -> BaseException | None:
+        """Without waiting, unless patience was asked for."""
+        if _identity_of(self._path) != self._file:
+            return _file_is_gone(self._path)
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            return translate(error)
+        return None
+
+    def _begin_patiently(self) -> BaseException | None:
+        self._connection.execute(f"PRAGMA busy_timeout={self.patience_milliseconds}")
+        try:
+            return self._begin()
+        finally:
+            self._connection.execute("PRAGMA busy_timeout=0")
+
+    def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
+        topics: list[str] = []
+        tallies: list[tuple[str | None, Tally]] = []
+        try:
+            for job in batch:
+                done = self._run(job)
+                if done is not None:
+                    topics += done.topics
+                    tallies += done.tallies
+            self._statistics.add(SqliteStatements(self._connection), tallies)
+        except Exception as error:  # noqa: BLE001 - whatever it is, everybody in the batch is told, and the next can begin
+            return [], self._rolled_back(error)
+        return topics, None
+
+    def _run(self, job: Job) -> SqlTransaction | None:
+        """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
+        transaction = SqlTransaction(SqliteStatements(self._connection), self._clock.now(), self._watchers)
+        self._connection.execute("SAVEPOINT command")
+        try:
+            job.result = job.command(transaction)
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise sqlite3.OperationalError(str(error)) from error
+            self._connection.execute("ROLLBACK TO command")
+            self._connection.execute("RELEASE command")
+            job.error = translate(error)
+            return None
+        self._connection.execute("RELEASE command")
+        self._pages += _PAGES_A_COMMAND + transaction.stored_bytes // _PAGE_BYTES
+        return transaction
+
+    def _commit(self) -> BaseException | None:
+        started = perf_counter()
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._rolled_back(error)
+        self._last_commit = perf_counter() - started
+        self._meters.commits.add(self._last_commit)
+        # A moving average: one slow sync does not make a slow disk.
+        self._commit_seconds += (self._last_commit - self._commit_seconds) / 4
+        return None
+
+    def _rolled_back(self, error: Exception) -> BaseException:
+        self._statistics.forget()
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.rollback()
+        return translate(error)
+
+    def _checkpoint(self) -> None:
+        """Fold what has gathered into the database. What a reader still needs is left for the next time."""
+        self._pages = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            log.warning("checkpoint_failed", error=str(error))
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _file_is_gone(path: Path) -> BrokerError:
+    """SQLite would go on writing into a file that no name leads to, and all of it would be lost at the end."""
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"the database {path} was moved, deleted or replaced while the broker was running",
+        "Nothing was stored. Put the file back, or restart the broker.",
+    )
+
+
+def translate(error: BaseException) -> BaseException:
+    """What SQLite said, in our codes; everything else stays what it is."""
+    # A plain DatabaseError is a damaged file; its other kinds are mistakes of ours.
+    if not isinstance(error, sqlite3.OperationalError) and type(error) is not sqlite3.DatabaseError:
+        return error
+    said = str(error)
+    if "locked" in said or "busy" in said:
+        return BrokerError(
+            Code.BUSY, "another process holds the database's write lock", "Nothing was stored; call again in a moment."
+        )
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"the database cannot be used: {said}",
+        "Nothing was stored. Look at the disk's free space and the file's permissions, then call again.",
+    )

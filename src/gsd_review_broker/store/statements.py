@@ -1,0 +1,70 @@
+"""Running Core statements. Each is compiled to SQL once, and then handed to the driver as it is: what SQLAlchemy
+does for each execution costs several times what SQLite needs for the statement itself."""
+
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Values = tuple[Any, ...]
+Parameters = Mapping[str, Any]
+
+
+class Statements(Protocol):
+    """One connection's present transaction. Statements take all their values by name; rows are plain tuples."""
+
+    def rows(self, statement: sa.Executable, parameters: Parameters) -> Sequence[Values]: ...
+
+    def row(self, statement: sa.Executable, parameters: Parameters) -> Values | None: ...
+
+    def run(self, statement: sa.Executable, parameters: Parameters) -> None: ...
+
+    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None: ...
+
+
+def parameter(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name)
+
+
+_DIALECT = sqlite.dialect(paramstyle="named")
+# Statements live as long as the modules that define them, or in a bounded cache of shapes.
+_SQL: dict[sa.Executable, str] = {}
+
+
+def sql_of(statement: sa.Executable) -> str:
+    text = _SQL.get(statement)
+    if text is None:
+        assert isinstance(statement, sa.ClauseElement)  # noqa: S101 - every Core statement is one
+        compiled = statement.compile(dialect=_DIALECT)
+        assert isinstance(compiled, SQLCompiler)  # noqa: S101
+        text = str(compiled)
+        # Numbers that SQLAlchemy adds of its own (OFFSET 0) are written out, so that callers need not give them.
+        for name, value in compiled.params.items():
+            if isinstance(value, int):
+                text = re.sub(rf":{name}\b", str(value), text)
+        _SQL[statement] = text
+    return text
+
+
+class SqliteStatements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: sa.Executable, parameters: Parameters) -> Sequence[Values]:
+        return self._connection.execute(sql_of(statement), parameters).fetchall()
+
+    def row(self, statement: sa.Executable, parameters: Parameters) -> Values | None:
+        # All of it, so that the cursor is done: one left open would hold its snapshot.
+        rows = self._connection.execute(sql_of(statement), parameters).fetchall()
+        return rows[0] if rows else None
+
+    def run(self, statement: sa.Executable, parameters: Parameters) -> None:
+        self._connection.execute(sql_of(statement), parameters)
+
+    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None:
+        if parameters:
+            self._connection.executemany(sql_of(statement), parameters)

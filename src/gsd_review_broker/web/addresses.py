@@ -1,0 +1,89 @@
+"""What a page's address asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from gsd_review_broker.errors import BrokerError, Code
+
+_LONGEST_NUMBER = 12
+
+
+def number(values: Mapping[str, str], name: str) -> int | None:
+    value = values.get(name, "").strip()
+    if not value:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > _LONGEST_NUMBER:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is no number", "Follow the page's links.")
+    return int(value)
+
+
+def with_query(path: str, values: Mapping[str, object]) -> str:
+    """Only what is said: the plainest address is the one to share."""
+    said = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
+    return f"{path}?{urlencode({n: 1 if v is True else v for n, v in said.items()})}" if said else path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReviewAddress:
+    """Which content of a review, and in what form."""
+
+    review_id: str
+    revision: int | None = None
+    since: int | None = None
+    patch: int | None = None
+    whole: bool = False
+    split: bool = False
+    ignore_space: bool = False
+    file: int | None = None
+    first_file: int = 0
+    at: str = ""
+
+    def link(self, **changes: object) -> str:
+        values: dict[str, object] = {
+            "rev": self.revision,
+            "since": self.since,
+            "patch": self.patch,
+            "whole": self.whole,
+            "w": self.ignore_space,
+            **changes,
+        }
+        return with_query(f"/r/{self.review_id}", values)
+
+    @property
+    def query(self) -> str:
+        """For the same content again."""
+        return self.link().partition("?")[1] + self.link().partition("?")[2]
+
+    def file_link(self, index: int) -> str:
+        return self.link(file=index) + f"#f{index}"
+
+    def source_of(self, index: int) -> str:
+        return with_query(
+            f"/r/{self.review_id}/file",
+            {
+                "i": str(index),
+                "rev": self.revision,
+                "since": self.since,
+                "patch": self.patch,
+                "whole": self.whole,
+                "w": self.ignore_space,
+                "view": "split" if self.split else "unified",
+            },
+        )
+
+
+def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str, str]) -> ReviewAddress:
+    return ReviewAddress(
+        review_id=review_id,
+        # Either name, as people write it by hand: one that is passed over would show other content than was asked for.
+        revision=number(query, "rev" if query.get("rev") else "revision"),
+        since=number(query, "since"),
+        patch=number(query, "patch"),
+        whole=query.get("whole") == "1",
+        split=(query.get("view") or cookies.get("view")) == "split",
+        ignore_space=query.get("w") == "1",
+        file=number(query, "file"),
+        first_file=number(query, "from") or 0,
+        at=query.get("at", "")[:40],
+    )

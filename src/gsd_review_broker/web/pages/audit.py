@@ -1,0 +1,73 @@
+"""`/audit`: what happened, newest first; to be searched, and taken away whole."""
+
+import json
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gsd_review_broker.domain.model import EventType
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.wire.reviews import EventResult
+from gsd_review_broker.web import addresses
+from gsd_review_broker.web.review.timeline import moment_of
+from gsd_review_broker.web.site import HEADERS, Site
+
+_A_PAGE = 50
+_EXPORTED_AT_ONCE = 200
+_LONGEST_SEARCH = 200
+
+
+def audit_routes(site: Site) -> list[Route]:
+    async def page(request: Request) -> Response:
+        query = request.query_params
+        words = query.get("q", "").strip()[:_LONGEST_SEARCH]
+        kind = query.get("type", "")
+        if kind and kind not in list(EventType):
+            raise BrokerError(Code.INVALID_ARGUMENT, "type: not an event's", "Choose one of the list.")
+        review_id = query.get("review", "").strip() or None
+        before = addresses.number(query, "before")
+        found = await site.broker.pages.recent_events(
+            review_id=review_id, before=before, limit=_A_PAGE, wanted=lambda event: _matches(event, kind, words)
+        )
+        again = {"q": words, "type": kind, "review": review_id}
+        facts = {
+            "events": [(event, moment_of(event)) for event in found["events"]],
+            "more": addresses.with_query("/audit", {**again, "before": found["next_cursor"]})
+            if found["next_cursor"]
+            else None,
+            "words": words,
+            "kind": kind,
+            "review_id": review_id,
+            "kinds": list(EventType),
+            "last_id": await site.broker.pages.last_event_id(),
+            "chain": await site.broker.pages.chain(),
+        }
+        return await site.page(request, "audit.html", facts)
+
+    async def export(_request: Request) -> Response:
+        headers = HEADERS | {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+        return StreamingResponse(_lines(site), media_type="application/jsonl", headers=headers)
+
+    return [site.get("/audit", page), site.get("/audit/export.jsonl", export)]
+
+
+def _matches(event: EventResult, kind: str, words: str) -> bool:
+    if kind and event["event_type"] != kind:
+        return False
+    if not words:
+        return True
+    text = json.dumps([event["id"], event["actor"], event["review_id"], event["metadata"]], ensure_ascii=False)
+    return all(word in text.casefold() for word in words.casefold().split())
+
+
+async def _lines(site: Site) -> AsyncGenerator[str]:
+    """One event a line, in order; as many as there are when it gets there."""
+    after = 0
+    while True:
+        page = await site.broker.insight.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)
+        yield "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in page["events"])
+        if page["next_cursor"] is None:
+            return
+        after = page["next_cursor"]

@@ -1,0 +1,173 @@
+"""`/insights`: how quickly, how often, how well; each chart with its figures behind it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gsd_review_broker.service.queries.queue_history import QueueHistory
+from gsd_review_broker.service.wire.pool import ReviewerRow
+from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
+from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.web.pages.charts import Bar, Chart, bars, curve
+from gsd_review_broker.web.site import Site
+
+_MOST_ROWS = 10
+_NOTHING = "none"
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_FEW_SECONDS = 10
+_STATE_WORDS = {
+    "pending": "Pending",
+    "claimed": "Claimed",
+    "in_review": "In review",
+    "approved": "Approved",
+    "changes_requested": "Changes requested",
+}
+
+
+def insights_routes(site: Site) -> list[Route]:
+    async def page(request: Request) -> Response:
+        project = request.query_params.get("project", "").strip()[:200] or None
+        stats = await site.broker.statistics.stats(project=project)
+        history = await site.broker.pages.queue_history()
+        started = (await site.broker.reviewers.listed())["reviewers"]
+        charts = [
+            _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
+        ]  # fmt: skip
+        facts = {
+            "project": project or "",
+            "stats": stats,
+            "charts": charts,
+            "seconds": seconds,
+        }
+        return await site.page(request, "insights.html", facts)
+
+    return [site.get("/insights", page)]
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    if value < _FEW_SECONDS:
+        return f"{value:.1f} s"
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} s"
+
+
+def _times(stats: ReviewStats) -> Chart:
+    spreads = stats["percentiles"]
+    named: list[tuple[str, Percentiles, float | None]] = [
+        ("to claim", spreads["time_to_claim_seconds"], stats["avg_time_to_claim_seconds"]),
+        ("to verdict", spreads["time_to_verdict_seconds"], stats["avg_time_to_verdict_seconds"]),
+        ("to close", spreads["review_duration_seconds"], stats["avg_review_duration_seconds"]),
+    ]
+    rows = [
+        Bar(f"{name}, {which}", (spread[which] or 0,), seconds(spread[which]))
+        for name, spread, _ in named
+        for which in ("p50", "p95")
+    ]
+    return Chart(
+        title="How long it takes",
+        about="from the proposal; half of all, and all but one in twenty",
+        svg=bars(rows, label="Time from the proposal to claim, verdict and end"),
+        columns=("from the proposal", "half are quicker (p50)", "95 of 100 are (p95)", "average"),
+        rows=tuple((name, seconds(s["p50"]), seconds(s["p95"]), seconds(average)) for name, s, average in named),
+    )
+
+
+def _states(stats: ReviewStats) -> Chart:
+    average = stats["avg_time_in_state_seconds"]
+    rows = [Bar(words, (average.get(name) or 0,), seconds(average.get(name))) for name, words in _STATE_WORDS.items()]
+    return Chart(
+        title="Where the time goes",
+        about="average time in each state",
+        svg=bars(rows, label="Average time in each state"),
+        columns=("state", "average"),
+        rows=tuple((row.label, row.value) for row in rows),
+    )
+
+
+def _queue(history: QueueHistory) -> Chart:
+    points = history.points
+    start, end = points[0][0], points[-1][0]
+    wide = max(1, end - start)
+    shown = [((at - start) / wide, float(count)) for at, count in points]
+    first, last = iso(start)[:16].replace("T", " "), "now"
+    return Chart(
+        title="The queue over time",
+        about="reviews that wait for a reviewer, as far back as the last events go",
+        svg=curve(shown, label="Pending reviews over time", first=first, last=last),
+        columns=("when (UTC)", "pending"),
+        rows=tuple((iso(at)[:19].replace("T", " "), str(count)) for at, count in points[-_MOST_ROWS:]),
+    )
+
+
+def _reviewers(stats: ReviewStats) -> Chart:
+    found = stats["by_reviewer"][:_MOST_ROWS]
+    rows = [
+        Bar(
+            row["reviewer"],
+            (row["approved"], row["changes_requested"]),
+            _rate(row["approved"], row["changes_requested"]),
+        )
+        for row in found
+    ]
+    return Chart(
+        title="Verdicts by reviewer",
+        about="approved, then changes requested; at the end how many of them were approvals",
+        svg=bars(rows, label="Approvals and requests for changes by reviewer"),
+        columns=("reviewer", "approved", "changes requested", "comments"),
+        rows=tuple(
+            (row["reviewer"], str(row["approved"]), str(row["changes_requested"]), str(row["comment"])) for row in found
+        ),
+    )
+
+
+def _pairs(stats: ReviewStats) -> Chart:
+    found = stats["by_pair"][:_MOST_ROWS]
+    rows = [
+        Bar(
+            f"{row['proposer']} → {row['reviewer']}",
+            (row["approved"], row["changes_requested"]),
+            _rate(row["approved"], row["changes_requested"]),
+        )
+        for row in found
+    ]
+    return Chart(
+        title="Verdicts by pair",
+        about="who proposed and who judged: approved, then changes requested",
+        svg=bars(rows, label="Approvals and requests for changes by pair of proposer and reviewer"),
+        columns=("proposer", "reviewer", "approved", "changes requested"),
+        rows=tuple(
+            (row["proposer"], row["reviewer"], str(row["approved"]), str(row["changes_requested"])) for row in found
+        ),
+    )
+
+
+def cost_of(started: Sequence[ReviewerRow]) -> Chart:
+    """By agent, of those that report it."""
+    tokens: Counter[str] = Counter()
+    dollars: dict[str, float] = {}
+    for row in started:
+        if row["input_tokens"] is None and row["output_tokens"] is None:
+            continue
+        tokens[row["agent"]] += (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
+        if row["cost_usd"] is not None:
+            dollars[row["agent"]] = dollars.get(row["agent"], 0.0) + row["cost_usd"]
+    found = tokens.most_common(_MOST_ROWS)
+    rows = [Bar(agent, (count,), f"{count:,}") for agent, count in found]
+    return Chart(
+        title="What it costs",
+        about="tokens of the reviewers that run or ended lately, by agent, as they report them",
+        svg=bars(rows, label="Tokens by agent"),
+        columns=("agent", "tokens", "USD"),
+        rows=tuple((agent, str(count), f"{dollars[agent]:.2f}" if agent in dollars else "") for agent, count in found),
+    )
+
+
+def _rate(approved: int, others: int) -> str:
+    return f"{100 * approved / (approved + others):.0f} %" if approved + others else _NOTHING

@@ -1,0 +1,172 @@
+"""`/r/ID`: one review, to be read from its intent down to the verdict."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Status, same_identity
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Applies, DoesNotApply
+from gsd_review_broker.service.queries.review_page import Checked, ReviewFacts
+from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
+from gsd_review_broker.web.api.people import HTTP_STATUS
+from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
+from gsd_review_broker.web.review.requirements import requirements_of
+from gsd_review_broker.web.review.threads import Thread, threads_of
+from gsd_review_broker.web.review.timeline import rounds_of
+from gsd_review_broker.web.site import HEADERS, Site
+
+# What nobody reads in one go is left to the tools; open findings come first.
+_MOST_THREADS = 200
+_COOKIE_SECONDS = 365 * 86_400
+_NO_DRAFT = {"reason": "", "counter_patch": ""}
+# As long as the pages' own answer of git may be out of date.
+_LEARNT_MILLISECONDS = 5_000
+
+
+class ReviewPages:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._views = DiffViews(Documents(site.broker.pages))
+        self._learnt: tuple[ReviewId, int, Milliseconds, Checked] | None = None
+
+    def routes(self) -> list[Route]:
+        return [
+            self._site.get("/r/{review_id}", self.page),
+            self._site.get("/r/{review_id}/file", self.file),
+            self._site.get("/r/{review_id}/live", self.live),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        answer = await self._page(request, {})
+        if request.query_params.get("view") in {"split", "unified"}:
+            kept = request.query_params["view"]
+            answer.set_cookie("view", kept, max_age=_COOKIE_SECONDS, httponly=True, samesite="strict")
+        return answer
+
+    async def refused(self, request: Request, error: BrokerError, form: Form) -> Response:
+        """The review as it is now, why the verdict was not taken, and what was typed where it was typed."""
+        draft = {name: form.text(name) for name in _NO_DRAFT}
+        return await self._page(request, {"refused": error, "draft": draft}, status=HTTP_STATUS[error.code])
+
+    async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
+        asked, facts = await self._asked(request)
+        await self._site.broker.pages.heard(self._site.person, facts.review)
+        shown = {**await self._shown(facts, asked), **more}
+        prepared = await self._views.prepared(facts, asked)
+        form = self._comment_form(shown, asked, prepared) if asked.at and shown["may_speak"] else Markup("")
+        diff = await asyncio.to_thread(
+            lambda: self._views.view(prepared, asked, shown["threads"], partial(self._thread, shown), form)
+        )
+        return await self._site.page(request, "review.html", {**shown, "shown": shown, "diff": diff}, status=status)
+
+    async def live(self, request: Request) -> Response:
+        """Everything but the diff: what a page that is open takes over when something happens."""
+        asked, facts = await self._asked(request)
+        shown = await self._shown(facts, asked)
+        return await self._site.page(request, "review_live.html", {**shown, "shown": shown})
+
+    async def file(self, request: Request) -> Response:
+        asked, facts = await self._asked(request)
+        index = number(request.query_params, "i") or 0
+        shown = _conversation(facts)
+        prepared = await self._views.prepared(facts, asked)
+        threads = shown["threads"]
+        show = partial(self._thread, {**shown, **_roles(facts, self._site.person)})
+        table = await asyncio.to_thread(lambda: self._views.table(prepared, index, asked, threads, show, Markup("")))
+        return HTMLResponse(table, headers=HEADERS)
+
+    async def _asked(self, request: Request) -> tuple[ReviewAddress, ReviewFacts]:
+        asked = review_asked(request.path_params["review_id"], request.query_params, request.cookies)
+        try:
+            facts = await self._site.broker.pages.review(asked.review_id, asked.revision)
+        except BrokerError as error:
+            if error.code is not Code.NOT_FOUND or asked.revision is None:
+                raise
+            # Which revisions there are is known of a review that exists.
+            raise no_revision(await self._site.broker.pages.find(asked.review_id), asked.revision) from error
+        return replace(asked, review_id=facts.review.id), facts
+
+    def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
+        return self._site.templates.macro("threads.html", "thread")(thread, shown)
+
+    def _comment_form(self, shown: dict[str, Any], asked: ReviewAddress, prepared: Prepared) -> Markup:
+        path = prepared.path_at(asked.at)
+        return self._site.templates.macro("threads.html", "comment_form")(shown, asked.at, path) if path else Markup("")
+
+    async def _shown(self, facts: ReviewFacts, asked: ReviewAddress) -> dict[str, Any]:
+        review = facts.review
+        checked = await self.checked(review)
+        return {
+            "review": review,
+            "facts": facts,
+            "content": facts.content,
+            "asked": asked,
+            "requirements": requirements_of(facts, checked),
+            "checked": checked,
+            "digest": _digest(review, checked),
+            "does_not_apply": checked.answer.git_says if isinstance(checked.answer, DoesNotApply) else None,
+            "rounds": rounds_of(facts.events),
+            "is_current": facts.content.number == review.revision and asked.patch is None,
+            "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
+            "patch": next((one for one in facts.counter_patches if one.id == asked.patch), None),
+            **_conversation(facts),
+            **_roles(facts, self._site.person),
+            "refused": None,
+            "draft": _NO_DRAFT,
+        }
+
+    def learnt(self, review: Review, digest: str | None) -> None:
+        """What a claim found is newer than what the pages remember; whoever is sent back must see it."""
+        until = Milliseconds(self._site.broker.pages.now + _LEARNT_MILLISECONDS)
+        self._learnt = review.id, review.revision, until, Checked(Applies(digest=digest))
+
+    async def checked(self, review: Review) -> Checked:
+        """Where it is decided, git need not be asked again."""
+        if review.status in {Status.APPROVED, Status.CLOSED}:
+            return Checked(Applies(digest=review.digest))
+        if self._learnt is not None and self._learnt[:2] == (review.id, review.revision):
+            *_, until, checked = self._learnt
+            if self._site.broker.pages.now < until:
+                return checked
+        try:
+            return await self._site.broker.pages.applies(review)
+        except BrokerError as error:
+            return Checked(error)
+
+
+def _digest(review: Review, checked: Checked) -> str | None:
+    """What an approval will name: the claim's, or what a claim would find now."""
+    if review.claimed_by is not None:
+        return review.digest
+    return checked.answer.digest if isinstance(checked.answer, Applies) else None
+
+
+def _conversation(facts: ReviewFacts) -> dict[str, Any]:
+    threads = threads_of(facts.review, facts.findings, facts.messages)
+    return {"threads": threads[:_MOST_THREADS], "threads_left_out": max(0, len(threads) - _MOST_THREADS)}
+
+
+def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
+    """What this person is to this review, and may do with it."""
+    review = facts.review
+    is_author = same_identity(person, review.proposer) or same_identity(person, review.author)
+    mine = review.is_claim_live and same_identity(review.claimed_by, person)
+    return {
+        "review": review,
+        "is_author": is_author,
+        "is_mine": mine,
+        "may_judge": not is_author and (mine or review.status is Status.PENDING),
+        "may_take_over": not is_author and review.is_claim_live and not mine,
+        "may_speak": review.status not in {Status.PENDING, Status.CLOSED}
+        or (review.status is Status.PENDING and not is_author),
+        "may_close": review.status is not Status.CLOSED,
+    }

@@ -1,0 +1,326 @@
+"""What a person does with a review: the same services that agents' tools call, and the same rules."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gsd_review_broker.domain.model import Disposition, Review, Role, Severity, Side, Status, Verdict, same_identity
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Applies
+from gsd_review_broker.service.commands.discussion import NewMessage
+from gsd_review_broker.service.commands.findings import NewFinding
+from gsd_review_broker.web.addresses import with_query
+from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.pages.review import ReviewPages
+from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
+from gsd_review_broker.web.site import Action, Site
+
+_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
+_TITLE_CHARACTERS = 120
+
+
+class ReviewActions:
+    def __init__(self, site: Site, pages: ReviewPages) -> None:
+        self._site = site
+        self._pages = pages
+        self._broker = site.broker
+        # One at a time: of two tabs that find a review pending, only one begins the claim, and may take it back.
+        self._claiming = asyncio.Lock()
+
+    def routes(self) -> list[Route]:
+        actions: dict[str, Action] = {
+            "claim": self._claim,
+            "release": self._release,
+            "take-over": self._take_over,
+            "verdict": self._verdict,
+            "message": self._message,
+            "remark": self._remark,
+            "resolve": self._resolve,
+            "accept": self._accept,
+            "reject": self._reject,
+            "close": self._close,
+        }
+        return [self._site.post(f"/r/{{review_id}}/{name}", action) for name, action in actions.items()]
+
+    # The claim.
+
+    async def _claim(self, request: Request, _form: Form) -> str:
+        async with self._claiming:
+            await self._claimed(await self._found(request))
+        return _back(request, "claimed")
+
+    async def _claimed(self, review: Review) -> dict[str, Any]:
+        claim = await self._broker.claims.claim(review.id, self._site.person)
+        if "auto_rejected" in claim:
+            raise BrokerError(
+                Code.DIFF_INVALID,
+                f"the diff does not apply, so it went back to its author: {claim['validation_error']}",
+                "Nothing is left to do here until a new revision comes.",
+            )
+        return dict(claim)
+
+    async def _release(self, request: Request, form: Form) -> str:
+        generation = form.number("claim_generation")
+        await self._broker.claims.release(_id(request), generation or 0, repeat=None)
+        return _back(request, "released")
+
+    async def _take_over(self, request: Request, form: Form) -> str:
+        """Of the claim that was seen: one that began since belongs to somebody who was not asked about."""
+        review = await self._found(request)
+        seen = form.number("claim_generation")
+        if seen != review.claim_generation:
+            raise _changed("the claim that you saw is over")
+        await self._broker.claims.take_over(review.id, self._site.person)
+        return _back(request, "taken_over")
+
+    # Judging.
+
+    async def _verdict(self, request: Request, form: Form) -> str | Response:
+        try:
+            return await self._judged(request, form)
+        except BrokerError as error:
+            return await self._pages.refused(request, error, form)
+
+    async def _judged(self, request: Request, form: Form) -> str:
+        verdict = _verdict_of(form)
+        if verdict is not Verdict.APPROVED:
+            _require_text(form, "reason")
+        async with self._judging(request, form, approves=verdict is Verdict.APPROVED) as (review, generation):
+            await self._broker.claims.give_verdict(
+                review.id,
+                verdict,
+                reason=form.optional("reason"),
+                reviewer_id=self._site.person,
+                claim_generation=generation,
+                repeat=None,
+                counter_patch=form.optional("counter_patch"),
+            )
+        return _back(request, verdict.value)
+
+    @asynccontextmanager
+    async def _judging(
+        self, request: Request, form: Form, *, approves: bool = False
+    ) -> AsyncGenerator[tuple[Review, int]]:
+        """The claim to judge by, begun on the way if nobody has it; only of the content that the page showed.
+
+        A claim that was begun for what is then refused is given back: nobody asked for it alone."""
+        async with self._claiming:
+            review = await self._found(request)
+            _require_shown(review.revision, form)
+            self._refuse_claim_of_another(review)
+            begun = await self._begun(review, form, approves=approves) if review.status is Status.PENDING else None
+        if begun is None:
+            _require_digest(review.digest, form, approves=approves)
+            yield review, form.number("claim_generation") or 0
+            return
+        try:
+            _require_shown(begun["revision"], form)
+            _require_digest(begun["digest"], form, approves=approves)
+            yield replace(review, digest=begun["digest"]), begun["claim_generation"]
+        except Exception:
+            # By its generation: a claim that came after it is somebody's own.
+            with suppress(BrokerError):
+                await self._broker.claims.release(review.id, begun["claim_generation"], repeat=None)
+            raise
+
+    def _refuse_claim_of_another(self, review: Review) -> None:
+        if review.is_claim_live and not same_identity(review.claimed_by, self._site.person):
+            raise BrokerError(
+                Code.ALREADY_CLAIMED,
+                f"{review.claimed_by} is judging it",
+                "Take the claim over first, if it cannot wait.",
+            )
+
+    async def _begun(self, review: Review, form: Form, *, approves: bool) -> dict[str, Any]:
+        """What can be refused without a claim is refused before it; who may not judge at all, by the claim itself."""
+        if not any(same_identity(self._site.person, one) for one in (review.proposer, review.author)):
+            answer = (await self._pages.checked(review)).answer
+            if isinstance(answer, Applies):
+                _require_digest(answer.digest, form, approves=approves)
+        claim = await self._claimed(review)
+        self._pages.learnt(review, claim["digest"])
+        return claim
+
+    async def _remark(self, request: Request, form: Form) -> str:
+        """On a line: a message at once, or a finding, which is a comment of whoever holds the claim."""
+        place = _place(form)
+        if form.text("severity") in {"", "message"}:
+            await self._say(request, form, place)
+            return _back(request, "sent", form)
+        _require_text(form, "body")
+        finding = NewFinding(
+            title=_title(form.text("body")),
+            body=form.text("body"),
+            severity=_severity(form),
+            path=place.get("path"),
+            line_start=place.get("line"),
+            line_end=place.get("line"),
+            side=place.get("side", Side.NEW),
+            suggestion=form.optional("suggestion"),
+        )
+        async with self._judging(request, form) as (review, generation):
+            await self._broker.claims.give_verdict(
+                review.id,
+                Verdict.COMMENT,
+                reason=finding.title,
+                reviewer_id=self._site.person,
+                claim_generation=generation,
+                repeat=None,
+                findings=[finding],
+            )
+        return _back(request, "sent", form)
+
+    # Talking.
+
+    async def _message(self, request: Request, form: Form) -> str:
+        await self._say(request, form, _place(form))
+        return _back(request, "sent", form)
+
+    async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
+        """To a review that nobody holds, it is said as its reviewer."""
+        review = await self._found(request)
+        if review.status is not Status.PENDING:
+            await self._send(review, form, place)
+            return
+        _require_text(form, "body")
+        async with self._judging(request, form):
+            await self._send(review, form, place)
+
+    async def _send(self, review: Review, form: Form, place: dict[str, Any]) -> None:
+        role = role_of(review, self._site.person)
+        metadata: dict[str, Any] = {}
+        if form.optional(FINDING_KEY):
+            metadata[FINDING_KEY] = form.text(FINDING_KEY)[:64]
+        if place.get("side") is Side.OLD:
+            metadata["side"] = Side.OLD.value
+        message = NewMessage(
+            sender_role=role,
+            body=form.text("body"),
+            sender_id=self._site.person,
+            path=place.get("path"),
+            line=place.get("line"),
+            in_reply_to=form.number("in_reply_to"),
+            metadata=metadata or None,
+        )
+        await self._broker.discussions.send(review.id, message, repeat=None)
+
+    async def _resolve(self, request: Request, form: Form) -> str:
+        review = await self._found(request)
+        await self._broker.discussions.resolve_finding(
+            review.id,
+            form.text("finding_id"),
+            _disposition(form),
+            note=form.optional("note"),
+            as_reviewer=role_of(review, self._site.person) is Role.REVIEWER,
+            repeat=None,
+            person=self._site.person,
+        )
+        return _back(request, "resolved", form)
+
+    # The proposer's part, which a person may play.
+
+    async def _accept(self, request: Request, form: Form) -> str:
+        review = await self._found(request)
+        open_patch = (await self._broker.pages.review(review.id)).counter_patches[-1:]
+        if not open_patch or open_patch[0].id != form.number("patch"):
+            raise _changed("another counter-patch was offered since")
+        await self._broker.counter_patches.accept(review.id, proposer_id=self._site.person, repeat=None)
+        return _back(request, "accepted")
+
+    async def _reject(self, request: Request, form: Form) -> str:
+        await self._broker.counter_patches.reject(
+            _id(request), reason=form.optional("reason"), proposer_id=self._site.person, repeat=None
+        )
+        return _back(request, "rejected")
+
+    async def _close(self, request: Request, form: Form) -> str:
+        await self._broker.proposals.close(
+            _id(request),
+            closer_role=Role.PROPOSER,
+            reason=form.optional("reason"),
+            proposer_id=self._site.person,
+            repeat=None,
+        )
+        return _back(request, "closed")
+
+    async def _found(self, request: Request) -> Review:
+        return await self._broker.pages.find(_id(request))
+
+
+def _id(request: Request) -> str:
+    return request.path_params["review_id"]
+
+
+def _back(request: Request, done: str, form: Form | None = None) -> str:
+    """To the page and the place that the form stood at."""
+    place = form.text("back") if form else ""
+    anchor = f"#{place}" if re.fullmatch(r"[a-z0-9-]{1,40}", place) else ""
+    values: dict[str, object] = {"done": done}
+    if form and form.number("rev"):
+        values["rev"] = form.number("rev")
+    return with_query(f"/r/{_id(request)}", values) + anchor
+
+
+def _verdict_of(form: Form) -> Verdict:
+    try:
+        return Verdict(form.text("verdict"))
+    except ValueError as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, "verdict: none was chosen", "Use the page's buttons.") from error
+
+
+def _severity(form: Form) -> Severity:
+    try:
+        return Severity(form.text("severity"))
+    except ValueError as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, "severity: not one of them", "Choose one of the list.") from error
+
+
+def _disposition(form: Form) -> Disposition:
+    try:
+        return Disposition(form.text("disposition"))
+    except ValueError as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, "disposition: not one of them", "Use the page's buttons.") from error
+
+
+def _require_text(form: Form, name: str) -> None:
+    if form.optional(name) is None:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", "Write something.")
+
+
+def _require_shown(revision: int, form: Form) -> None:
+    if form.number("revision") != revision:
+        raise _changed(f"you read revision {form.number('revision')}, and the review is at revision {revision} by now")
+
+
+def _require_digest(digest: str | None, form: Form, *, approves: bool) -> None:
+    """An approval names what it approves; what else is said may leave it out."""
+    shown = form.optional("digest")
+    if shown is None and digest is not None and approves:
+        raise _changed(f"the page that you approved showed no digest, and it has one: {digest}")
+    if shown is not None and shown != digest:
+        raise _changed(f"you saw {shown}, and it would be {digest or 'without a digest'} now: what it stands on moved")
+
+
+def _changed(why: str) -> BrokerError:
+    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
+
+
+def _place(form: Form) -> dict[str, Any]:
+    """The line that a form stands at; its path is the file's own."""
+    match = _LINE.fullmatch(form.text("at"))
+    if match is None:
+        return {}
+    side = Side.OLD if match.group(2) == "o" else Side.NEW
+    return {"path": form.optional("path"), "line": int(match.group(3)), "side": side}
+
+
+def _title(body: str) -> str:
+    first = body.strip().splitlines()[0].strip()
+    return first if len(first) <= _TITLE_CHARACTERS else first[: _TITLE_CHARACTERS - 1] + "…"

@@ -1,0 +1,108 @@
+"""`/reviews`: all of them, last changed first; what is asked for stands in the address."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gsd_review_broker.domain.model import Category, Status
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import ReviewFilter
+from gsd_review_broker.service.wire.reviews import FeedRow
+from gsd_review_broker.web.addresses import with_query
+from gsd_review_broker.web.site import Site
+
+_A_PAGE = 50
+# A search goes back so far at a time, and then says where to go on.
+_LOOKED_AT = 5_000
+_AT_ONCE = 500
+_LONGEST_SEARCH = 200
+_SEARCHED = ("intent", "agent_type", "proposer_id", "claimed_by", "project", "phase", "plan", "task")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ListAddress:
+    status: Status | None
+    category: Category | None
+    project: str
+    words: str
+    cursor: str | None
+
+    def link(self, **changes: object) -> str:
+        values: dict[str, object] = {
+            "status": self.status,
+            "category": self.category,
+            "project": self.project,
+            "q": self.words,
+            **changes,
+        }
+        return with_query("/reviews", values)
+
+    @property
+    def wanted(self) -> ReviewFilter:
+        return ReviewFilter(status=self.status, category=self.category, project=self.project or None)
+
+
+def reviews_routes(site: Site) -> list[Route]:
+    async def page(request: Request) -> Response:
+        asked = _asked(request)
+        found = await _by_id(site, asked.words)
+        if found is not None:
+            return RedirectResponse(f"/r/{found}", status_code=303)
+        rows, cursor = await _listed(site, asked)
+        facts = {
+            "asked": asked,
+            "rows": rows,
+            "more": asked.link(cursor=cursor) if cursor else None,
+            "statuses": list(Status),
+            "categories": list(Category),
+        }
+        return await site.page(request, "reviews.html", facts)
+
+    return [site.get("/reviews", page)]
+
+
+def _asked(request: Request) -> _ListAddress:
+    query = request.query_params
+    try:
+        return _ListAddress(
+            status=Status(query["status"]) if query.get("status") else None,
+            category=Category(query["category"]) if query.get("category") else None,
+            project=query.get("project", "").strip()[:_LONGEST_SEARCH],
+            words=query.get("q", "").strip()[:_LONGEST_SEARCH],
+            cursor=query.get("cursor") or None,
+        )
+    except ValueError as error:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{error}", "Choose one of the list.") from error
+
+
+async def _by_id(site: Site, words: str) -> str | None:
+    """Who types an id wants that review."""
+    if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
+        return None
+    try:
+        return (await site.broker.pages.find(words)).id
+    except BrokerError:
+        return None
+
+
+async def _listed(site: Site, asked: _ListAddress) -> tuple[list[FeedRow], str | None]:
+    if not asked.words:
+        feed = await site.broker.insight.feed(asked.wanted, limit=_A_PAGE, cursor=asked.cursor)
+        return feed["reviews"], feed["next_cursor"]
+    words = asked.words.casefold().split()
+    found: list[FeedRow] = []
+    cursor, looked_at = asked.cursor, 0
+    while True:
+        feed = await site.broker.insight.feed(asked.wanted, limit=_AT_ONCE, cursor=cursor)
+        found += [row for row in feed["reviews"] if _matches(row, words)]
+        looked_at += _AT_ONCE
+        cursor = feed["next_cursor"]
+        if cursor is None or looked_at >= _LOOKED_AT or len(found) >= _A_PAGE:
+            return found, cursor
+
+
+def _matches(row: FeedRow, words: list[str]) -> bool:
+    text = " ".join(str(row.get(name) or "") for name in _SEARCHED).casefold()
+    return all(word in text for word in words)

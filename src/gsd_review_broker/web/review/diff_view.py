@@ -1,0 +1,161 @@
+"""The part of a review's page that shows the change: which files at once, which when they are opened."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from gsd_review_broker.domain.model import Review, Side
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.queries.review_page import ReviewFacts
+from gsd_review_broker.web.addresses import ReviewAddress
+from gsd_review_broker.web.diff.document import ShownFile
+from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.rendering import View, file_table
+from gsd_review_broker.web.diff.warnings import Warned
+from gsd_review_broker.web.review.threads import Thread
+
+# A file with more lines is loaded when it is opened.
+LARGE_FILE_LINES = 400
+# A change up to this is shown whole; of a larger one only the beginning, so that it opens at once.
+_SMALL_CHANGE_LINES = 1_500
+_FIRST_LINES = 400
+FILES_A_PAGE = 100
+_RAW_CHARACTERS = 60_000
+
+ShowThread = Callable[[Thread], Markup]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileBlock:
+    file: ShownFile
+    warnings: tuple[Warned, ...]
+    # None: it is loaded when it is opened.
+    table: Markup | None
+    source: str
+    link: str
+    remarks: int
+
+    @property
+    def table_is_empty(self) -> bool:
+        return self.file.lines == 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DiffView:
+    blocks: Sequence[FileBlock]
+    added: int
+    removed: int
+    lines: int
+    file_count: int
+    next_first: int | None
+    raw: str
+    grave: int
+
+
+class DiffViews:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    async def prepared(self, facts: ReviewFacts, asked: ReviewAddress) -> Prepared:
+        review = facts.review
+        if asked.patch is not None:
+            patch = next((one for one in facts.counter_patches if one.id == asked.patch), None)
+            if patch is None:
+                raise BrokerError(Code.NOT_FOUND, f"there is no counter-patch {asked.patch}", "See the conversation.")
+            return await self._documents.counter_patch(patch, whole=asked.whole)
+        if asked.since is not None:
+            if not 1 <= asked.since <= review.revision:
+                raise no_revision(review, asked.since)
+            return await self._documents.between(review.id, asked.since, facts.content.number)
+        return await self._documents.revision(review.id, facts.content.number)
+
+    def view(
+        self, prepared: Prepared, asked: ReviewAddress, threads: Sequence[Thread], show: ShowThread, form: Markup
+    ) -> DiffView:
+        """Takes its time: to be called in a thread."""
+        document = prepared.document
+        files = document.files if document else ()
+        first = asked.first_file
+        shown = files[first : first + FILES_A_PAGE] if asked.file is None else files[asked.file : asked.file + 1]
+        room = float("inf") if document and document.lines <= _SMALL_CHANGE_LINES else _FIRST_LINES
+        blocks: list[FileBlock] = []
+        for file in shown:
+            at_once = asked.file is not None or _named(asked.at, file) or file.lines <= min(LARGE_FILE_LINES, room)
+            room -= file.lines if at_once else 0
+            table = self.table(prepared, file.index, asked, threads, show, form) if at_once else None
+            blocks.append(_block(prepared, file, asked, threads, table))
+        following = first + FILES_A_PAGE
+        return DiffView(
+            blocks=blocks,
+            added=sum(file.added for file in files),
+            removed=sum(file.removed for file in files),
+            lines=document.lines if document else 0,
+            file_count=len(files),
+            next_first=following if asked.file is None and following < len(files) else None,
+            raw=prepared.raw[:_RAW_CHARACTERS],
+            grave=sum(any(warned.is_grave for warned in warnings) for warnings in prepared.warnings),
+        )
+
+    def table(
+        self,
+        prepared: Prepared,
+        index: int,
+        asked: ReviewAddress,
+        threads: Sequence[Thread],
+        show: ShowThread,
+        form: Markup,
+    ) -> Markup:
+        document = prepared.document
+        if document is None or not 0 <= index < len(document.files):
+            raise BrokerError(Code.NOT_FOUND, f"there is no file {index} in it", "Reload the page.")
+        file = document.files[index]
+        hunks, pieces = self._documents.coloured(document, index)
+        here = _by_place(file, threads)
+
+        def below(side: str, number: int) -> Markup:
+            found = [show(thread) for thread in here.get((side, number), ())]
+            if asked.at == f"f{index}{side}{number}":
+                found.append(form)
+            return Markup("").join(found)
+
+        link = "" if asked.patch is not None else _comment_link(asked)
+        view = View(split=asked.split, ignore_space=asked.ignore_space, comment_link=link)
+        return file_table(file, hunks, pieces, view, below)
+
+
+def no_revision(review: Review, number: int) -> BrokerError:
+    there = "There is revision 1 alone." if review.revision == 1 else f"There are revisions 1 to {review.revision}."
+    return BrokerError(Code.NOT_FOUND, f"review {review.id} has no revision {number}", there)
+
+
+def _named(at: str, file: ShownFile) -> bool:
+    return at.startswith((f"f{file.index}n", f"f{file.index}o"))
+
+
+def _comment_link(asked: ReviewAddress) -> str:
+    """Without a script the page comes again with the form below the line."""
+    link = replace(asked, at="").link(file=asked.file)
+    return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
+
+
+def _by_place(file: ShownFile, threads: Sequence[Thread]) -> dict[tuple[str, int], list[Thread]]:
+    found: dict[tuple[str, int], list[Thread]] = {}
+    for thread in threads:
+        if thread.is_placed and thread.path in {file.path, file.old_path} and thread.line is not None:
+            side = "o" if thread.side is Side.OLD else "n"
+            found.setdefault((side, thread.line), []).append(thread)
+    return found
+
+
+def _block(
+    prepared: Prepared, file: ShownFile, asked: ReviewAddress, threads: Sequence[Thread], table: Markup | None
+) -> FileBlock:
+    return FileBlock(
+        file=file,
+        warnings=prepared.warnings[file.index],
+        table=table,
+        source=asked.source_of(file.index),
+        link=asked.file_link(file.index),
+        remarks=sum(thread.is_placed and thread.path == file.path for thread in threads),
+    )

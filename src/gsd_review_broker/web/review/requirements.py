@@ -1,0 +1,81 @@
+"""What an approval needs, point by point, and how it stands."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gsd_review_broker.domain.model import Disposition, EventType, Severity, Status, same_identity
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.ports import Applies, DoesNotApply
+from gsd_review_broker.service.queries.review_page import Checked, ReviewFacts
+
+_SHOWN = len("sha256:") + 16
+_GRAVE = {Severity.CRITICAL, Severity.HIGH}
+
+
+class RequirementState(StrEnum):
+    MET = "met"
+    UNMET = "unmet"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    state: RequirementState
+    what: str
+    why: str
+
+
+def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
+    person = _person(facts)
+    return [_applies(facts, checked), _no_grave_finding(facts), _judged(facts), *([person] if person else [])]
+
+
+def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
+    what = "The diff applies to HEAD now"
+    if not facts.review.has_diff:
+        return Requirement(RequirementState.MET, "There is no diff to apply", "a proposal in words alone has no digest")
+    match checked.answer:
+        case None:
+            return Requirement(RequirementState.WAITING, what, "git is being asked")
+        case Applies(digest=None):
+            return Requirement(
+                RequirementState.MET, what, "but not to HEAD alone, so it has no digest and no gate will take it"
+            )
+        case Applies(digest=digest):
+            return Requirement(RequirementState.MET, what, f"as {_short(digest)}")
+        case DoesNotApply(git_says=git_says):
+            return Requirement(RequirementState.UNMET, what, f"git says: {git_says}")
+        case BrokerError() as error:
+            return Requirement(RequirementState.WAITING, what, error.message)
+
+
+def _no_grave_finding(facts: ReviewFacts) -> Requirement:
+    what = "No open finding of severity critical or high"
+    grave = [f for f in facts.findings if f.disposition is Disposition.OPEN and f.severity in _GRAVE]
+    if not grave:
+        return Requirement(RequirementState.MET, what, f"{facts.review.open_finding_count} open in all")
+    return Requirement(RequirementState.UNMET, what, "; ".join(f"{f.severity}: {f.title}" for f in grave[:3]))
+
+
+def _judged(facts: ReviewFacts) -> Requirement:
+    review = facts.review
+    what = "Approved by another than the author, on this very content"
+    if review.status is Status.APPROVED or (review.status is Status.CLOSED and review.outcome == "approved"):
+        return Requirement(RequirementState.MET, what, f"{review.claimed_by} approved {_short(review.digest)}")
+    if review.claimed_by is None or not review.is_claim_live:
+        return Requirement(RequirementState.UNMET, what, f"no verdict on revision {review.revision}")
+    if same_identity(review.claimed_by, review.author):
+        return Requirement(RequirementState.UNMET, what, f"{review.claimed_by} wrote it")
+    return Requirement(RequirementState.WAITING, what, f"{review.claimed_by} is judging it")
+
+
+def _person(facts: ReviewFacts) -> Requirement | None:
+    what = "A person has looked at it"
+    if facts.review.needs_human is not None:
+        return Requirement(RequirementState.UNMET, what, f"asked for: {facts.review.needs_human}")
+    cleared = [event for event in facts.events if event["event_type"] == EventType.HUMAN_CLEARED]
+    return Requirement(RequirementState.MET, what, f"{cleared[-1]['actor']} did") if cleared else None
+
+
+def _short(digest: str | None) -> str:
+    return f"{digest[:_SHOWN]}…" if digest else "it, without a digest"

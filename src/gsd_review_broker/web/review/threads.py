@@ -1,0 +1,87 @@
+"""What was said of which line: findings and messages, each with its answers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gsd_review_broker.domain.model import Anchor, Disposition, Finding, Message, Review, Role, Side
+
+FINDING_KEY = "finding_id"
+
+
+@dataclass(slots=True)
+class Thread:
+    name: str
+    finding: Finding | None
+    messages: list[Message] = field(default_factory=list[Message])
+    path: str | None = None
+    side: Side = Side.NEW
+    line: int | None = None
+    is_outdated: bool = False
+
+    @property
+    def is_placed(self) -> bool:
+        return self.path is not None and self.line is not None and not self.is_outdated
+
+    @property
+    def is_settled(self) -> bool:
+        return self.finding is not None and self.finding.disposition is not Disposition.OPEN
+
+    @property
+    def reply_to(self) -> int | None:
+        return self.messages[0].id if self.messages and self.finding is None else None
+
+
+def threads_of(review: Review, findings: Iterable[Finding], messages: Iterable[Message]) -> list[Thread]:
+    """Findings first, as their severity demands, then conversations as they began."""
+    by_finding = {finding.id: _of_finding(finding) for finding in sorted(findings, key=_importance)}
+    by_message: dict[int, Thread] = {}
+    begun: list[Thread] = []
+    for message in messages:
+        thread = _answered(message, by_finding, by_message)
+        if thread is None:
+            thread = _of_message(review, message)
+            begun.append(thread)
+        thread.messages.append(message)
+        by_message[message.id or 0] = thread
+    return [*by_finding.values(), *begun]
+
+
+def _answered(message: Message, by_finding: dict[str, Thread], by_message: dict[int, Thread]) -> Thread | None:
+    about = (message.metadata or {}).get(FINDING_KEY)
+    if isinstance(about, str) and about in by_finding:
+        return by_finding[about]
+    return by_message.get(message.in_reply_to or 0)
+
+
+def _of_finding(finding: Finding) -> Thread:
+    return Thread(
+        name=finding.id,
+        finding=finding,
+        path=finding.path,
+        side=finding.side,
+        line=finding.line_end or finding.line_start,
+        is_outdated=finding.anchor is not Anchor.ANCHORED,
+    )
+
+
+def _of_message(review: Review, message: Message) -> Thread:
+    """A message names a line of the revision of its round."""
+    side = Side.OLD if (message.metadata or {}).get("side") == Side.OLD else Side.NEW
+    return Thread(
+        name=f"m{message.id}",
+        finding=None,
+        path=message.path,
+        side=side,
+        line=message.line,
+        is_outdated=message.path is not None and message.round != review.round,
+    )
+
+
+def _importance(finding: Finding) -> tuple[bool, int, int]:
+    ranks = ["critical", "high", "medium", "low"]
+    return finding.disposition != "open", ranks.index(finding.severity), finding.created_at
+
+
+def role_of(review: Review, person: str) -> Role:
+    """A person speaks for the side they are on; else as a reviewer."""
+    return Role.PROPOSER if person == review.proposer else Role.REVIEWER
