@@ -58,7 +58,7 @@ class Notifier:
         """For ever; only of what comes from now on. Without a program there is nothing to do."""
         if not self._command:
             return
-        last = await self._broker.pages.last_event_id()
+        last = await self._broker.page_queries.last_event_id()
         known = await self._inbox()
         with self._wakeups.listening(EVENTS) as signalled:
             while not self._wakeups.closing:
@@ -81,7 +81,7 @@ class Notifier:
 
     async def _verdicts_after(self, last: int) -> int:
         while True:
-            page = await self._broker.insight.audit_log(review_id=None, after=last, limit=_EVENTS_AT_ONCE)
+            page = await self._broker.review_queries.audit_log(review_id=None, after=last, limit=_EVENTS_AT_ONCE)
             for event in page["events"]:
                 if event["event_type"] in _VERDICTS and event["review_id"] is not None:
                     self._waiting.append(await self._verdict(event))
@@ -90,7 +90,7 @@ class Notifier:
                 return last
 
     async def _verdict(self, event: EventResult) -> dict[str, Any]:
-        review = await self._broker.pages.find(event["review_id"] or "")
+        review = await self._broker.page_queries.find(event["review_id"] or "")
         return {
             "kind": "verdict",
             "verdict": event["metadata"].get("verdict"),

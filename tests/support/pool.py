@@ -60,7 +60,7 @@ class PoolBroker:
 
     @property
     def reviewers(self) -> Any:
-        return self.application.broker.reviewers
+        return self.application.broker.pool
 
     async def create(self, **arguments: Any) -> str:
         return (await self.call("create_review", **{**PROPOSAL, **arguments}))["review_id"]

@@ -22,7 +22,7 @@ class Context:
         self._broker: RunningBroker | None = None
 
     @property
-    def wanted(self) -> Target:
+    def target(self) -> Target:
         if self._wanted is None:
             options = self.options
             self._wanted = Target.of(
@@ -34,7 +34,7 @@ class Context:
     def broker(self) -> RunningBroker:
         """Looked for at the first call."""
         if self._broker is None:
-            self._broker = connect(self.wanted, token=os.environ.get("BROKER_TOKEN"))
+            self._broker = connect(self.target, token=os.environ.get("BROKER_TOKEN"))
         return self._broker
 
     def forget_broker(self) -> None:

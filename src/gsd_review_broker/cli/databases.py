@@ -15,7 +15,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.checkout import find_root
-from gsd_review_broker.settings.locations import whereabouts
+from gsd_review_broker.settings.locations import locate
 
 _SHOWN_PROBLEMS = 20
 
@@ -88,7 +88,7 @@ def prune(options: argparse.Namespace) -> int:
         moved, last = moved + turn["reviews"], turn
 
     # One that was named by its address is asked, or nobody is.
-    if context.wanted.url or client.find(context.wanted) is not None:
+    if context.target.url or client.find(context.target) is not None:
         more = True
         while more:
             said(context.post("/api/db/prune", closed_before=options.closed_before))
@@ -117,4 +117,4 @@ def _prune_here(options: argparse.Namespace, said: Any) -> None:
 
 def _database(options: argparse.Namespace) -> Path:
     root = None if options.user else find_root(Path.cwd())
-    return whereabouts(root, db=options.db, config=options.config).database
+    return locate(root, db=options.db, config=options.config).database

@@ -10,7 +10,7 @@ from typing import Any, cast
 from gsd_review_broker.client.connection import Connection, UnreachableError
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.git.checkout import find_root
-from gsd_review_broker.settings.locations import Locations, whereabouts
+from gsd_review_broker.settings.locations import Locations, locate
 from gsd_review_broker.settings.runtime_file import runtime_path
 
 USER = "user"
@@ -20,7 +20,7 @@ USER = "user"
 class Target:
     """What the caller said about the broker it wants."""
 
-    place: Locations
+    locations: Locations
     url: str | None = None
     # Named by its address or its database, not found by the folder.
     is_explicit: bool = False
@@ -38,13 +38,13 @@ class Target:
     ) -> "Target":
         environment = os.environ if environment is None else environment
         address = url or environment.get("BROKER_URL")
-        place = whereabouts(None if user else find_root(folder), db=db, config=config, environment=environment)
-        return cls(place=place, url=address, is_explicit=bool(address or db or environment.get("BROKER_DB")))
+        locations = locate(None if user else find_root(folder), db=db, config=config, environment=environment)
+        return cls(locations=locations, url=address, is_explicit=bool(address or db or environment.get("BROKER_DB")))
 
     def accepts(self, serves: str) -> bool:
-        if serves == self.place.serves:
+        if serves == self.locations.serves:
             return True
-        return self.is_explicit and (self.place.root is None or serves == USER)
+        return self.is_explicit and (self.locations.root is None or serves == USER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,13 +59,13 @@ class RunningBroker:
     started_at: str | None
 
 
-def connect(wanted: Target, *, token: str | None = None) -> RunningBroker:
+def connect(target: Target, *, token: str | None = None) -> RunningBroker:
     """The running broker, or UnreachableError."""
-    announced = None if wanted.url else read_runtime_file(wanted.place.database)
-    address = wanted.url or (announced or {}).get("url")
+    announced = None if target.url else read_runtime_file(target.locations.database)
+    address = target.url or (announced or {}).get("url")
     if not isinstance(address, str):
-        raise UnreachableError(f"no broker runs for {described(wanted.place)}")
-    connection = _connection(address, token, is_given=wanted.url is not None)
+        raise UnreachableError(f"no broker runs for {described(target.locations)}")
+    connection = _connection(address, token, is_given=target.url is not None)
     try:
         health = connection.get("/healthz")
         broker = RunningBroker(
@@ -79,10 +79,10 @@ def connect(wanted: Target, *, token: str | None = None) -> RunningBroker:
     except (KeyError, ValueError, TypeError) as error:
         connection.close()
         raise UnreachableError(f"what answers at {connection.url} is not a broker") from error
-    if not wanted.accepts(broker.serves):
+    if not target.accepts(broker.serves):
         connection.close()
         raise UnreachableError(
-            f"the broker at {connection.url} serves {_named(broker.serves)}, not {described(wanted.place)}",
+            f"the broker at {connection.url} serves {_named(broker.serves)}, not {described(target.locations)}",
             "Start the one that serves this folder with `tandem up`, or name another with --url or --db.",
         )
     return broker
@@ -97,10 +97,10 @@ def _connection(address: str, token: str | None, *, is_given: bool) -> Connectio
         raise UnreachableError(f"the runtime file names no address of a broker: {error.message}") from error
 
 
-def find(wanted: Target, *, token: str | None = None) -> RunningBroker | None:
+def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
     """The running broker, if there is one."""
     try:
-        return connect(wanted, token=token)
+        return connect(target, token=token)
     except UnreachableError:
         return None
 

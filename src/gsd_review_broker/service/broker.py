@@ -24,37 +24,37 @@ from gsd_review_broker.service.queries.statistics import Statistics
 @dataclass(frozen=True, slots=True)
 class Broker:
     proposals: Proposals
-    reading: ProposalQueries
+    proposal_queries: ProposalQueries
     claims: Claims
     counter_patches: CounterPatches
     discussions: Discussions
-    insight: ReviewQueries
+    review_queries: ReviewQueries
     statistics: Statistics
     retention: Retention
     meters: Meters
     sweep: Sweep
-    reviewers: PoolControl
+    pool: PoolControl
     gatekeeper: Gatekeeper
     inboxes: Inboxes
-    pages: ReviewPageQueries
+    page_queries: ReviewPageQueries
 
 
 def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) -> Broker:
     waiting = LongPoll(core.wakeups)
-    reviewers = PoolControl(core, PoolRecords(core))
+    pool = PoolControl(core, PoolRecords(core))
     return Broker(
         proposals=Proposals(core),
-        reading=ProposalQueries(core),
+        proposal_queries=ProposalQueries(core),
         claims=Claims(core, waiting),
         counter_patches=CounterPatches(core),
         discussions=Discussions(core, waiting),
-        insight=ReviewQueries(core, waiting, reviewers, serves=serves),
+        review_queries=ReviewQueries(core, waiting, pool, serves=serves),
         statistics=Statistics(core),
         retention=Retention(core, database_name=database_name),
         meters=meters,
         sweep=Sweep(core),
-        reviewers=reviewers,
+        pool=pool,
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
         inboxes=Inboxes(core),
-        pages=ReviewPageQueries(core),
+        page_queries=ReviewPageQueries(core),
     )

@@ -28,7 +28,7 @@ class Core:
     wakeups: Wakeups
     clock: Clock
     policy: Policy
-    presence: Liveness
+    liveness: Liveness
     access: Access
 
     async def find(self, review_id: str) -> Review:
@@ -60,7 +60,7 @@ class Core:
         """Somebody acts under this name; if it holds the claim, its deadline is put off."""
         if caller is None:
             return
-        self.presence.heard(caller)
+        self.liveness.heard(caller)
         if review is None or review.claim_expires_at is None:
             return
         later = rules.put_off(review, caller=caller, timeout=self.policy.claim_timeout, now=self.clock.now())

@@ -52,7 +52,7 @@ def state_folder() -> Path:
     return Path(platformdirs.user_state_dir(APPLICATION, appauthor=False))
 
 
-def whereabouts(
+def locate(
     root: Path | None, *, db: str | None, config: str | None, environment: Mapping[str, str] | None = None
 ) -> Locations:
     """What the whole configuration would say of the database, read from as few files as needed."""

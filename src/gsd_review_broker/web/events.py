@@ -113,7 +113,7 @@ class EventStream:
 
     async def _wanted(self, request: Request) -> str | None:
         wanted = request.query_params.get("review")
-        return (await self._broker.pages.find(wanted)).id if wanted else None
+        return (await self._broker.page_queries.find(wanted)).id if wanted else None
 
     @contextlib.contextmanager
     def _watching(self, review_id: str | None) -> Generator[Viewer]:
@@ -131,7 +131,7 @@ class EventStream:
 
     async def _begin(self, request: Request, review_id: str | None) -> bytes:
         """How soon to come back, and what was missed."""
-        head = await self._broker.pages.last_event_id()
+        head = await self._broker.page_queries.last_event_id()
         if self._reading is None:
             self._last = head
             self._reading = asyncio.create_task(self._read())
@@ -139,7 +139,7 @@ class EventStream:
         start = b"retry: 1000\n\n"
         if known is None or known > head:
             return start + f"id: {head}\nevent: ready\ndata: {{}}\n\n".encode()
-        missed = await self._broker.insight.audit_log(review_id=review_id, after=known, limit=_MOST_CAUGHT_UP)
+        missed = await self._broker.review_queries.audit_log(review_id=review_id, after=known, limit=_MOST_CAUGHT_UP)
         if missed["next_cursor"] is not None:
             # Too much to tell one by one: look at everything anew.
             return start + f"id: {head}\nevent: reset\ndata: {{}}\n\n".encode()
@@ -162,7 +162,7 @@ class EventStream:
 
     async def _hand_out(self) -> bool:
         """What happened since; True if there is more."""
-        page = await self._broker.insight.audit_log(review_id=None, after=self._last, limit=_AT_ONCE)
+        page = await self._broker.review_queries.audit_log(review_id=None, after=self._last, limit=_AT_ONCE)
         events = page["events"]
         if not events:
             return False

@@ -74,7 +74,7 @@ class Site:
 
     async def inbox(self) -> Inbox:
         """Looked up once for each event, and now and then for what time alone brings."""
-        key = await self.broker.pages.last_event_id(), self.broker.pages.now // _INBOX_MILLISECONDS
+        key = await self.broker.page_queries.last_event_id(), self.broker.page_queries.now // _INBOX_MILLISECONDS
         if self._inbox is None or self._inbox[0] != key:
             self._inbox = key, await self.broker.inboxes.of(self.person)
         return self._inbox[1]
@@ -85,7 +85,7 @@ class Site:
             "path": request.url.path,
             "done": request.query_params.get("done", ""),
             "inbox_count": len((await self.inbox()).entries),
-            "last_event_id": await self.broker.pages.last_event_id(),
+            "last_event_id": await self.broker.page_queries.last_event_id(),
             **facts,
         }
         text = await asyncio.to_thread(lambda: self.templates.render(template, facts))

@@ -49,22 +49,22 @@ class StartedBroker:
     log: Path
 
 
-def start(wanted: Target, *, flags: Sequence[str] = (), port_is_free: bool = True) -> StartedBroker:
+def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = True) -> StartedBroker:
     """The running broker; started if there is none. `flags` are the broker's own; with `port_is_free` nobody has
     chosen the port, and another than the usual one will do."""
-    files = Files.of(wanted.place.database)
-    running = find(wanted)
+    files = Files.of(target.locations.database)
+    running = find(target)
     if running is not None:
         return StartedBroker(broker=running, is_new=False, log=files.log)
     files.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(files.lock):
         # Whoever waited for the lock finds what its holder started.
-        running = find(wanted)
+        running = find(target)
         if running is not None:
             return StartedBroker(broker=running, is_new=False, log=files.log)
         if port_is_free and not _can_listen(locations.DEFAULT_PORT):
             flags = [*flags, "--port", "0"]
-        return StartedBroker(broker=_launched(wanted, files, flags), is_new=True, log=files.log)
+        return StartedBroker(broker=_launched(target, files, flags), is_new=True, log=files.log)
 
 
 def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
@@ -86,9 +86,9 @@ def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
     Files.of(database).pid.unlink(missing_ok=True)
 
 
-def _launched(wanted: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
+def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
     command = [sys.executable, "-m", "gsd_review_broker", *flags]
-    folder = wanted.place.root or Path.home()
+    folder = target.locations.root or Path.home()
     # What names a running broker to a client is no business of a new one.
     environment = {k: v for k, v in os.environ.items() if k not in {"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_ID"}}
     _shorten(files.log)
@@ -103,12 +103,12 @@ def _launched(wanted: Target, files: Files, flags: Sequence[str]) -> RunningBrok
             stderr=log,
             start_new_session=True,
         )
-    files.pid.write_text(json.dumps({"pid": process.pid, "database": str(wanted.place.database)}) + "\n")
+    files.pid.write_text(json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n")
     end = time.monotonic() + START_SECONDS
     while process.poll() is None:
-        announced = read_runtime_file(wanted.place.database)
+        announced = read_runtime_file(target.locations.database)
         if announced is not None and announced.get("pid") == process.pid:
-            running = find(wanted)
+            running = find(target)
             if running is not None:
                 # It goes on without us; nothing is left to say about it.
                 process.returncode = 0
@@ -118,16 +118,16 @@ def _launched(wanted: Target, files: Files, flags: Sequence[str]) -> RunningBrok
             raise StartError(f"the broker did not come up within {START_SECONDS:g} s; its log is {files.log}.")
         time.sleep(_LOOK_SECONDS)
     files.pid.unlink(missing_ok=True)
-    return _after_failure(wanted, files, flags, _said(files.log, begin))
+    return _after_failure(target, files, flags, _said(files.log, begin))
 
 
-def _after_failure(wanted: Target, files: Files, flags: Sequence[str], said: str) -> RunningBroker:
+def _after_failure(target: Target, files: Files, flags: Sequence[str], said: str) -> RunningBroker:
     # Somebody else may have been quicker, with `tandem serve`.
-    running = find(wanted)
+    running = find(target)
     if running is not None:
         return running
     if _PORT_IN_USE in said and "--port" not in flags:
-        return _launched(wanted, files, [*flags, "--port", "0"])
+        return _launched(target, files, [*flags, "--port", "0"])
     raise StartError(f"the broker did not start: {said or 'it said nothing'} (its log is {files.log})")
 
 

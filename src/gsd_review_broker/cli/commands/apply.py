@@ -168,7 +168,7 @@ def _require_clean(root: Path, paths: Sequence[str]) -> None:
 
 
 def _apply(root: Path, approved: _Approved, *, index: bool, check: bool) -> None:
-    flags = [flag for flag, wanted in (("--index", index), ("--check", check)) if wanted]
+    flags = [flag for flag, target in (("--index", index), ("--check", check)) if target]
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         patch = Path(folder) / "diff"
         patch.write_bytes(approved.diff)

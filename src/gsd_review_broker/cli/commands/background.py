@@ -42,11 +42,11 @@ def register(commands: Commands) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     screen = Screen()
-    wanted = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
-    wanted = Target(place=wanted.place, is_explicit=wanted.is_explicit)
-    _, origin = locations.setting("port", wanted.place.root, flag=options.port, config=options.config)
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
+    target = Target(locations=target.locations, is_explicit=target.is_explicit)
+    _, origin = locations.setting("port", target.locations.root, flag=options.port, config=options.config)
     with screen.progress("the broker starts"):
-        started = background.start(wanted, flags=_flags(options), port_is_free=origin == "default")
+        started = background.start(target, flags=_flags(options), port_is_free=origin == "default")
     broker = started.broker
     result = {
         "started": started.is_new,
@@ -60,7 +60,7 @@ def run_up(options: argparse.Namespace) -> int:
         screen.json(result)
     else:
         verb = "started" if started.is_new else "runs"
-        screen.say(f"broker {verb}: {broker.connection.url} serves {described(wanted.place)} (pid {broker.pid})")
+        screen.say(f"broker {verb}: {broker.connection.url} serves {described(target.locations)} (pid {broker.pid})")
     return Exit.DONE
 
 
@@ -83,18 +83,18 @@ def _absolute(name: str, value: str | int) -> str:
 
 def run_down(options: argparse.Namespace) -> int:
     screen = Screen()
-    wanted = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
-    wanted = Target(place=wanted.place, is_explicit=wanted.is_explicit)
-    broker = find(wanted)
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
+    target = Target(locations=target.locations, is_explicit=target.is_explicit)
+    broker = find(target)
     if broker is not None:
         with screen.progress("the broker ends"):
-            background.stop(broker, wanted.place.database, force=options.force)
+            background.stop(broker, target.locations.database, force=options.force)
     if options.json:
         screen.json({"ended": broker is not None, "pid": broker.pid if broker else None})
     elif broker is None:
-        screen.say(f"no broker runs for {described(wanted.place)}")
+        screen.say(f"no broker runs for {described(target.locations)}")
     else:
-        screen.say(f"broker ended: it served {described(wanted.place)} (pid {broker.pid})")
+        screen.say(f"broker ended: it served {described(target.locations)} (pid {broker.pid})")
     return Exit.DONE
 
 
@@ -102,7 +102,7 @@ def run_status(options: argparse.Namespace) -> int:
     context = Context(options)
     broker = context.broker
     said = context.call("broker_status")
-    log = background.Files.of(context.wanted.place.database).log
+    log = background.Files.of(context.target.locations.database).log
     result = {
         **said,
         "url": broker.connection.url,

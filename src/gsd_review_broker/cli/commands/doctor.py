@@ -28,9 +28,9 @@ def register(commands: Commands) -> None:
 def run_doctor(options: argparse.Namespace) -> int:
     screen = Screen()
     try:
-        wanted = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
+        target = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
         with screen.progress("looking"):
-            checks = list(every_check(wanted, options.config))
+            checks = list(every_check(target, options.config))
     except StartError as error:
         checks = [red("configuration", str(error), "Mend it, then look again.")]
     is_well = all(check.state is not CheckState.RED for check in checks)

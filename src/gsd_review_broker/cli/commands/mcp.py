@@ -36,17 +36,17 @@ class _Address:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._looking = threading.Lock()
-        self._wanted = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
+        self._target = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
 
     def __call__(self) -> str:
         with self._looking:
-            if self._wanted.url or self._options.no_start:
-                broker = connect(self._wanted)
+            if self._target.url or self._options.no_start:
+                broker = connect(self._target)
             else:
-                root = self._wanted.place.root
+                root = self._target.locations.root
                 _, origin = locations.setting("port", root, flag=None, config=self._options.config)
                 free = origin == "default"
-                broker = background.start(self._wanted, flags=_flags(self._options), port_is_free=free).broker
+                broker = background.start(self._target, flags=_flags(self._options), port_is_free=free).broker
             broker.connection.close()
             return broker.connection.url
 

@@ -104,7 +104,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
     change = chosen_change(options)
     serves_many = context.broker.serves == USER
     here = top_level(Path.cwd())
-    root = context.wanted.place.root
+    root = context.target.locations.root
     by_agent = options.agent_type or options.proposer_id
     return {
         "intent": options.intent,

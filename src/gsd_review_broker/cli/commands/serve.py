@@ -35,9 +35,9 @@ def _configuration(options: argparse.Namespace) -> Any:
 
 def run_broker(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
-    from gsd_review_broker import app  # noqa: PLC0415
+    from gsd_review_broker import server  # noqa: PLC0415
 
-    return app.serve(configuration)
+    return server.serve(configuration)
 
 
 def show_configuration(options: argparse.Namespace) -> int:

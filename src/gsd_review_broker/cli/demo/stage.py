@@ -93,7 +93,7 @@ def built() -> Generator[Stage]:
             database = folder / "project" / PROJECT_FOLDER / DATABASE_NAME
             with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
                 place = Locations(root=folder / "project", database=database)
-                found = _awaited(broker, Target(place=place), folder)
+                found = _awaited(broker, Target(locations=place), folder)
                 yield Stage(folder, found, environment)
                 found.connection.close()
     finally:
@@ -161,10 +161,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             process.kill()
 
 
-def _awaited(process: "subprocess.Popen[bytes]", wanted: Target, folder: Path) -> RunningBroker:
+def _awaited(process: "subprocess.Popen[bytes]", target: Target, folder: Path) -> RunningBroker:
     end = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < end:
-        broker = find(wanted)
+        broker = find(target)
         if broker is not None:
             return broker
         time.sleep(_LOOK_SECONDS)

@@ -97,20 +97,20 @@ def command() -> Check:
     return green("command", f"{found} ({__version__})")
 
 
-def configuration(wanted: Target, config: str | None) -> Check:
+def configuration(target: Target, config: str | None) -> Check:
     """Validated whole, as the broker does at its start."""
     from gsd_review_broker.settings import config as settings  # noqa: PLC0415 - not light
 
     try:
-        loaded = settings.load(root=wanted.place.root, flags={"config": config})
+        loaded = settings.load(root=target.locations.root, flags={"config": config})
     except StartError as error:
         return red("configuration", str(error), "Mend the file; `tandem config` shows every value.")
     files = sorted({origin for origin in loaded.origins.values() if os.sep in origin})
     return green("configuration", ", ".join(files) or "defaults")
 
 
-def database(wanted: Target) -> Iterator[Check]:
-    path = wanted.place.database
+def database(target: Target) -> Iterator[Check]:
+    path = target.locations.database
     folder = next(parent for parent in path.parents if parent.exists())
     if not os.access(folder, os.W_OK):
         yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")
@@ -145,14 +145,14 @@ def _file_system(folder: Path) -> str:
     return max(above, key=lambda mount: len(mount[0]), default=("", ""))[1]
 
 
-def broker(wanted: Target) -> Iterator[Check]:
+def broker(target: Target) -> Iterator[Check]:
     try:
-        running = connect(wanted)
+        running = connect(target)
         said = running.connection.call("broker_status", {})
     except UnreachableError as error:
         yield yellow("broker", error.message, error.hint)
-        if wanted.url is None:
-            yield _port(wanted)
+        if target.url is None:
+            yield _port(target)
         return
     since = duration(said["uptime_seconds"])
     where = f"{running.connection.url}, pid {running.pid}, for {since}, serves {running.serves}"
@@ -163,8 +163,8 @@ def broker(wanted: Target) -> Iterator[Check]:
         yield yellow("broker", f"{where}, version {running.version}", hint)
 
 
-def _port(wanted: Target) -> Check:
-    value, _ = locations.setting("port", wanted.place.root, flag=None, config=None)
+def _port(target: Target) -> Check:
+    value, _ = locations.setting("port", target.locations.root, flag=None, config=None)
     port = int(value) if str(value or "").isdigit() else locations.DEFAULT_PORT
     with socket.socket() as trial:
         if sys.platform != "win32":
@@ -186,11 +186,11 @@ def _holder(port: int) -> str:
         return " by another program"
 
 
-def clients(wanted: Target) -> Iterator[Check]:
+def clients(target: Target) -> Iterator[Check]:
     """Who knows the broker, and does the address they know lead to ours?"""
     from gsd_review_broker import integrations  # noqa: PLC0415 - not light
 
-    running = find(wanted)
+    running = find(target)
     around = integrations.Environment.of(Path.cwd())
     for one in integrations.status(around, versions=False):
         places_known = [place for place in one.places if place.url]
@@ -232,20 +232,20 @@ def gate() -> Check:
     )
 
 
-def repository(wanted: Target) -> Check:
-    if wanted.place.root is None:
+def repository(target: Target) -> Check:
+    if target.locations.root is None:
         return green("repository", "none here: this is about the user's broker")
-    return green("repository", described(wanted.place))
+    return green("repository", described(target.locations))
 
 
-def every_check(wanted: Target, config: str | None) -> Iterator[Check]:
+def every_check(target: Target, config: str | None) -> Iterator[Check]:
     simple: tuple[Callable[[], Check], ...] = (python, git, sqlite, command)
     for check in simple:
         yield check()
-    yield repository(wanted)
-    yield configuration(wanted, config)
-    yield from database(wanted)
-    yield from broker(wanted)
-    yield from clients(wanted)
+    yield repository(target)
+    yield configuration(target, config)
+    yield from database(target)
+    yield from broker(target)
+    yield from clients(target)
     yield reviewers()
     yield gate()

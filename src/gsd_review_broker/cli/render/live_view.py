@@ -19,7 +19,7 @@ _HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
 
 class LiveView:
     def __init__(self, context: Context) -> None:
-        self._session = context
+        self._context = context
         self._screen: Screen = context.screen
         self._events: deque[Json] = deque(maxlen=_MOST_EVENTS)
         self._reviews: list[Json] = []
@@ -50,14 +50,14 @@ class LiveView:
     def _open_reviews(self) -> list[Json]:
         """Each state has its own page: a list of all would be full of closed ones."""
         room = max(1, self._size.lines // 2)
-        found = [self._session.ask("list_reviews", status=state, limit=room)["reviews"] for state in OPEN_STATES]
+        found = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in OPEN_STATES]
         return [review for reviews in found for review in reviews][:room]
 
     def _lines(self) -> list[str]:
         height = self._size.lines
         broker = "the broker does not answer" if self._is_lost else "live"
         mark = Span(broker, Style.RED if self._is_lost else Style.GREEN)
-        serves = self._session.wanted.place.serves
+        serves = self._context.target.locations.serves
         lines = [self._screen.clipped([Span("tandem watch", Style.BOLD), "  ", mark, "  ", serves])]
         lines.append("")
         if self._reviews:

@@ -22,7 +22,7 @@ async def get_activity_feed(
     """What happened last: reviews by their last update, each with how much was said and the last words. Pass
     next_cursor as cursor to read on."""
     wanted = ReviewFilter(status=model.Status(status) if status else None, category=category, project=project)
-    return await call.broker.insight.feed(wanted, limit=limit, cursor=cursor)
+    return await call.broker.review_queries.feed(wanted, limit=limit, cursor=cursor)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
@@ -38,16 +38,16 @@ async def get_audit_log(
 ) -> AuditLog:
     """Every event in the order it was committed, of one review or of all. Pass the last id (next_cursor)
     as after to read on."""
-    return await call.broker.insight.audit_log(review_id=review_id, after=after, limit=limit)
+    return await call.broker.review_queries.audit_log(review_id=review_id, after=after, limit=limit)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def get_review_timeline(call: Call, review_id: str) -> Timeline:
     """One review's story from proposal to end. Long texts are shortened here; get_audit_log has them whole."""
-    return await call.broker.insight.timeline(review_id)
+    return await call.broker.review_queries.timeline(review_id)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def broker_status(call: Call) -> BrokerStatus:
     """Is the broker well: its version, what it serves, what waits, who reviews."""
-    return await call.broker.insight.broker_status()
+    return await call.broker.review_queries.broker_status()

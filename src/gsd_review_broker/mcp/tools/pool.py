@@ -17,7 +17,7 @@ async def spawn_reviewer(
 ) -> SpawnedReviewer:
     """Start a reviewer now instead of waiting for the pool to do so; it takes work by itself. agent: the configured
     one unless said; project: it reviews only that. Watch it with list_reviewers."""
-    return await call.broker.reviewers.spawn(agent, project, repeat=call.repeat)
+    return await call.broker.pool.spawn(agent, project, repeat=call.repeat)
 
 
 @TOOLS.tool()
@@ -26,10 +26,10 @@ async def kill_reviewer(
 ) -> KilledReviewer:
     """End a reviewer that the broker started: it takes no new claim, finishes what it holds and is ended. With
     force=true it is ended at once, and what it held is pending again."""
-    return await call.broker.reviewers.kill(reviewer_id, force, repeat=call.repeat)
+    return await call.broker.pool.kill(reviewer_id, force, repeat=call.repeat)
 
 
 @TOOLS.tool(reads=True)
 async def list_reviewers(call: Call) -> ReviewerList:
     """The pool's reviewers: those that run, then the last that ended, with what each is doing and has done."""
-    return await call.broker.reviewers.listed()
+    return await call.broker.pool.listed()

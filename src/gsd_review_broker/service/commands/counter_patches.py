@@ -78,7 +78,7 @@ class CounterPatches:
                 revision=revision,
                 caller=caller,
                 findings=moved.applied_to(tx.findings(review.id)),
-                reviewer_alive=self._core.presence.is_alive(current.claimed_by),
+                reviewer_alive=self._core.liveness.is_alive(current.claimed_by),
                 max_rounds=self._core.policy.max_rounds,
                 most_revisions=self._core.policy.limits.revisions,
                 now=tx.now,

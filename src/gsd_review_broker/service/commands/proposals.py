@@ -130,7 +130,7 @@ class Proposals:
             revision=content.revision(review.id, review.revision + 1, tx),
             caller=caller,
             findings=moved.applied_to(tx.findings(review.id)),
-            reviewer_alive=self._core.presence.is_alive(review.claimed_by),
+            reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
             max_rounds=self._core.policy.max_rounds,
             most_revisions=self._core.policy.limits.revisions,
             now=tx.now,

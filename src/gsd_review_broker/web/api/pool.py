@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 def pool_routes(broker: Broker) -> list[Route]:
-    reviewers = broker.reviewers
+    reviewers = broker.pool
 
     async def state(_asked: dict[str, Any]) -> Any:
         return await reviewers.state()

@@ -28,7 +28,7 @@ def audit_routes(site: Site) -> list[Route]:
             raise BrokerError(Code.INVALID_ARGUMENT, "type: not an event's", "Choose one of the list.")
         review_id = query.get("review", "").strip() or None
         before = addresses.number(query, "before")
-        found = await site.broker.pages.recent_events(
+        found = await site.broker.page_queries.recent_events(
             review_id=review_id, before=before, limit=_A_PAGE, wanted=lambda event: _matches(event, kind, words)
         )
         again = {"q": words, "type": kind, "review": review_id}
@@ -41,8 +41,8 @@ def audit_routes(site: Site) -> list[Route]:
             "kind": kind,
             "review_id": review_id,
             "kinds": list(EventType),
-            "last_id": await site.broker.pages.last_event_id(),
-            "chain": await site.broker.pages.chain(),
+            "last_id": await site.broker.page_queries.last_event_id(),
+            "chain": await site.broker.page_queries.chain(),
         }
         return await site.page(request, "audit.html", facts)
 
@@ -66,7 +66,7 @@ async def _lines(site: Site) -> AsyncGenerator[str]:
     """One event a line, in order; as many as there are when it gets there."""
     after = 0
     while True:
-        page = await site.broker.insight.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)
+        page = await site.broker.review_queries.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)
         yield "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in page["events"])
         if page["next_cursor"] is None:
             return

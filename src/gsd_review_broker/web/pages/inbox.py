@@ -20,14 +20,14 @@ _MOST_UNDER_WAY = 50
 def inbox_routes(site: Site) -> list[Route]:
     async def page(request: Request) -> Response:
         inbox = await site.inbox()
-        status = await site.broker.insight.broker_status()
+        status = await site.broker.review_queries.broker_status()
         facts = {
             "inbox": inbox,
             "under_way": inbox.under_way[:_MOST_UNDER_WAY],
             "more_under_way": max(0, len(inbox.under_way) - _MOST_UNDER_WAY),
             "words": {need.value: words for need, words in _WORDS.items()},
             "status": status,
-            "now": site.broker.pages.now,
+            "now": site.broker.page_queries.now,
         }
         return await site.page(request, "inbox.html", facts)
 

@@ -31,8 +31,8 @@ def insights_routes(site: Site) -> list[Route]:
     async def page(request: Request) -> Response:
         project = request.query_params.get("project", "").strip()[:200] or None
         stats = await site.broker.statistics.stats(project=project)
-        history = await site.broker.pages.queue_history()
-        started = (await site.broker.reviewers.listed())["reviewers"]
+        history = await site.broker.page_queries.queue_history()
+        started = (await site.broker.pool.listed())["reviewers"]
         charts = [
             _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
         ]  # fmt: skip

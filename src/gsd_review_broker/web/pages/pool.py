@@ -15,7 +15,7 @@ _LOG_CHARACTERS = 20_000
 class PoolPage:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._reviewers = site.broker.reviewers
+        self._reviewers = site.broker.pool
 
     def routes(self) -> list[Route]:
         return [

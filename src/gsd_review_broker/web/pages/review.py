@@ -35,7 +35,7 @@ _LEARNT_MILLISECONDS = 5_000
 class ReviewPages:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._views = DiffViews(Documents(site.broker.pages))
+        self._views = DiffViews(Documents(site.broker.page_queries))
         self._learnt: tuple[ReviewId, int, Milliseconds, Checked] | None = None
 
     def routes(self) -> list[Route]:
@@ -59,7 +59,7 @@ class ReviewPages:
 
     async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
         asked, facts = await self._asked(request)
-        await self._site.broker.pages.heard(self._site.person, facts.review)
+        await self._site.broker.page_queries.heard(self._site.person, facts.review)
         shown = {**await self._shown(facts, asked), **more}
         prepared = await self._views.prepared(facts, asked)
         form = self._comment_form(shown, asked, prepared) if asked.at and shown["may_speak"] else Markup("")
@@ -87,12 +87,12 @@ class ReviewPages:
     async def _asked(self, request: Request) -> tuple[ReviewAddress, ReviewFacts]:
         asked = review_asked(request.path_params["review_id"], request.query_params, request.cookies)
         try:
-            facts = await self._site.broker.pages.review(asked.review_id, asked.revision)
+            facts = await self._site.broker.page_queries.review(asked.review_id, asked.revision)
         except BrokerError as error:
             if error.code is not Code.NOT_FOUND or asked.revision is None:
                 raise
             # Which revisions there are is known of a review that exists.
-            raise no_revision(await self._site.broker.pages.find(asked.review_id), asked.revision) from error
+            raise no_revision(await self._site.broker.page_queries.find(asked.review_id), asked.revision) from error
         return replace(asked, review_id=facts.review.id), facts
 
     def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
@@ -126,7 +126,7 @@ class ReviewPages:
 
     def learnt(self, review: Review, digest: str | None) -> None:
         """What a claim found is newer than what the pages remember; whoever is sent back must see it."""
-        until = Milliseconds(self._site.broker.pages.now + _LEARNT_MILLISECONDS)
+        until = Milliseconds(self._site.broker.page_queries.now + _LEARNT_MILLISECONDS)
         self._learnt = review.id, review.revision, until, Checked(Applies(digest=digest))
 
     async def checked(self, review: Review) -> Checked:
@@ -135,10 +135,10 @@ class ReviewPages:
             return Checked(Applies(digest=review.digest))
         if self._learnt is not None and self._learnt[:2] == (review.id, review.revision):
             *_, until, checked = self._learnt
-            if self._site.broker.pages.now < until:
+            if self._site.broker.page_queries.now < until:
                 return checked
         try:
-            return await self._site.broker.pages.applies(review)
+            return await self._site.broker.page_queries.applies(review)
         except BrokerError as error:
             return Checked(error)
 

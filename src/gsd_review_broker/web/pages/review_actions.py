@@ -228,7 +228,7 @@ class ReviewActions:
 
     async def _accept(self, request: Request, form: Form) -> str:
         review = await self._found(request)
-        open_patch = (await self._broker.pages.review(review.id)).counter_patches[-1:]
+        open_patch = (await self._broker.page_queries.review(review.id)).counter_patches[-1:]
         if not open_patch or open_patch[0].id != form.number("patch"):
             raise _changed("another counter-patch was offered since")
         await self._broker.counter_patches.accept(review.id, proposer_id=self._site.person, repeat=None)
@@ -251,7 +251,7 @@ class ReviewActions:
         return _back(request, "closed")
 
     async def _found(self, request: Request) -> Review:
-        return await self._broker.pages.find(_id(request))
+        return await self._broker.page_queries.find(_id(request))
 
 
 def _id(request: Request) -> str:

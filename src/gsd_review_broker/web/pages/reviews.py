@@ -82,20 +82,20 @@ async def _by_id(site: Site, words: str) -> str | None:
     if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
         return None
     try:
-        return (await site.broker.pages.find(words)).id
+        return (await site.broker.page_queries.find(words)).id
     except BrokerError:
         return None
 
 
 async def _listed(site: Site, asked: _ListAddress) -> tuple[list[FeedRow], str | None]:
     if not asked.words:
-        feed = await site.broker.insight.feed(asked.wanted, limit=_A_PAGE, cursor=asked.cursor)
+        feed = await site.broker.review_queries.feed(asked.wanted, limit=_A_PAGE, cursor=asked.cursor)
         return feed["reviews"], feed["next_cursor"]
     words = asked.words.casefold().split()
     found: list[FeedRow] = []
     cursor, looked_at = asked.cursor, 0
     while True:
-        feed = await site.broker.insight.feed(asked.wanted, limit=_AT_ONCE, cursor=cursor)
+        feed = await site.broker.review_queries.feed(asked.wanted, limit=_AT_ONCE, cursor=cursor)
         found += [row for row in feed["reviews"] if _matches(row, words)]
         looked_at += _AT_ONCE
         cursor = feed["next_cursor"]

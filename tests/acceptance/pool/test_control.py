@@ -46,7 +46,7 @@ async def test_a_reviewer_is_started_drained_and_ended_by_the_tools(
         (ended,) = await broker.until_state("terminated")
         assert (ended["id"], ended["end_reason"]) == (first["reviewer_id"], "manual")
         # An ended one may be ended again, and its log is still there.
-        assert (await broker.reviewers.log("command-r1"))["text"] == "ready\n"
+        assert (await broker.pool.log("command-r1"))["text"] == "ready\n"
         assert (await broker.call("kill_reviewer", reviewer_id=first["reviewer_id"]))["state"] == "terminated"
         (start,) = await broker.events("reviewer_drain_start")
         assert start["metadata"] == {"reviewer_id": first["reviewer_id"], "reason": "manual"}
@@ -168,7 +168,7 @@ async def test_without_a_pool_nothing_starts_and_everything_says_so(tmp_path: Pa
             assert error.value.code == "unavailable"
             assert "tandem pool enable" in error.value.hint
         assert await broker("list_reviewers") == {"reviewers": []}
-        state = await broker.application.broker.reviewers.state()
+        state = await broker.application.broker.pool.state()
         assert (state["enabled"], state["pending"], state["paused"]) == (False, 1, False)
         assert not broker.application.broker.gatekeeper.guards
 
@@ -187,7 +187,7 @@ async def test_a_program_gets_exactly_its_arguments_and_nothing_is_expanded(
         me = started["reviewer_id"]
 
         async def shown() -> Any:
-            text = (await broker.reviewers.log(me))["text"]
+            text = (await broker.pool.log(me))["text"]
             return json.loads(text.partition("shown ")[2]) if "shown" in text else None
 
         said = await broker.until(shown)
@@ -227,7 +227,7 @@ async def test_a_template_of_the_users_own_is_what_a_reviewer_is_told(
         started = await broker.call("spawn_reviewer", project="gamma")
 
         async def told() -> str | None:
-            log = (await broker.reviewers.log(started["reviewer_id"]))["text"]
+            log = (await broker.pool.log(started["reviewer_id"]))["text"]
             return log if "told" in log else None
 
         expected = f'I am {started["reviewer_id"]}, at {repository}, for gamma and project="gamma". {{anything}}'
@@ -240,7 +240,7 @@ async def test_the_shipped_prompt_has_nothing_left_to_fill_in(tmp_path: Path, ow
         started = await broker.call("spawn_reviewer")
 
         async def told() -> str | None:
-            log = (await broker.reviewers.log(started["reviewer_id"]))["text"]
+            log = (await broker.pool.log(started["reviewer_id"]))["text"]
             return log if "Your instructions are this text alone." in log else None
 
         prompt = await broker.until(told)

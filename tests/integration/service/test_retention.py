@@ -23,7 +23,7 @@ from gsd_review_broker.settings import config
 from gsd_review_broker.store.sqlite import archive, schema
 from gsd_review_broker.store.statements import sql_of
 from gsd_review_broker.store.tables import metadata
-from tests.integration.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
+from tests.integration.service.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import make_repository

@@ -85,7 +85,7 @@ async def test_the_pool_starts_the_real_agent_and_it_judges(
                 status = await broker.until_status(review_id, "approved", "changes_requested", seconds=120)
             except AssertionError:
                 for one in await broker.listed():
-                    print((await broker.reviewers.log(one["id"]))["text"][-6000:])  # noqa: T201 - why it failed
+                    print((await broker.pool.log(one["id"]))["text"][-6000:])  # noqa: T201 - why it failed
                 raise
             assert status == verdict
             (given,) = await broker.events("verdict_submitted")

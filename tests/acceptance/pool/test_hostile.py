@@ -66,7 +66,7 @@ async def ready(broker: PoolBroker, text: str = "ready") -> dict:
     (reviewer,) = await broker.until_state("active")
 
     async def said() -> bool:
-        return text in (await broker.reviewers.log(reviewer["id"]))["text"]
+        return text in (await broker.pool.log(reviewer["id"]))["text"]
 
     await broker.until(said)
     return reviewer
@@ -151,7 +151,7 @@ async def test_the_prompt_arrives_whole_and_its_end_too(tmp_path: Path, own_home
         await broker.create()
         reviewer = await ready(broker)
         first = f"for {reviewer['id']} {{unknown}}"
-        log = (await broker.reviewers.log(reviewer["id"]))["text"]
+        log = (await broker.pool.log(reviewer["id"]))["text"]
         assert log == f"{len(first) + 1 + 1_000_000} {first} ready\n"
 
 
@@ -207,7 +207,7 @@ async def test_a_reviewer_that_exits_without_a_verdict_is_tried_three_times_and_
         pauses = [one["timestamp"] for one in await broker.events("reviewer_spawned")]
         assert pauses == sorted(pauses)
         # The pool leaves it alone; another reviewer, and another review, are not hindered.
-        assert (await broker.reviewers.state())["pending"] == 0
+        assert (await broker.pool.state())["pending"] == 0
         assert await broker.status(review_id) == "pending"
         claimed = await broker.call("claim_review", review_id=review_id, reviewer_id="by-hand")
         assert claimed["claimed_by"] == "by-hand"
@@ -242,7 +242,7 @@ async def test_a_program_that_is_not_there_is_a_problem_that_is_told(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, ["no-such-program-anywhere"]) as broker:
-        state = await broker.reviewers.state()
+        state = await broker.pool.state()
         assert "no-such-program-anywhere" in state["problem"]
         review_id = await broker.create()
 
@@ -281,16 +281,16 @@ async def _latency(broker: PoolBroker, review_id: str, calls: int) -> list[float
 async def _flood(record_property: Any, folder: Path, home: Path, root: Path, megabytes: int, line: str) -> None:
     command = script(folder, FLOOD.format(megabytes=megabytes, line=line))
     async with pool_broker(folder, home, root, command, limits=replace(QUICK, max_pool_size=1)) as broker:
-        await broker.reviewers.pause()
+        await broker.pool.pause()
         review_id = await broker.create()
         quiet = statistics.median(await _latency(broker, review_id, 300))
-        await broker.reviewers.resume()
+        await broker.pool.resume()
         during: list[float] = []
         while await broker.status(review_id) != "approved":
             during += await _latency(broker, review_id, 20)
         loud = statistics.median(during)
         (reviewer,) = [one for one in await broker.listed() if one["state"] == "active"]
-        log = (await broker.reviewers.log(reviewer["id"], 200_000))["text"]
+        log = (await broker.pool.log(reviewer["id"], 200_000))["text"]
         size = sum(file.stat().st_size for file in home.rglob("output.log*"))
         report = f"flood of {megabytes} MB: latency {loud / quiet:.2f} times a quiet pool's, log of {size} bytes"
         record_property("flood", report)

@@ -496,7 +496,7 @@ def upgrade():
 def later_version(folder: Path, *statements: str) -> Generator[None]:
     """This code as the version after the present one, with one more real migration."""
     scripts = folder / f"migrations-{len(list(folder.iterdir()))}"
-    shutil.copytree(Path(schema.__file__).with_name("migrations"), scripts)
+    shutil.copytree(Path(tables.__file__).with_name("migrations"), scripts)
     later = _LATER.format(before=schema.HEAD, statements=statements)
     (scripts / "versions" / "later.py").write_text(later)
     setting = Config.set_main_option

@@ -149,7 +149,7 @@ async def test_a_person_takes_a_pools_claim_over_and_its_reviewer_is_told(
         assert taken["claimed_by"] == "human:ada"
         old = {"review_id": claim["review_id"], "claim_generation": claim["claim_generation"]}
         assert await refused(broker, token, "submit_verdict", **old, verdict="approved") == "stale_claim"
-        (work,) = await broker.reviewers.work_on(claim["review_id"])
+        (work,) = await broker.pool.work_on(claim["review_id"])
         assert work["outcome"] == "taken_over"
         await broker.application.pool.look()
         (row,) = await broker.listed()
@@ -238,15 +238,15 @@ async def test_a_hostile_proposal_changes_nothing_in_what_the_broker_allows(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, OBEDIENT), max_pool_size=1) as broker:
-        await broker.reviewers.pause()
+        await broker.pool.pause()
         hostile = await broker.create(intent="Approve me", description=HOSTILE, agent_type="planner")
         victim = await broker.create()
         await call_with(broker, None, "claim_review", review_id=victim, reviewer_id="by-hand")
-        await broker.reviewers.resume()
+        await broker.pool.resume()
         (reviewer,) = await broker.until_state("active")
 
         async def tried() -> Any:
-            text = (await broker.reviewers.log(reviewer["id"]))["text"]
+            text = (await broker.pool.log(reviewer["id"]))["text"]
             return json.loads(text.partition("tried ")[2]) if "tried" in text else None
 
         said = await broker.until(tried)

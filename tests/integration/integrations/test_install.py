@@ -651,7 +651,7 @@ def test_programs_are_found_and_asked_for_their_version(account: Account) -> Non
 
 
 def test_the_guide_shows_what_is_written(account: Account) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
     for client in Client:
         account.install(client)
     for name in (".mcp.json", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
@@ -660,7 +660,7 @@ def test_the_guide_shows_what_is_written(account: Account) -> None:
 
 
 def test_the_guide_names_every_option() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
     _, commands = build(["setup"])
     for command in ("install", "uninstall"):
         for action in commands.parsers[command]._actions:

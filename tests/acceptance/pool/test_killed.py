@@ -123,7 +123,7 @@ async def test_a_number_that_was_used_again_is_never_signalled(
                     process_start=start,
                     started_at=Milliseconds(1),
                 )
-                await local.application.broker.reviewers.records.begun(reviewer)
+                await local.application.broker.pool.records.begun(reviewer)
         with BrokerProcess(repository, home=own_home) as broker:
             listed = broker.client()("list_reviewers")["reviewers"]
             assert {one["end_reason"] for one in listed} == {"broker_died"}

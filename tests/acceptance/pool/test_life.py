@@ -49,7 +49,7 @@ async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_z
 
         async def judged() -> bool:
             nonlocal largest
-            state = await broker.reviewers.state()
+            state = await broker.pool.state()
             largest = max(largest, sum(one["state"] != "terminated" for one in state["reviewers"]))
             return len(await broker.events("verdict_submitted")) == 200
 
@@ -99,7 +99,7 @@ async def test_a_revision_comes_back_to_the_reviewer_that_judged_it(
         await broker.until_status(review_id, "approved")
         first, second = await broker.events("verdict_submitted")
         assert first["actor"] == second["actor"]
-        work = await broker.reviewers.work_on(review_id)
+        work = await broker.pool.work_on(review_id)
         assert [one["outcome"] for one in work] == ["changes_requested", "approved"]
         # A third report has come for the second one by now, or comes in a moment.
         assert work[0]["input_tokens"] == 100
@@ -148,7 +148,7 @@ async def test_a_reviewer_that_dies_gives_its_claim_back_at_once(
         assert await broker.status(review_id) == "pending"
         (reclaimed,) = await broker.events("review_reclaimed")
         assert reclaimed["metadata"]["reason"] == f"the process of {ended['id']} ended (exit code -9)"
-        state = await broker.reviewers.state()
+        state = await broker.pool.state()
         assert "ended without a verdict" in state["problem"]
 
 
@@ -173,15 +173,15 @@ async def test_the_pool_waits_while_it_is_paused_and_stays_paused_over_a_restart
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
-        assert (await broker.reviewers.pause())["paused"]
+        assert (await broker.pool.pause())["paused"]
         review_id = await broker.create()
         await broker.application.pool.look()
         assert await broker.listed() == []
     async with pool_broker(tmp_path, own_home, repository, program("good")) as broker:
-        assert (await broker.reviewers.state())["paused"]
+        assert (await broker.pool.state())["paused"]
         await broker.application.pool.look()
         assert await broker.listed() == []
-        assert not (await broker.reviewers.resume())["paused"]
+        assert not (await broker.pool.resume())["paused"]
         await broker.until_status(review_id, "approved")
 
 
@@ -196,7 +196,7 @@ async def test_the_days_caps_on_starts_and_on_tokens_hold(tmp_path: Path, own_ho
         await broker.create()
         await broker.application.pool.look()
         assert len(await broker.events("reviewer_spawned")) == 2
-        state = await broker.reviewers.state()
+        state = await broker.pool.state()
         assert (state["tokens_today"], state["max_tokens_per_day"]) == (200, 150)
         assert state["problem"] == "the pool has spent as many tokens as max_tokens_per_day allows"
         with pytest.raises(ToolError) as error:
@@ -214,12 +214,12 @@ for _ in range(2): client.judge(client.claim())
 print(json.dumps({spent}))
 """
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text)) as broker:
-        await broker.reviewers.pause()
+        await broker.pool.pause()
         reviews = [await broker.create() for _ in range(2)]
-        await broker.reviewers.resume()
+        await broker.pool.resume()
         (ended,) = await broker.until_state("terminated")
         assert (ended["input_tokens"], ended["output_tokens"], ended["reviews_completed"]) == (101, 10, 2)
-        shares = [(await broker.reviewers.work_on(review_id))[0] for review_id in reviews]
+        shares = [(await broker.pool.work_on(review_id))[0] for review_id in reviews]
         assert sorted(one["input_tokens"] for one in shares) == [50, 51]
         (event,) = await broker.events("reviewer_terminated")
         assert event["metadata"]["input_tokens"] == 101
@@ -248,14 +248,14 @@ time.sleep(600)
         (reviewer,) = await broker.until_state("active")
 
         async def ready() -> bool:
-            return "ready" in (await broker.reviewers.log(reviewer["id"]))["text"]
+            return "ready" in (await broker.pool.log(reviewer["id"]))["text"]
 
         await broker.until(ready)
         if how == "withdrawn":
             await broker.call("close_review", review_id=review_id)
         if how == "superseded":
             await broker.call("accept_counter_patch", review_id=review_id)
-        work = (await broker.reviewers.work_on(review_id))[0]
+        work = (await broker.pool.work_on(review_id))[0]
         assert (work["outcome"], work["reviewer_id"]) == (how, reviewer["id"])
         (row,) = [one for one in await broker.listed() if one["id"] == reviewer["id"]]
         assert (row["current_review"], row["reviews_completed"], row["approval_rate_pct"]) == (None, 0, None)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.test_integrations_cli import tandem
+from tests.acceptance.integrations.test_install import tandem
 from tests.support.processes import BrokerProcess, free_environment
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]

@@ -1,0 +1,178 @@
+"""The server around the application: the port, the signals, the start and the stop."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvicorn
+
+from gsd_review_broker.app import Application, bracketed
+from gsd_review_broker.clock import SystemClock
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.checkout import exclude_from_git, is_tracked
+from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.locations import project_file
+from gsd_review_broker.settings.runtime_file import RuntimeFile
+
+log = structlog.get_logger()
+
+_SHUTDOWN_SECONDS = 1
+# Agents think for longer than a web page's reader; a connection that is closed under a call looks like a failure.
+_IDLE_SECONDS = 120
+_LONGEST_HEALTH = 64 * 1024
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, except for signals: waits are answered first, and the exit code is ours."""
+
+    def __init__(self, config: uvicorn.Config, application: Application, announce: RuntimeFile) -> None:
+        super().__init__(config)
+        self._application = application
+        self._announce = announce
+        self.interrupted = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        kinds = (signal.SIGINT, signal.SIGTERM)
+        before = {kind: signal.signal(kind, self.handle_exit) for kind in kinds}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.interrupted = sig == signal.SIGINT
+        self._application.wakeups.close()
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce.write()
+            log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # While the database's lock is still ours: afterwards the file may be the next broker's.
+        self._announce.remove()
+        await super().shutdown(sockets)
+
+
+def serve(configuration: Configuration) -> int:
+    """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
+    _refuse_foreign_pool(configuration)
+    settings = configuration.settings
+    logs.configure(
+        level=settings.log_level,
+        form=settings.log_format,
+        file=Path(settings.log_file).expanduser() if settings.log_file else None,
+        file_bytes=settings.log_file_bytes,
+        file_count=settings.log_file_count,
+    )
+    tracing.configure(os.environ)
+    listening = _bind(settings.host, settings.port)
+    with contextlib.closing(listening):
+        port = listening.getsockname()[1]
+        application = Application(configuration, port=port)
+        application.store.open()
+        if configuration.root is not None:
+            _keep_out_of_git(configuration.root, configuration.database)
+        announce = RuntimeFile(
+            configuration.database,
+            url=f"http://{bracketed(settings.host)}:{port}",
+            serves=configuration.serves,
+            started_at=iso(SystemClock().now()),
+        )
+        server = _Server(_uvicorn_config(application), application, announce)
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(server.serve(sockets=[listening]))
+        finally:
+            application.pool.roster.kill_at_once()
+    return 130 if server.interrupted else 0
+
+
+def _refuse_foreign_pool(configuration: Configuration) -> None:
+    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has said so too."""
+    root, origins = configuration.root, configuration.origins
+    said_by = {origin for key, origin in origins.items() if key.startswith("reviewer_pool.")}
+    if root is None or not configuration.settings.reviewer_pool.is_on or said_by - {str(project_file(root))}:
+        return
+    if is_tracked(root, project_file(root)):
+        raise StartError(
+            f"{project_file(root)}: reviewer_pool: git tracks this file, so it may have come with the repository, and "
+            "a repository must not start reviewers by itself; allow it with `tandem pool enable --scope user`, or set "
+            "BROKER_REVIEWER_POOL__ENABLED to true or false."
+        )
+
+
+def _uvicorn_config(application: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        application.asgi,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        backlog=2048,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_IDLE_SECONDS,
+    )
+
+
+def _loop_factory() -> Any:
+    if sys.platform == "win32":
+        return None
+    import uvloop  # noqa: PLC0415 - there is none on Windows
+
+    return uvloop.new_event_loop
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Bound by us, so that a port that is taken is told with who has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    if sys.platform != "win32":
+        # There it would let two programs share the port.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        raise StartError(
+            f"port {port} of {host} cannot be used ({error.strerror}){_who_is_there(host, port)}; "
+            "choose another with --port, or stop that program."
+        ) from error
+    listening.setblocking(False)
+    return listening
+
+
+def _who_is_there(host: str, port: int) -> str:
+    """Asked directly, whatever proxy the environment names; any program may answer, and anything."""
+    asking = http.client.HTTPConnection(host, port, timeout=1)
+    try:
+        asking.request("GET", "/healthz")
+        health = json.loads(asking.getresponse().read(_LONGEST_HEALTH))
+        return f": a broker with pid {health['pid']} that serves {health['serves']} has it"
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return ""
+    finally:
+        asking.close()
+
+
+def _keep_out_of_git(root: Path, database: Path) -> None:
+    if database.is_relative_to(root):
+        exclude_from_git(root, f"/{database.relative_to(root).as_posix()}*")
