@@ -661,7 +661,7 @@ def test_the_guide_shows_what_is_written(account: Account) -> None:
 
 def test_the_guide_names_every_option() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
-    _, commands = build(["setup"])
+    _, commands = build(["install"])
     for command in ("install", "uninstall"):
         for action in commands.parsers[command]._actions:
             for option in action.option_strings:

@@ -230,7 +230,7 @@ async def test_a_projects_statistics_are_those_of_its_own_reviews(broker: LocalB
 async def test_an_auto_rejection_counts_as_a_rejection_until_a_reviewer_approves(broker: LocalBroker) -> None:
     await auto_rejected(broker)
     assert (await broker("get_review_stats"))["rejection_rate_pct"] == 100.0
-    ((review_id,),) = await broker.store.read(lambda reader: reader._session.rows(_all_ids(), {}))
+    ((review_id,),) = await broker.store.read(lambda reader: reader._statements.rows(_all_ids(), {}))
     await broker.create(review_id=review_id, diff=GOOD)
     await broker("claim_review", review_id=review_id, reviewer_id="codex")
     await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=1)

@@ -108,7 +108,9 @@ LAST = 15
 def test_what_nobody_altered_is_whole(made: Made) -> None:
     before = made.database.read_bytes()
     report = maintenance.verify(made.database)
-    assert report == maintenance.Report(problems=[], events=LAST, reviews=2, archived_events=0, statistics_checked=True)
+    assert report == maintenance.VerificationReport(
+        problems=[], events=LAST, reviews=2, archived_events=0, statistics_checked=True
+    )
     assert made.database.read_bytes() == before
     assert broken_invariants(made.database) == []
 
