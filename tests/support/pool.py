@@ -59,7 +59,7 @@ class PoolBroker:
         self.call = AsyncMcp(session, port)
 
     @property
-    def reviewers(self) -> Any:
+    def pool(self) -> Any:
         return self.application.broker.pool
 
     async def create(self, **arguments: Any) -> str:
@@ -83,7 +83,7 @@ class PoolBroker:
         deadline = time.monotonic() + seconds
         while not (result := await done()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds} s: {await self.reviewers.state()}")
+                raise AssertionError(f"not within {seconds} s: {await self.pool.state()}")
             await asyncio.sleep(0.02)
         return result
 
