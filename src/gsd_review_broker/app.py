@@ -81,7 +81,7 @@ class Application:
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
         pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
-        dispatch = Dispatch({path: manager.asgi_app for path, manager in self._endpoints.items()}, otherwise=pages)
+        dispatch = Dispatch({path: endpoint.asgi for path, endpoint in self._endpoints.items()}, otherwise=pages)
         self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
@@ -101,8 +101,8 @@ class Application:
         """The store is open before, so that what is wrong with it is told in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
-            for manager in self._endpoints.values():
-                await stack.enter_async_context(manager.run())
+            for endpoint in self._endpoints.values():
+                await stack.enter_async_context(endpoint.manager.run())
             sweeping = asyncio.create_task(self.broker.sweep.run())
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)

@@ -6,6 +6,7 @@ ones), results go out as they are (it indents the text), and errors carry our co
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, cast
 
@@ -15,9 +16,11 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.types import ASGIApp, Scope
 
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.mcp.lean import AnswerCall, LeanCalls
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
 from gsd_review_broker.observe import logs, tracing
@@ -42,23 +45,25 @@ def all_tools() -> Registry:
     return Registry.of(proposer.TOOLS, reviewer.TOOLS, shared.TOOLS, observer.TOOLS, pool.TOOLS)
 
 
-def make_servers(broker: Broker) -> dict[Audience, Server[Any]]:
-    registry = all_tools()
-    return {audience: _server(broker, registry.shown_to(audience), audience) for audience in Audience}
+def _answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> AnswerCall:
+    async def answer(scope: Scope, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        tool = tools.get(name)
+        if tool is None:
+            return _failed(_no_such_tool(name, tools))
+        bearer = _bearer(scope) if broker.gatekeeper.guards else None
+        return await _called(tool, broker, arguments, audience, bearer)
+
+    return answer
 
 
-def _server(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Server[Any]:
+def _server(answer: AnswerCall, tools: dict[str, Tool], audience: Audience) -> Server[Any]:
     listing = types.ListToolsResult(tools=[tool.wire for tool in tools.values()])
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return listing
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
-        tool = tools.get(params.name)
-        if tool is None:
-            return _failed(_no_such_tool(params.name, tools))
-        bearer = _bearer(context) if broker.gatekeeper.guards else None
-        return await _called(tool, broker, params.arguments or {}, audience, bearer)
+        return await answer(context.request.scope, params.name, params.arguments or {})
 
     async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
@@ -103,10 +108,9 @@ def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> Server
     return middleware
 
 
-def _bearer(context: Any) -> str | None:
+def _bearer(scope: Scope) -> str | None:
     """The token of the HTTP request that brought the call."""
-    headers = context.request.scope["headers"] if context.request is not None else ()
-    for name, value in headers:
+    for name, value in scope["headers"]:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].strip().decode("latin-1")
     return None
@@ -174,13 +178,31 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def make_endpoints(broker: Broker, *, body_limit: int) -> dict[str, StreamableHTTPSessionManager]:
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One path: the SDK's manager, which runs as long as the broker, and what is called for each request."""
+
+    manager: StreamableHTTPSessionManager
+    asgi: ASGIApp
+
+
+def make_endpoints(broker: Broker, *, body_limit: int) -> dict[str, Endpoint]:
     """By path. Stateless, so that a restart is invisible; Host and Origin are checked for all routes at once."""
     paths = {Audience.ALL: "/mcp"} | {a: f"/mcp/{a.value}" for a in Audience if a is not Audience.ALL}
-    servers = make_servers(broker)
+    registry = all_tools()
     return {
-        path: StreamableHTTPSessionManager(
-            app=servers[audience], stateless=True, json_response=False, max_request_body_size=body_limit
-        )
-        for audience, path in paths.items()
+        path: _endpoint(broker, registry.shown_to(audience), audience, body_limit) for audience, path in paths.items()
     }
+
+
+def _endpoint(broker: Broker, tools: dict[str, Tool], audience: Audience, body_limit: int) -> Endpoint:
+    answer = _answering(broker, tools, audience)
+    server = _server(answer, tools, audience)
+    manager = StreamableHTTPSessionManager(
+        app=server, stateless=True, json_response=False, max_request_body_size=body_limit
+    )
+    if tracing.is_on():
+        # The SDK makes the spans: then it has every call.
+        return Endpoint(manager, manager.asgi_app)
+    lean = LeanCalls(answer, server_info=server.server_info_stamp, otherwise=manager.asgi_app, body_limit=body_limit)
+    return Endpoint(manager, lean)
