@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.service.access import Gatekeeper
+from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import CounterPatches
 from gsd_review_broker.service.commands.discussion import Discussions
@@ -42,10 +43,11 @@ class Broker:
 def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) -> Broker:
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
+    applies = Applicability(core)
     return Broker(
         proposals=Proposals(core),
         proposal_queries=ProposalQueries(core),
-        claims=Claims(core, waiting),
+        claims=Claims(core, waiting, applies),
         counter_patches=CounterPatches(core),
         discussions=Discussions(core, waiting),
         review_queries=ReviewQueries(core, waiting, pool, serves=serves),
@@ -56,5 +58,5 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) 
         pool=pool,
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
         inboxes=Inboxes(core),
-        page_queries=ReviewPageQueries(core),
+        page_queries=ReviewPageQueries(core, applies),
     )

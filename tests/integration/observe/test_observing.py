@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 import structlog
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.util._once import Once
 from prometheus_client.parser import text_string_to_metric_families
 
 from gsd_review_broker.errors import StartError
@@ -24,6 +22,7 @@ from gsd_review_broker.observe import logs, tracing
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import BrokerProcess
+from tests.support.spans import recorded_spans
 from tests.support.texts import GOOD, change_line
 
 
@@ -85,16 +84,9 @@ def test_metrics_are_not_for_other_sites(process: BrokerProcess) -> None:
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemorySpanExporter]:
-    """A provider for this test alone: OpenTelemetry lets one be set once in a process."""
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    yield exporter
-    provider.shutdown()
+def spans() -> Generator[InMemorySpanExporter]:
+    with recorded_spans() as recorded:
+        yield recorded
 
 
 async def test_a_call_is_traced_down_to_its_commit(

@@ -1,19 +1,18 @@
 """The reviewer's commands: claim, wait for a claim, give it back, judge."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import structlog
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Review, ReviewId, Status, Verdict
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Review, Status, Verdict
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.observe import tracing
 from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, Reader, ReviewFilter, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
+from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, Raised, open_findings, placed
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
@@ -41,11 +40,10 @@ class _Wanted:
 
 
 class Claims:
-    def __init__(self, core: Core, waiting: LongPoll) -> None:
+    def __init__(self, core: Core, waiting: LongPoll, applies: Applicability) -> None:
         self._core = core
         self._waiting = waiting
-        # One check for all who ask for the same content at the same time.
-        self._checks: dict[tuple[ReviewId, int], asyncio.Task[_Checked]] = {}
+        self._applies = applies
 
     async def claim(self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None) -> Claim | AutoRejected:
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
@@ -62,7 +60,7 @@ class Claims:
             if begins:
                 self._refuse_draining(reviewer)
             # Who holds it already is answered again; git was asked at the time.
-            checked = await self._check(review) if begins else Applies(digest=review.digest)
+            checked = await self._applies.demand(review) if begins else Applies(digest=review.digest)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
             )
@@ -110,34 +108,6 @@ class Claims:
         assert revision is not None  # noqa: S101 - a review has the revision that it names
         findings = reader.findings(review.id) if review.open_finding_count else []
         return views.claim(review, revision, open_findings(findings))
-
-    async def _check(self, review: Review) -> _Checked:
-        """git's word on the revision, outside any transaction."""
-        if not review.has_diff:
-            return Applies(digest=None)
-        key = review.id, review.revision
-        task = self._checks.get(key)
-        if task is None:
-            task = self._checks[key] = asyncio.create_task(self._ask_git(review))
-            task.add_done_callback(lambda _: self._checks.pop(key, None))
-        # Shielded: whoever goes away leaves the answer to those who stay.
-        return await asyncio.shield(task)
-
-    async def _ask_git(self, review: Review) -> _Checked:
-        revision = await self._core.store.glance(
-            lambda reader: reader.revision(review.id, review.revision, with_diff=True)
-        )
-        assert revision is not None  # noqa: S101
-        assert revision.diff is not None  # noqa: S101
-        if review.workspace is None and revision.skip_diff_validation:
-            return Applies(digest=None)
-        with tracing.span("git.check", review_id=review.id):
-            checked = await self._core.repository.check(
-                review.workspace, revision.diff, already_applied=revision.skip_diff_validation
-            )
-        if isinstance(checked, Applies) and not revision.affected_files and not revision.skip_diff_validation:
-            return DoesNotApply(git_says="git takes this diff, but what it touches cannot be told: make it anew")
-        return checked
 
     async def claim_next(
         self,

@@ -1,6 +1,5 @@
 """What a page about one review shows, read at one moment; and the audit, newest first."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,9 +14,11 @@ from gsd_review_broker.domain.model import (
     Review,
     ReviewId,
     Revision,
+    Status,
 )
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports import Applies, DoesNotApply, Reader
+from gsd_review_broker.ports import Applies, Reader
+from gsd_review_broker.service.applies import Applicability, Checked
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.lookup import find_review
 from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
@@ -27,10 +28,8 @@ from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
 # More of either is not read on one page; the audit and the tools have it all.
 MOST_MESSAGES = 500
 MOST_EVENTS = 200
-# A page waits this long for git; who asks again gets the answer when it is there.
+# A page waits this long for git; the next look at it has the answer.
 _PATIENCE_SECONDS = 0.4
-_FRESH_MILLISECONDS = 5_000
-_MOST_REMEMBERED = 256
 # Searching goes back so far at a time, and then says where to go on.
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
@@ -51,23 +50,15 @@ class ReviewFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """git's word on the present revision, against the repository as it is now; None while git is at work."""
-
-    answer: Applies | DoesNotApply | BrokerError | None
-
-
-@dataclass(frozen=True, slots=True)
 class ChainStatus:
     checked: int
     problem: str | None
 
 
 class ReviewPageQueries:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, applies: Applicability) -> None:
         self._core = core
-        self._checks: dict[tuple[ReviewId, int], asyncio.Task[Checked]] = {}
-        self._checked: dict[tuple[ReviewId, int], tuple[Milliseconds, Checked]] = {}
+        self._applies = applies
 
     @property
     def now(self) -> Milliseconds:
@@ -87,37 +78,11 @@ class ReviewPageQueries:
         """A person who reads what they claimed is there: the deadline is put off."""
         await self._core.heard(Identity(person), review)
 
-    async def applies(self, review: Review, *, patience: float = _PATIENCE_SECONDS) -> Checked:
-        """Does the present revision apply to HEAD now? One question to git for all who look at the same time."""
-        if not review.has_diff:
-            return Checked(Applies(digest=None))
-        key = review.id, review.revision
-        known = self._checked.get(key)
-        if known is not None and self._core.clock.steady() - known[0] < _FRESH_MILLISECONDS:
-            return known[1]
-        task = self._checks.get(key)
-        if task is None:
-            task = self._checks[key] = asyncio.create_task(self._check(review))
-            task.add_done_callback(lambda _: self._checks.pop(key, None))
-        done, _ = await asyncio.wait({task}, timeout=patience)
-        return task.result() if done else Checked(None)
-
-    async def _check(self, review: Review) -> Checked:
-        content = await self._core.store.read(
-            lambda reader: _content(reader, review.id, review.revision, with_diff=True)
-        )
-        assert content.diff is not None  # noqa: S101 - has_diff says so
-        try:
-            answer = await self._core.repository.check(
-                review.workspace, content.diff, already_applied=content.skip_diff_validation
-            )
-            checked = Checked(answer)
-        except BrokerError as error:
-            checked = Checked(error)
-        if len(self._checked) >= _MOST_REMEMBERED:
-            self._checked.pop(next(iter(self._checked)))
-        self._checked[review.id, review.revision] = self._core.clock.steady(), checked
-        return checked
+    async def applies(self, review: Review) -> Checked:
+        """Does the newest revision apply now? Once the review is approved or closed, git need not be asked."""
+        if review.status in {Status.APPROVED, Status.CLOSED}:
+            return Checked(Applies(digest=review.digest))
+        return await self._applies.of(review, patience=_PATIENCE_SECONDS)
 
     # The audit.
 

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Status, same_identity
+from gsd_review_broker.domain.model import Review, Status, same_identity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Applies, DoesNotApply
-from gsd_review_broker.service.queries.review_page import Checked, ReviewFacts
+from gsd_review_broker.service.applies import Checked
+from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
 from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.diff.documents import Documents, Prepared
@@ -28,15 +29,12 @@ from gsd_review_broker.web.site import HEADERS, Site
 _MOST_THREADS = 200
 _COOKIE_SECONDS = 365 * 86_400
 _NO_DRAFT = {"reason": "", "counter_patch": ""}
-# As long as the pages' own answer of git may be out of date.
-_LEARNT_MILLISECONDS = 5_000
 
 
 class ReviewPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._views = DiffViews(Documents(site.broker.page_queries))
-        self._learnt: tuple[ReviewId, int, Milliseconds, Checked] | None = None
 
     def routes(self) -> list[Route]:
         return [
@@ -104,7 +102,7 @@ class ReviewPages:
 
     async def _shown(self, facts: ReviewFacts, asked: ReviewAddress) -> dict[str, Any]:
         review = facts.review
-        checked = await self.checked(review)
+        checked = await self._site.broker.page_queries.applies(review)
         return {
             "review": review,
             "facts": facts,
@@ -123,24 +121,6 @@ class ReviewPages:
             "refused": None,
             "draft": _NO_DRAFT,
         }
-
-    def learnt(self, review: Review, digest: str | None) -> None:
-        """What a claim found is newer than what the pages remember; whoever is sent back must see it."""
-        until = Milliseconds(self._site.broker.page_queries.now + _LEARNT_MILLISECONDS)
-        self._learnt = review.id, review.revision, until, Checked(Applies(digest=digest))
-
-    async def checked(self, review: Review) -> Checked:
-        """Where it is decided, git need not be asked again."""
-        if review.status in {Status.APPROVED, Status.CLOSED}:
-            return Checked(Applies(digest=review.digest))
-        if self._learnt is not None and self._learnt[:2] == (review.id, review.revision):
-            *_, until, checked = self._learnt
-            if self._site.broker.page_queries.now < until:
-                return checked
-        try:
-            return await self._site.broker.page_queries.applies(review)
-        except BrokerError as error:
-            return Checked(error)
 
 
 def _digest(review: Review, checked: Checked) -> str | None:

@@ -141,12 +141,10 @@ class ReviewActions:
     async def _begun(self, review: Review, form: Form, *, approves: bool) -> dict[str, Any]:
         """What can be refused without a claim is refused before it; who may not judge at all, by the claim itself."""
         if not any(same_identity(self._site.person, one) for one in (review.proposer, review.author)):
-            answer = (await self._pages.checked(review)).answer
+            answer = (await self._broker.page_queries.applies(review)).answer
             if isinstance(answer, Applies):
                 _require_digest(answer.digest, form, approves=approves)
-        claim = await self._claimed(review)
-        self._pages.learnt(review, claim["digest"])
-        return claim
+        return await self._claimed(review)
 
     async def _remark(self, request: Request, form: Form) -> str:
         """On a line: a message at once, or a finding, which is a comment of whoever holds the claim."""

@@ -6,7 +6,8 @@ from enum import StrEnum
 from gsd_review_broker.domain.model import Disposition, EventType, Severity, Status, same_identity
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports import Applies, DoesNotApply
-from gsd_review_broker.service.queries.review_page import Checked, ReviewFacts
+from gsd_review_broker.service.applies import Checked
+from gsd_review_broker.service.queries.review_page import ReviewFacts
 
 _SHOWN = len("sha256:") + 16
 _GRAVE = {Severity.CRITICAL, Severity.HIGH}

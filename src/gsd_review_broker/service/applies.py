@@ -1,0 +1,92 @@
+"""Does a review's newest revision apply to its repository? The one place that asks git this question.
+
+The content of a revision never changes, so the number of the revision names it. The repository does change: a claim or
+a verdict therefore demands a new answer, and a page may show one that is a few seconds old.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Revision
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.observe import tracing
+from gsd_review_broker.ports import Applies, DoesNotApply
+from gsd_review_broker.service.core import Core
+
+_FRESH_MILLISECONDS = 5_000
+_MOST_REMEMBERED = 256
+
+_Key = tuple[ReviewId, int]
+_Answer = Applies | DoesNotApply | BrokerError
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """git's answer, or why there is none; None while git is at work."""
+
+    answer: Applies | DoesNotApply | BrokerError | None
+
+
+class Applicability:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        # One question for all who ask about the same content at the same time.
+        self._running: dict[_Key, asyncio.Task[_Answer]] = {}
+        self._answers: OrderedDict[_Key, tuple[Milliseconds, _Answer]] = OrderedDict()
+
+    async def demand(self, review: Review) -> Applies | DoesNotApply:
+        """git's answer now; raises if git cannot be asked. Never called inside a transaction."""
+        if not review.has_diff:
+            return Applies(digest=None)
+        # Shielded: a caller that goes away leaves the answer to those who stay.
+        answer = await asyncio.shield(self._task(review))
+        if isinstance(answer, BrokerError):
+            # A new one for each caller: front ends add to an error.
+            raise BrokerError(answer.code, answer.message, answer.hint)
+        return answer
+
+    async def of(self, review: Review, *, patience: float) -> Checked:
+        """The last answer if it is fresh, else a new one if it comes within `patience` seconds."""
+        if not review.has_diff:
+            return Checked(Applies(digest=None))
+        known = self._answers.get((review.id, review.revision))
+        if known is not None and self._core.clock.steady() - known[0] < _FRESH_MILLISECONDS:
+            return Checked(known[1])
+        task = self._task(review)
+        await asyncio.wait({task}, timeout=patience)
+        return Checked(task.result() if task.done() else None)
+
+    def _task(self, review: Review) -> asyncio.Task[_Answer]:
+        key = review.id, review.revision
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(self._ask(review))
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        return task
+
+    async def _ask(self, review: Review) -> _Answer:
+        try:
+            revision = await self._core.store.glance(
+                lambda reader: reader.revision(review.id, review.revision, with_diff=True)
+            )
+            answer = await self._check(review, revision)
+        except BrokerError as error:
+            answer = error
+        self._answers[review.id, review.revision] = self._core.clock.steady(), answer
+        self._answers.move_to_end((review.id, review.revision))
+        if len(self._answers) > _MOST_REMEMBERED:
+            self._answers.popitem(last=False)
+        return answer
+
+    async def _check(self, review: Review, revision: Revision | None) -> Applies | DoesNotApply:
+        if revision is None or revision.diff is None:
+            raise BrokerError(Code.NOT_FOUND, f"review {review.id} is gone", "It was closed and archived.")
+        skips = revision.skip_diff_validation
+        if review.workspace is None and skips:
+            return Applies(digest=None)
+        with tracing.span("git.check", review_id=review.id):
+            checked = await self._core.repository.check(review.workspace, revision.diff, already_applied=skips)
+        if isinstance(checked, Applies) and not revision.affected_files and not skips:
+            return DoesNotApply(git_says="git takes this diff, but the broker cannot tell what it touches: remake it")
+        return checked
