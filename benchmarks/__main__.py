@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figures.cycles import cycles
-from benchmarks.figures.reads import reads
+from benchmarks.figures.reads import reads, reads_over_floor
 from benchmarks.figures.schema import schema
 from benchmarks.figures.starting import start
 from benchmarks.figures.waits import slices, waiters, wake
@@ -19,6 +19,7 @@ RESULTS = Path(__file__).parent.parent / "bench-results" / "latest.json"
 # In this order: the first ones need the database as it was set up, the last ones stop the broker.
 THEMES: dict[str, Callable[[Stage], list[Figure]]] = {
     "reads": reads,
+    "floor": reads_over_floor,
     "writes": writes,
     "claim_with_diff": claim_with_diff,
     "wake": wake,

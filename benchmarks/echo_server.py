@@ -1,26 +1,23 @@
 """The least that an MCP tool can cost on this stack: the same SDK server, transport, HTTP server and loop.
 
 `echo` answers a small result. Given a payload's name it answers that payload, made into text at each call as
-every tool must: what a tool would cost that had its answer ready. Prints its port.
+every tool must: what a tool would cost that had its answer ready.
 """
 
-import asyncio
 import contextlib
-import gc
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
-import uvicorn
-import uvloop
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.routing import Route
+
+from benchmarks.serving import serve, settle
 
 _SCHEMA = {
     "type": "object",
@@ -56,33 +53,11 @@ def make_application(payloads: dict[str, Any]) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         async with manager.run():
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(50_000, 20, 20)
+            settle()
             yield
 
     return Starlette(routes=[Route("/mcp", endpoint=StreamableHTTPASGIApp(manager))], lifespan=lifespan)
 
 
-def main() -> None:
-    payloads = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(2048)
-    listening.setblocking(False)
-    config = uvicorn.Config(
-        make_application(payloads),
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-    )
-    print(listening.getsockname()[1], flush=True)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(uvicorn.Server(config).serve(sockets=[listening]))
-
-
 if __name__ == "__main__":
-    main()
+    serve(make_application(json.loads(Path(sys.argv[1]).read_text("utf-8"))))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.processes import BrokerProcess, make_repository
 
-from benchmarks.client import Connection, structured, tool_request
+from benchmarks.client import MODERN, Connection, structured, tool_request
 from benchmarks.crowd import Script, drive
 
 REVIEWS = 1_000
@@ -46,6 +46,7 @@ class Stage:
     quick: bool
     broker: BrokerProcess
     echo_port: int = 0
+    floor_port: int = 0
     review_ids: list[str] = field(default_factory=list[str])
     told_review: str = ""
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(REVIEWS, 10_000_000)))
@@ -56,6 +57,9 @@ class Stage:
 
     def echo_connection(self) -> Connection:
         return Connection(self.echo_port)
+
+    def floor_connection(self) -> Connection:
+        return Connection(self.floor_port)
 
     @property
     def port(self) -> int:
@@ -78,8 +82,12 @@ class Stage:
     def new_proposal(self, **more: Any) -> dict[str, Any]:
         return proposal(next(self._numbers)) | more
 
-    def echo_request(self, payload: str | None = None) -> bytes:
-        return tool_request(self.echo_port, "echo", {"payload": payload} if payload else SMALL_ECHO)
+    def echo_request(self, payload: str | None = None, protocol: str = MODERN) -> bytes:
+        arguments = {"payload": payload} if payload else SMALL_ECHO
+        return tool_request(self.echo_port, "echo", arguments, protocol=protocol)
+
+    def floor_request(self, protocol: str = MODERN) -> bytes:
+        return tool_request(self.floor_port, "echo", SMALL_ECHO, protocol=protocol)
 
 
 @contextlib.contextmanager
@@ -95,17 +103,22 @@ def set_up(*, quick: bool) -> Iterator[Stage]:
         with BrokerProcess(repository, home=home) as broker:
             stage = Stage(folder=folder, quick=quick, broker=broker, _started=True)
             _seed(stage)
-            with _echo_server(stage):
+            with _echo_server(stage), _yardstick("benchmarks.floor_server") as floor_port:
+                stage.floor_port = floor_port
                 yield stage
 
 
-def whole_cycle(port: int, what: dict[str, Any], reviewer: str, told: list[str] | None = None) -> Script:
+def whole_cycle(
+    port: int, what: dict[str, Any], reviewer: str, told: list[str] | None = None, *, protocol: str = MODERN
+) -> Script:
     """Create, claim, read, judge, close: five calls."""
-    created = structured((yield tool_request(port, "create_review", what)))
-    review_id = created["review_id"]
-    claim = tool_request(port, "claim_review", {"review_id": review_id, "reviewer_id": reviewer})
-    claimed = structured((yield claim))
-    yield tool_request(port, "get_proposal", {"review_id": review_id})
+
+    def call(tool: str, **arguments: Any) -> bytes:
+        return tool_request(port, tool, arguments, protocol=protocol)
+
+    review_id = structured((yield call("create_review", **what)))["review_id"]
+    claimed = structured((yield call("claim_review", review_id=review_id, reviewer_id=reviewer)))
+    yield call("get_proposal", review_id=review_id)
     verdict = {
         "review_id": review_id,
         "verdict": "approved",
@@ -113,8 +126,8 @@ def whole_cycle(port: int, what: dict[str, Any], reviewer: str, told: list[str] 
         "reviewer_id": reviewer,
         "claim_generation": claimed["claim_generation"],
     }
-    structured((yield tool_request(port, "submit_verdict", verdict)))
-    structured((yield tool_request(port, "close_review", {"review_id": review_id, "proposer_id": PROPOSER})))
+    structured((yield call("submit_verdict", **verdict)))
+    structured((yield call("close_review", review_id=review_id, proposer_id=PROPOSER)))
     if told is not None:
         told.append(review_id)
 
@@ -145,13 +158,18 @@ def _echo_server(stage: Stage) -> Iterator[None]:
         }
     path = stage.folder / "payloads.json"
     path.write_text(json.dumps(payloads), "utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.echo_server", str(path)], cwd=_PROJECT_ROOT, stdout=subprocess.PIPE
-    )
+    with _yardstick("benchmarks.echo_server", str(path)) as port:
+        stage.echo_port = port
+        yield
+
+
+@contextlib.contextmanager
+def _yardstick(module: str, *arguments: str) -> Iterator[int]:
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, cwd=_PROJECT_ROOT, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
-        stage.echo_port = int(process.stdout.readline())
-        yield
+        yield int(process.stdout.readline())
     finally:
         process.terminate()
         process.wait(timeout=10)

@@ -1,41 +1,45 @@
 """Whole reviews a second with eight clients, over bare calls a second."""
 
+from benchmarks.client import HANDSHAKE_ERA, MODERN
 from benchmarks.crowd import Script, drive
 from benchmarks.measuring import fsync_seconds
 from benchmarks.report import Figure
 from benchmarks.stage import Stage, whole_cycle
 
-_BAR = 0.65
+# Against the SDK's echo. It was 0.65 while the SDK dispatched our calls too.
+_BAR = 2.5
 _CLIENTS = 8
 _CALLS = 5
 _FSYNC_BAR_MILLISECONDS = 0.5
 
 
 def cycles(stage: Stage) -> list[Figure]:
+    return [_cycles_in(stage, era) for era in (MODERN, HANDSHAKE_ERA)]
+
+
+def _cycles_in(stage: Stage, era: str) -> Figure:
     seconds = 0.7 if stage.quick else 1.5
     echo: list[float] = []
     broker: list[float] = []
     fsyncs: list[float] = []
-    drive(stage.port, [_cycles(stage, number) for number in range(_CLIENTS)], seconds=0.5)
+    drive(stage.port, [_cycles(stage, number, era) for number in range(_CLIENTS)], seconds=0.5)
     for _ in range(3 if stage.quick else 6):
         fsyncs.append(fsync_seconds(stage.folder))
         echo.append(_calls_a_second(stage.echo_port, [_echoes(stage) for _ in range(_CLIENTS)], seconds))
-        scripts = [_cycles(stage, number) for number in range(_CLIENTS)]
+        scripts = [_cycles(stage, number, era) for number in range(_CLIENTS)]
         broker.append(_calls_a_second(stage.port, scripts, seconds))
     echo_calls, broker_calls = sum(echo) / len(echo), sum(broker) / len(broker)
     fsync = sorted(fsyncs)[len(fsyncs) // 2] * 1000
     holds = "" if fsync < _FSYNC_BAR_MILLISECONDS else "; the bar holds below 0.5 ms"
     made_of = f"{broker_calls / _CALLS:.0f} cycles/s of 5 calls ÷ {echo_calls:.0f} calls/s"
-    return [
-        Figure(
-            name="cycles: 8 clients, calls ÷ echo calls",
-            value=broker_calls / echo_calls,
-            bar=_BAR,
-            kind="at least",
-            told=f"{made_of}; fsync {fsync:.3f} ms{holds}",
-            details={"cycles_a_second": broker_calls / _CALLS, "echo_a_second": echo_calls, "fsync_ms": fsync},
-        )
-    ]
+    return Figure(
+        name=f"cycles: 8 clients, calls ÷ echo calls, {era}",
+        value=broker_calls / echo_calls,
+        bar=_BAR,
+        kind="at least",
+        told=f"{made_of}; fsync {fsync:.3f} ms{holds}",
+        details={"cycles_a_second": broker_calls / _CALLS, "echo_a_second": echo_calls, "fsync_ms": fsync},
+    )
 
 
 def _calls_a_second(port: int, scripts: list[Script], seconds: float) -> float:
@@ -48,6 +52,6 @@ def _echoes(stage: Stage) -> Script:
         yield prepared
 
 
-def _cycles(stage: Stage, number: int) -> Script:
+def _cycles(stage: Stage, number: int, era: str) -> Script:
     while True:
-        yield from whole_cycle(stage.port, stage.new_proposal(), f"reviewer-{number}")
+        yield from whole_cycle(stage.port, stage.new_proposal(), f"reviewer-{number}", protocol=era)

@@ -13,6 +13,7 @@ from benchmarks.report import Figure, ratio
 from benchmarks.stage import PROPOSER, Stage
 
 _BAR = 1.3
+_FLOOR_BAR = 2.0
 _REVIEWER = "reviewer-1"
 _TOOLS = ("create_review", "claim_review", "submit_verdict", "close_review")
 _DIFF = """\
@@ -34,6 +35,7 @@ class _Session:
     stage: Stage
     broker: Connection
     echo: Connection
+    floor: Connection
     raw: RawDatabase
     recorder: Recorder
     samples: dict[str, Samples] = field(default_factory=dict[str, Samples])
@@ -53,9 +55,10 @@ class _Session:
 
     def time_raw(self, tool: str, steps: list[list[Statement]]) -> None:
         """A commit follows each call, as it does in a broker: in a loop of its own its caches would be warm."""
-        prepared = self.stage.echo_request()
+        prepared, bare = self.stage.echo_request(), self.stage.floor_request()
         for statements in steps:
             self.time("echo", lambda: self.echo.exchange(prepared))
+            self.time("floor", lambda: self.floor.exchange(bare))
             self.time(f"raw {tool}", lambda statements=statements: self.raw.commit(statements))
 
     def p50(self, name: str) -> float:
@@ -68,8 +71,8 @@ def _session(stage: Stage):
     raw = RawDatabase(database, stage.folder / f"raw-{len(list(stage.folder.iterdir()))}.sqlite3")
     source = read_only(database)
     try:
-        with stage.connection() as broker, stage.echo_connection() as echo:
-            yield _Session(stage, broker, echo, raw, Recorder(source))
+        with stage.connection() as broker, stage.echo_connection() as echo, stage.floor_connection() as floor:
+            yield _Session(stage, broker, echo, floor, raw, Recorder(source))
     finally:
         source.close()
         raw.close()
@@ -82,7 +85,7 @@ def writes(stage: Stage) -> list[Figure]:
         session.samples.clear()
         for _ in range(4 if stage.quick else 15):
             _block(session, 20)
-        return [_figure(session, tool) for tool in _TOOLS]
+        return [figure for tool in _TOOLS for figure in _figures(session, tool)]
 
 
 def _block(session: _Session, size: int) -> None:
@@ -107,10 +110,14 @@ def _verdict(claimed: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _figure(session: _Session, tool: str) -> Figure:
-    echo, raw = session.p50("echo"), session.p50(f"raw {tool}")
-    of = f"echo {echo * 1000:.3f} + raw commit {raw * 1000:.3f}"
-    return ratio(f"writes: {tool}", session.p50(tool), echo + raw, _BAR, of)
+def _figures(session: _Session, tool: str) -> list[Figure]:
+    measured, raw = session.p50(tool), session.p50(f"raw {tool}")
+    echo, floor = session.p50("echo"), session.p50("floor")
+    commit = f"raw commit {raw * 1000:.3f}"
+    return [
+        ratio(f"writes: {tool}", measured, echo + raw, _BAR, f"echo {echo * 1000:.3f} + {commit}"),
+        ratio(f"writes: {tool} ÷ floor", measured, floor + raw, _FLOOR_BAR, f"floor {floor * 1000:.3f} + {commit}"),
+    ]
 
 
 def claim_with_diff(stage: Stage) -> list[Figure]:
