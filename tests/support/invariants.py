@@ -22,6 +22,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
     Status,
+    field_names,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import Totals
@@ -143,7 +144,7 @@ def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
         revisions = [Revision(**found) for found in of(row["id"], "revisions", "number")]
         messages = [Message(**found) for found in of(row["id"], "messages", "id")]
         yield audit.Stored(
-            review=Review(**{name: row[name] for name in row.keys() if name in Review.__slots__}),  # noqa: SIM118
+            review=Review(**{name: row[name] for name in row.keys() if name in field_names(Review)}),  # noqa: SIM118
             contents={
                 EventType.REVIEW_REVISED: [hash_of_revision(revision) for revision in revisions],
                 EventType.MESSAGE_SENT: [hash_of_message(message) for message in messages],

@@ -16,6 +16,7 @@ from gsd_review_broker.domain.model import (
     Message,
     Milliseconds,
     Operation,
+    Origin,
     Review,
     ReviewId,
     Revision,
@@ -52,21 +53,10 @@ def revision(number: int = 1, *, author: Identity = PROPOSER, diff: bytes | None
 
 
 def created(**fields: Any) -> Change:
-    given = {
-        "revision": revision(),
-        "agent_type": str(PROPOSER),
-        "agent_role": Role.PROPOSER,
-        "phase": "1",
-        "plan": None,
-        "task": None,
-        "category": None,
-        "project": None,
-        "workspace": None,
-        "proposer_id": None,
-        "parent_id": None,
-        "now": NOW,
-    }
-    return rules.create(**{**given, **fields})
+    """The fields of an Origin, and `revision` and `now` beside them."""
+    first, now = fields.pop("revision", None) or revision(), fields.pop("now", NOW)
+    given = {"agent_type": str(PROPOSER), "agent_role": Role.PROPOSER, "phase": "1"}
+    return rules.create(origin=Origin(**{**given, **fields}), revision=first, now=now)
 
 
 def claimed(review: Review | None = None, *, by: Identity = REVIEWER, now: Milliseconds = NOW) -> Review:

@@ -34,7 +34,7 @@ from gsd_review_broker.ports import (
     ReviewFilter,
 )
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
-from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS
+from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
 from gsd_review_broker.store.statements import Statements, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
@@ -165,7 +165,7 @@ class SqlReader(PoolReads):
     def reviews(
         self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
     ) -> list[tuple[Review, ListPosition]]:
-        rows = self._listed(tuple(Review.__slots__), wanted, after, limit)
+        rows = self._listed(REVIEW_FIELDS, wanted, after, limit)
         found = [(REVIEWS.read(row), row[-1]) for row in rows]
         return [(review, (rank, review.created_at, review.id)) for review, rank in found]
 

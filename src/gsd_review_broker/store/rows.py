@@ -30,7 +30,9 @@ from gsd_review_broker.domain.model import (
     Side,
     Status,
     Verdict,
+    field_names,
     identity_key,
+    values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.store import tables
@@ -65,17 +67,12 @@ def _files_from(text: str) -> tuple[AffectedFile, ...]:
     )
 
 
-def _all_fields(kind: type) -> tuple[str, ...]:
-    """With those of the classes it inherits from, theirs first."""
-    return tuple(name for base in reversed(kind.__mro__) for name in getattr(base, "__slots__", ()))
-
-
 class Rows(Generic[T]):
     """How one kind of object is read from its table. Reading goes around __init__: a page has hundreds of rows,
     and what is stored was an object before."""
 
     def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
-        names = _all_fields(kind)
+        names = field_names(kind)
         self._kind = kind
         self.columns = [table.c[name] for name in names]
         self._setters = [getattr(kind, name).__set__ for name in names]
@@ -129,6 +126,7 @@ EVENTS = Rows(
     new_status=member_of(Status),
     metadata=json.loads,
 )
+REVIEW_FIELDS = field_names(Review)
 # What may change, and the column by which it is compared.
 _KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
 RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
@@ -136,12 +134,12 @@ RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:
     """Only what differs, so that no index is touched without need."""
-    changed = {name: value for name in Review.__slots__ if (value := getattr(after, name)) != getattr(before, name)}
+    changed = {name: value for name in REVIEW_FIELDS if (value := getattr(after, name)) != getattr(before, name)}
     return changed | {key: identity_key(changed[name] or "") for name, key in _KEYS.items() if name in changed}
 
 
 def review_row(review: Review) -> dict[str, Any]:
-    values = {name: getattr(review, name) for name in Review.__slots__}
+    values = values_of(review)
     values["rank"] = RANKS[review.priority]
     values["proposer_key"] = identity_key(review.proposer)
     values["author_key"] = identity_key(review.author)
@@ -150,25 +148,25 @@ def review_row(review: Review) -> dict[str, Any]:
 
 
 def revision_row(revision: Revision) -> dict[str, Any]:
-    values = {name: getattr(revision, name) for name in Revision.__slots__}
+    values = values_of(revision)
     values["affected_files"] = files_text(revision.affected_files)
     return values
 
 
 def message_row(message: Message) -> dict[str, Any]:
-    values = {name: getattr(message, name) for name in Message.__slots__ if name != "id"}
+    values = {name: getattr(message, name) for name in field_names(Message) if name != "id"}
     values["metadata"] = canonical(message.metadata) if message.metadata is not None else None
     return values
 
 
 def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
-    values = {name: getattr(patch, name) for name in CounterPatch.__slots__ if name != "id"}
+    values = {name: getattr(patch, name) for name in field_names(CounterPatch) if name != "id"}
     values["affected_files"] = files_text(patch.affected_files)
     return values
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:
-    return {name: getattr(finding, name) for name in Finding.__slots__}
+    return values_of(finding)
 
 
 def event_row(event: NewEvent, *, number: int, previous_hash: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """What happens when things are repeated, taken away or said oddly, and nothing may be lost."""
 
-import base64
-import json
 from pathlib import Path
 
 import pytest
@@ -139,16 +137,18 @@ async def test_a_name_that_cannot_be_seen_is_none(broker: LocalBroker) -> None:
 @pytest.mark.parametrize("position", [5, None, [10**30, 1, "a"], [0, 0, "\ud800"], {"a": 1}, [1.5]])
 @pytest.mark.parametrize("tool", ["list_reviews", "get_discussion", "get_proposal"])
 async def test_an_altered_cursor_is_an_invalid_argument(broker: LocalBroker, tool: str, position: object) -> None:
+    from gsd_review_broker.ports import ReviewFilter
+    from gsd_review_broker.service.commands.discussion import _DiscussionQuery
+    from gsd_review_broker.service.queries.proposal import _ProposalQuery
     from gsd_review_broker.service.wire import cursors
 
     review_id = await claimed(broker)
-    filters = {
-        "list_reviews": [None] * 9,
-        "get_discussion": [review_id, None, None],
-        "get_proposal": [review_id, None, None, None],
+    queries = {
+        "list_reviews": ReviewFilter(),
+        "get_discussion": _DiscussionQuery(review_id, None, None),
+        "get_proposal": _ProposalQuery(review_id, None, None, None),
     }
-    said = json.dumps([cursors._bound(filters[tool]), position]).encode()
-    given = {"cursor": base64.urlsafe_b64encode(said).decode().rstrip("=")}
+    given = {"cursor": cursors.make(queries[tool], position)}
     named = {} if tool == "list_reviews" else {"review_id": review_id}
     assert await refused(broker, tool, **named, **given) == "invalid_argument"
 

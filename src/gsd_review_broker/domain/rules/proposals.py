@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from gsd_review_broker.domain.model import (
-    Category,
     Change,
     CounterPatchStatus,
     EventType,
@@ -11,15 +10,17 @@ from gsd_review_broker.domain.model import (
     Identity,
     Milliseconds,
     NewEvent,
+    Origin,
     Outcome,
     Priority,
     Review,
-    ReviewId,
     Revision,
     Role,
     Status,
+    field_names,
     is_human,
     same_identity,
+    values_of,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_revision
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck
@@ -27,11 +28,10 @@ from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_c
 from gsd_review_broker.errors import BrokerError, Code
 
 RESERVATION_MILLISECONDS = 60_000
-# What creation fixes and its event tells; the workspace, a path of this machine, is not for everybody who watches.
-FIXED = (
-    *("category", "priority", "project", "agent_type", "agent_role", "phase", "plan", "task"),
-    *("parent_id", "proposer_id"),
-)
+# A path of this machine, which is not for everybody who watches.
+NOT_IN_EVENTS = frozenset({"workspace"})
+# What creation fixes and its event records.
+FIXED = ("priority", *(name for name in field_names(Origin) if name not in NOT_IN_EVENTS))
 
 
 def priority_of(agent_type: str, phase: str) -> Priority:
@@ -40,39 +40,16 @@ def priority_of(agent_type: str, phase: str) -> Priority:
     return Priority.LOW if "verify" in phase.lower() else Priority.NORMAL
 
 
-def create(
-    *,
-    revision: Revision,
-    agent_type: str,
-    agent_role: Role,
-    phase: str,
-    plan: str | None,
-    task: str | None,
-    category: Category | None,
-    project: str | None,
-    workspace: str | None,
-    proposer_id: Identity | None,
-    parent_id: ReviewId | None,
-    now: Milliseconds,
-) -> Change:
+def create(*, origin: Origin, revision: Revision, now: Milliseconds) -> Change:
     review = Review(
+        **values_of(origin),
         id=revision.review_id,
         status=Status.PENDING,
         version=1,
         revision=revision.number,
         round=1,
         claim_generation=0,
-        agent_type=agent_type,
-        agent_role=agent_role,
-        phase=phase,
-        plan=plan,
-        task=task,
-        category=category,
-        priority=priority_of(agent_type, phase),
-        project=project,
-        workspace=workspace,
-        proposer_id=proposer_id,
-        parent_id=parent_id,
+        priority=priority_of(origin.agent_type, origin.phase),
         created_at=now,
         intent=revision.intent,
         has_diff=revision.diff is not None,

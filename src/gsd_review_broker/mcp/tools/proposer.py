@@ -37,21 +37,20 @@ async def create_review(
     get_review_status(wait=true) until there is a verdict. After changes_requested, call this again with
     review_id and the whole new content. A proposal under review cannot be swapped: close_review it and
     create another with parent_id."""
-    proposal = NewProposal(
-        intent=intent,
+    origin = model.Origin(
         agent_type=agent_type,
         agent_role=model.Role(agent_role),
         phase=phase,
         plan=plan,
         task=task,
         category=model.Category(category) if category else None,
-        description=description,
-        diff=diff,
         project=project,
         workspace=workspace,
-        proposer_id=proposer_id,
-        parent_id=parent_id,
-        skip_diff_validation=skip_diff_validation,
+        proposer_id=model.Identity(proposer_id) if proposer_id is not None else None,
+        parent_id=model.ReviewId(parent_id) if parent_id is not None else None,
+    )
+    proposal = NewProposal(
+        origin=origin, intent=intent, description=description, diff=diff, skip_diff_validation=skip_diff_validation
     )
     if review_id is not None:
         return await call.broker.proposals.revise(review_id, proposal, repeat=call.repeat)

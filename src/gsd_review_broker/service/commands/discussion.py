@@ -5,7 +5,17 @@ from typing import Any
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.model import CounterPatch, Disposition, Finding, Identity, Message, Review, Role, Status
+from gsd_review_broker.domain.model import (
+    CounterPatch,
+    Disposition,
+    Finding,
+    Identity,
+    Message,
+    Review,
+    ReviewId,
+    Role,
+    Status,
+)
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import validation
@@ -40,6 +50,15 @@ class NewMessage:
     line: int | None = None
     in_reply_to: int | None = None
     metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _DiscussionQuery:
+    """What the caller named; its cursors are bound to all of it."""
+
+    review_id: ReviewId
+    round: int | None
+    since: int | None
 
 
 class Discussions:
@@ -98,10 +117,10 @@ class Discussions:
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.heard(caller, review)
-        filters = [review.id, round_, since]
+        query = _DiscussionQuery(review.id, round_, since)
         after = since or 0
         if cursor is not None:
-            after = _position(cursors.read(cursor, filters))
+            after = _position(cursors.read(cursor, query))
 
         async def look() -> Discussion | None:
             current, messages, known, patches = await self._core.store.read(
@@ -116,7 +135,7 @@ class Discussions:
             # A verdict or an end while one waits is news as well.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None
-            return _discussion(current, messages, known, patches, size, filters)
+            return _discussion(current, messages, known, patches, size, query)
 
         topic = review_topic(review.id)
         found = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
@@ -197,7 +216,7 @@ def _position(position: list[Any]) -> int:
             return number
         case _:
             raise BrokerError(
-                Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin anew without it."
+                Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin again without it."
             )
 
 
@@ -207,7 +226,7 @@ def _discussion(
     known: list[Finding],
     patches: list[CounterPatch],
     size: int,
-    filters: list[Any],
+    query: _DiscussionQuery,
 ) -> Discussion:
     taken: list[MessageResult] = []
     room = _PAGE_CHARACTERS
@@ -227,7 +246,7 @@ def _discussion(
         "findings": shown,
         "findings_left_out": left_out,
         "counter_patches": _patches(patches),
-        "next_cursor": cursors.make(filters, [taken[-1]["message_id"]]) if more else None,
+        "next_cursor": cursors.make(query, [taken[-1]["message_id"]]) if more else None,
         "changed": True,
     }
 

@@ -1,17 +1,19 @@
 """The proposer's commands: create, revise, close."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import (
-    AffectedFile,
-    Category,
+    Draft,
     Identity,
+    Limits,
+    Origin,
     Review,
     ReviewId,
     Revision,
     Role,
     new_review_id,
+    values_of,
 )
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Transaction
@@ -26,48 +28,13 @@ from gsd_review_broker.service.wire.reviews import Closed, CreatedReview
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewProposal:
-    """What create_review is given, as it came."""
+    """What create_review is given, not checked yet."""
 
+    origin: Origin
     intent: str
-    agent_type: str
-    agent_role: Role
-    phase: str
-    plan: str | None = None
-    task: str | None = None
-    category: Category | None = None
     description: str | None = None
     diff: str | None = None
-    project: str | None = None
-    workspace: str | None = None
-    proposer_id: str | None = None
-    parent_id: str | None = None
     skip_diff_validation: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Content:
-    """A proposal's content, checked."""
-
-    intent: str
-    description: str | None
-    diff: bytes | None
-    files: tuple[AffectedFile, ...]
-    skip_diff_validation: bool
-    author: Identity
-
-    def revision(self, review_id: ReviewId, number: int, tx: Transaction) -> Revision:
-        return Revision(
-            review_id=review_id,
-            number=number,
-            intent=self.intent,
-            description=self.description,
-            diff=self.diff,
-            skip_diff_validation=self.skip_diff_validation,
-            affected_files=self.files,
-            author=self.author,
-            written_by=self.author,
-            created_at=tx.now,
-        )
 
 
 class Proposals:
@@ -75,59 +42,49 @@ class Proposals:
         self._core = core
 
     async def create(self, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
-        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, proposal.project))
+        project = proposal.origin.project
+        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
         if kept is not None:
             return kept
-        content = await self._content(proposal)
-        workspace = await self._workspace(proposal, content)
+        draft = await self._draft(proposal)
+        workspace = await self._workspace(proposal.origin.workspace, draft)
         return await self._core.store.write(
-            lambda tx: once(
-                tx,
-                self._core,
-                repeat,
-                proposal.project,
-                lambda: self._create(tx, proposal, content, workspace),
-            )
+            lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, proposal, draft, workspace))
         )
 
-    def _create(
-        self, tx: Transaction, proposal: NewProposal, content: _Content, workspace: str | None
-    ) -> CreatedReview:
-        limits = self._core.policy.limits
-        change = rules.create(
-            revision=content.revision(new_review_id(), 1, tx),
-            agent_type=validation.identity("agent_type", proposal.agent_type, limits),
-            agent_role=proposal.agent_role,
-            phase=proposal.phase,
-            plan=proposal.plan,
-            task=proposal.task,
-            category=proposal.category,
-            project=proposal.project,
-            workspace=workspace,
-            proposer_id=validation.optional_identity("proposer_id", proposal.proposer_id, limits),
-            parent_id=find_review(tx, proposal.parent_id).id if proposal.parent_id else None,
-            now=tx.now,
-        )
+    def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
+        origin = self._origin(tx, proposal.origin, workspace)
+        change = rules.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a creation always has one
         return views.created(change.review, change.revision)
 
+    def _origin(self, tx: Transaction, given: Origin, workspace: str | None) -> Origin:
+        limits = self._core.policy.limits
+        return replace(
+            given,
+            agent_type=validation.identity("agent_type", given.agent_type, limits),
+            workspace=workspace,
+            proposer_id=validation.optional_identity("proposer_id", given.proposer_id, limits),
+            parent_id=find_review(tx, given.parent_id).id if given.parent_id else None,
+        )
+
     async def revise(self, review_id: str, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
-        content = await self._content(proposal)
+        draft = await self._draft(proposal)
         review = await self._core.find(review_id)
-        caller = validation.optional_identity("proposer_id", proposal.proposer_id, self._core.policy.limits)
+        caller = validation.optional_identity("proposer_id", proposal.origin.proposer_id, self._core.policy.limits)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
-        moved = await moved_to(findings, content.diff)
+        moved = await moved_to(findings, draft.diff)
         return await self._core.change(
-            review_id, repeat, lambda tx, review: self._revise(tx, review, content, caller, moved)
+            review_id, repeat, lambda tx, review: self._revise(tx, review, draft, caller, moved)
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, content: _Content, caller: Identity | None, moved: Moved
+        self, tx: Transaction, review: Review, draft: Draft, caller: Identity | None, moved: Moved
     ) -> CreatedReview:
         change = rules.revise(
             review,
-            revision=content.revision(review.id, review.revision + 1, tx),
+            revision=_revision(draft, review.id, review.revision + 1, tx),
             caller=caller,
             findings=moved.applied_to(tx.findings(review.id)),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
@@ -159,30 +116,45 @@ class Proposals:
 
         return await self._core.change(review_id, repeat, command)
 
-    async def _content(self, proposal: NewProposal) -> _Content:
+    async def _draft(self, proposal: NewProposal) -> Draft:
         limits = self._core.policy.limits
-        for name in ("phase", "agent_type"):
-            validation.text(name, getattr(proposal, name), limits.name)
-        for name in ("plan", "task", "project"):
-            validation.optional_text(name, getattr(proposal, name), limits.name)
-        validation.optional_text("workspace", proposal.workspace, 4 * limits.name)
-        author = proposal.proposer_id if proposal.proposer_id is not None else proposal.agent_type
+        _check_names(proposal.origin, limits)
+        author = self._author(proposal.origin)
         diff, files = await read_diff("diff", proposal.diff, limits)
-        return _Content(
+        return Draft(
             intent=validation.text("intent", proposal.intent, limits.intent),
             description=validation.optional_text("description", proposal.description, limits.text),
             diff=diff,
-            files=files,
+            affected_files=files,
             skip_diff_validation=proposal.skip_diff_validation,
-            author=validation.identity("proposer_id", author, limits),
+            author=author,
+            written_by=author,
         )
 
-    async def _workspace(self, proposal: NewProposal, content: _Content) -> str | None:
-        workspace = await self._core.repository.resolve_workspace(proposal.workspace)
-        if workspace is None and content.diff is not None and not content.skip_diff_validation:
+    def _author(self, origin: Origin) -> Identity:
+        author = origin.proposer_id if origin.proposer_id is not None else origin.agent_type
+        return validation.identity("proposer_id", author, self._core.policy.limits)
+
+    async def _workspace(self, given: str | None, draft: Draft) -> str | None:
+        workspace = await self._core.repository.resolve_workspace(given)
+        if workspace is None and draft.diff is not None and not draft.skip_diff_validation:
             raise BrokerError(
                 Code.UNAVAILABLE,
                 "a diff needs a repository to be checked in, and this broker serves none",
                 "Start the broker inside the repository, or give a workspace that its configuration allows.",
             )
         return workspace
+
+
+def _check_names(origin: Origin, limits: Limits) -> None:
+    """Identities are checked where they are read."""
+    validation.text("phase", origin.phase, limits.name)
+    validation.text("agent_type", origin.agent_type, limits.name)
+    validation.optional_text("plan", origin.plan, limits.name)
+    validation.optional_text("task", origin.task, limits.name)
+    validation.optional_text("project", origin.project, limits.name)
+    validation.optional_text("workspace", origin.workspace, 4 * limits.name)
+
+
+def _revision(draft: Draft, review_id: ReviewId, number: int, tx: Transaction) -> Revision:
+    return Revision(**values_of(draft), review_id=review_id, number=number, created_at=tx.now)

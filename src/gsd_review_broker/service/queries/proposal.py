@@ -17,23 +17,34 @@ _DIFF, _COUNTER_PATCH = "diff", "counter_patch"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is asked for, and where its page begins."""
+class _ProposalQuery:
+    """What the caller named; its cursors are bound to all of it."""
 
     review_id: ReviewId
     revision: int | None
     path: str | None
     since_revision: int | None
-    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the caller named, and where its page begins."""
+
+    query: _ProposalQuery
+    number: int
     text: str = _DIFF
     offset: int = 0
 
     @property
-    def filters(self) -> list[object]:
-        return [self.review_id, self.revision, self.path, self.since_revision]
+    def path(self) -> str | None:
+        return self.query.path
+
+    @property
+    def since_revision(self) -> int | None:
+        return self.query.since_revision
 
     def cursor(self, text: str, offset: int | None) -> str | None:
-        return None if offset is None else cursors.make(self.filters, [self.number, text, offset])
+        return None if offset is None else cursors.make(self.query, [self.number, text, offset])
 
 
 class ProposalQueries:
@@ -53,7 +64,7 @@ class ProposalQueries:
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.heard(caller, review)
-        wanted = _wanted(review, revision, path, since_revision, cursor)
+        wanted = _wanted(review, _ProposalQuery(review.id, revision, path, since_revision), cursor)
         # By primary key, unless two revisions are to be compared.
         read = self._core.store.glance if since_revision is None else self._core.store.read
         content, patch, diff = await read(lambda reader: _load(reader, review, wanted))
@@ -66,17 +77,13 @@ class ProposalQueries:
         return _first(review, content, wanted, page, patch, counter_page)
 
 
-def _wanted(
-    review: Review, revision: int | None, path: str | None, since_revision: int | None, cursor: str | None
-) -> _Wanted:
-    number = review.revision if revision is None else revision
-    wanted = _Wanted(review.id, revision, path, since_revision, number)
+def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wanted:
     if cursor is None:
-        return wanted
-    match cursors.read(cursor, wanted.filters):
+        return _Wanted(query, review.revision if query.revision is None else query.revision)
+    match cursors.read(cursor, query):
         # The pages of what was begun, even if a newer revision has come since.
         case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
-            return _Wanted(review.id, revision, path, since_revision, number, text, offset)
+            return _Wanted(query, number, text, offset)
         case _:
             raise BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of get_proposal", "Begin without it.")
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.model import CounterPatchStatus, Identity, Review, Status
+from gsd_review_broker.domain.model import CounterPatchStatus, Review, Status, values_of
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
@@ -35,6 +35,10 @@ _TIMELINE_TEXT_CHARACTERS = 500
 _EVENTS_CHARACTERS = 256 * 1024
 _METADATA = EVENT_SUMMARY.index("metadata")
 _PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
+
+
+class _FeedQuery(ReviewFilter):
+    """The same filters in another order: a list's cursor is not one of the feed."""
 
 
 def limit_of(limit: int | None) -> int:
@@ -105,21 +109,17 @@ class ReviewQueries:
         reviewer = validation.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
         if reviewer is not None:
             await self._core.heard(reviewer)
-        filters = [wanted.status, wanted.category, wanted.project, wanted.phase, wanted.plan,
-                   wanted.proposer_id, wanted.parent_id, wanted.needs_human, reviewer]  # fmt: skip
-        after = cast("ListPosition", tuple(cursors.read(cursor, filters))) if cursor is not None else None
-        if after is not None and not _is_list_position(after):
-            raise _foreign_cursor()
+        query = replace(wanted, claimable_by=reviewer)
+        after = _list_position(cursors.read(cursor, query)) if cursor is not None else None
 
         async def look() -> ReviewList | None:
-            found = await self._core.store.read(lambda reader: self._list(reader, wanted, reviewer, after, size + 1))
-            if wait and not found:
+            rows = await self._core.store.read(lambda reader: self._list(reader, query, after, size + 1))
+            if wait and not rows:
                 return None
-            rows = [views.row(values) for values in found[:size]]
-            more = len(found) > size
+            more = len(rows) > size
             return {
-                "reviews": rows,
-                "next_cursor": cursors.make(filters, views.position(found[size - 1])) if more else None,
+                "reviews": [views.row(values) for values in rows[:size]],
+                "next_cursor": cursors.make(query, views.position(rows[size - 1])) if more else None,
                 "changed": True,
             }
 
@@ -127,19 +127,13 @@ class ReviewQueries:
         return result or {"reviews": [], "next_cursor": None, "changed": False}
 
     def _list(
-        self,
-        reader: Reader,
-        wanted: ReviewFilter,
-        reviewer: Identity | None,
-        after: ListPosition | None,
-        size: int,
+        self, reader: Reader, wanted: ReviewFilter, after: ListPosition | None, size: int
     ) -> Sequence[tuple[Any, ...]]:
-        standing = self._core.access.standing(reviewer)
+        standing = self._core.access.standing(wanted.claimable_by)
         if standing not in {None, ReviewerState.ACTIVE}:
             return []
         filtered = replace(
             wanted,
-            claimable_by=reviewer,
             claimable_at=self._core.clock.now(),
             for_pool=standing is not None and wanted.status is Status.PENDING,
         )
@@ -149,13 +143,13 @@ class ReviewQueries:
 
     async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
         size = limit_of(limit)
-        filters = [wanted.status, wanted.category, wanted.project]
-        after = _feed_position(cursors.read(cursor, filters)) if cursor is not None else None
-        found = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
-        more = len(found) > size
+        query = _FeedQuery(**values_of(wanted))
+        after = _feed_position(cursors.read(cursor, query)) if cursor is not None else None
+        rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
+        more = len(rows) > size
         return {
-            "reviews": [views.feed_row(values) for values in found[:size]],
-            "next_cursor": cursors.make(filters, views.feed_position(found[size - 1])) if more else None,
+            "reviews": [views.feed_row(values) for values in rows[:size]],
+            "next_cursor": cursors.make(query, views.feed_position(rows[size - 1])) if more else None,
         }
 
     async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
@@ -233,12 +227,12 @@ def _feed_position(position: Sequence[Any]) -> FeedPosition:
 
 
 def _foreign_cursor() -> BrokerError:
-    return BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin anew without it.")
+    return BrokerError(Code.INVALID_ARGUMENT, "cursor: it is not one of this list", "Begin again without it.")
 
 
-def _is_list_position(position: tuple[Any, ...]) -> bool:
+def _list_position(position: Sequence[Any]) -> ListPosition:
     match position:
-        case (int(), int(), str()):
-            return True
+        case [int() as rank, int() as created_at, str() as review_id]:
+            return rank, created_at, review_id
         case _:
-            return False
+            raise _foreign_cursor()

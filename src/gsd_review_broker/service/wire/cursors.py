@@ -1,29 +1,35 @@
-"""Opaque places in a list. A cursor belongs to the filters it was made with."""
+"""Opaque positions in a list. A cursor belongs to the query that it was made for.
+
+A query is a dataclass, and a cursor is bound to all of its fields: a filter that is added is bound without more work.
+"""
 
 import base64
 import hashlib
 import json
 from typing import Any, cast
 
+from gsd_review_broker.domain.model import values_of
 from gsd_review_broker.errors import BrokerError, Code
 
 
-def _bound(filters: object) -> str:
-    return hashlib.sha256(json.dumps(filters, sort_keys=True, default=str).encode()).hexdigest()[:12]
+def _bound(query: Any) -> str:
+    """The name tells two tools apart whose queries have equal values."""
+    whole = [type(query).__name__, values_of(query)]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def make(filters: object, position: list[Any]) -> str:
-    said = json.dumps([_bound(filters), position], separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(said).decode().rstrip("=")
+def make(query: Any, position: list[Any]) -> str:
+    text = json.dumps([_bound(query), position], separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
-def read(cursor: str, filters: object) -> list[Any]:
+def read(cursor: str, query: Any) -> list[Any]:
     try:
-        said = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        bound, position = json.loads(said)
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        bound, position = json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
         raise _wrong("is not one that this broker made") from error
-    if bound != _bound(filters):
+    if bound != _bound(query):
         raise _wrong("belongs to a call with other arguments")
     if not isinstance(position, list) or not all(_is_plain(part) for part in cast("list[Any]", position)):
         raise _wrong("is not one that this broker made")
@@ -41,5 +47,5 @@ def _wrong(why: str) -> BrokerError:
     return BrokerError(
         Code.INVALID_ARGUMENT,
         f"cursor: it {why}",
-        "Pass next_cursor as it came, with the same arguments as before; or leave it out to begin anew.",
+        "Pass next_cursor as it came, with the same arguments as before; or leave it out to begin again.",
     )
