@@ -3,7 +3,6 @@
 Light enough for a command that lives for some milliseconds: the standard library, and little of it.
 """
 
-import hashlib
 import os
 import subprocess
 from dataclasses import dataclass
@@ -92,19 +91,15 @@ def _environment() -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",
+        # Objects are what their ids say, and commits have the parents that they name.
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": os.devnull,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_PAGER": "cat",
         "LC_ALL": "C",
     }
-
-
-def digest_of(raw: bytes) -> str:
-    """Over the records sorted bytewise, each its metadata, NUL, its path, NUL."""
-    fields = raw.split(b"\0")[:-1]
-    records = sorted(b"%b\0%b\0" % pair for pair in zip(fields[::2], fields[1::2], strict=True))
-    return "sha256:" + hashlib.sha256(b"".join(records)).hexdigest()
 
 
 def alternate(path: str) -> str:

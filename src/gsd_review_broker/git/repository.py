@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, alternate, digest_of, run_git, text_of
+from gsd_review_broker.git.digest import RAW, digest_of
+from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, alternate, run_git, text_of
 from gsd_review_broker.ports import Applies, DoesNotApply
 
 T = TypeVar("T")
@@ -154,11 +155,9 @@ class GitRepository:
         if not applied.is_good:
             return DoesNotApply(git_says=applied.why.replace(str(patch), "the diff"))
         swapped = ("-R",) if reverse else ()
-        raw = self._must(
-            workspace, environment, "diff-index", "--cached", "-r", "-z", "--raw", "--no-renames", "--full-index",
-            "--no-ext-diff", "--no-textconv", *swapped, tree, "--",
-        )  # fmt: skip
-        return Applies(digest=digest_of(raw))
+        raw = self._must(workspace, environment, "diff-index", "--cached", *RAW, *swapped, tree, "--")
+        digest = digest_of(raw)
+        return DoesNotApply(git_says="the diff changes nothing") if digest is None else Applies(digest=digest)
 
     def _scratch_index(self, workspace: str, scratch: Path) -> tuple[str | None, dict[str, str]]:
         """HEAD's tree (None where there is no commit yet), and the environment of an index beside the real one."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.git.program import digest_of
+from gsd_review_broker.git.digest import digest_of
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess, git
 from tests.support.tandem import PROGRAM, Tandem, broker_of_module, put_back

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git.program import digest_of
+from gsd_review_broker.git.digest import digest_of
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git

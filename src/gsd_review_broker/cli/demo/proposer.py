@@ -7,7 +7,7 @@ from gsd_review_broker.cli.demo import script
 from gsd_review_broker.cli.demo.acting import Actor, short
 from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.git.program import digest_of
+from gsd_review_broker.git.digest import commit_records, digest_of_records
 
 
 def main() -> int:
@@ -97,8 +97,7 @@ def _land(actor: Actor, review_id: str) -> None:
     _git(actor, "reset", "-q", "--hard")
     _git(actor, "apply", "--index", "-", text=proposal["diff"])
     _git(actor, "commit", "-q", "-m", script.COMMIT)
-    raw = _git(actor, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", "HEAD~1", "HEAD")
-    committed = digest_of(raw)
+    committed = digest_of_records(commit_records(actor.folder, "HEAD"))
     answer = "lets it in" if committed == approved and other != approved else "is broken"
     actor.say(
         "applies exactly what was approved, and commits it",

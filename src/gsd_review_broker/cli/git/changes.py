@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.program import Answer, alternate, digest_of, run_git, text_of
+from gsd_review_broker.git.digest import digest_of_records, range_records
+from gsd_review_broker.git.program import Answer, alternate, run_git, text_of
 from gsd_review_broker.settings.locations import DATABASE_NAME
 
 _DIFF = (
@@ -94,21 +95,21 @@ def worktree(tree: Tree) -> LocalDiff:
     return LocalDiff(diff=between(tree, _head(tree), _written(tree)))
 
 
-def staged_digest(tree: Tree) -> str:
-    """What an approval of exactly this would name."""
+def staged_digest(tree: Tree) -> str | None:
+    """What an approval of exactly this would name; None if nothing is staged."""
     _copy_index(tree)
     return _digest(tree, _written(tree))
 
 
-def worktree_digest(tree: Tree) -> str:
+def worktree_digest(tree: Tree) -> str | None:
     _copy_index(tree)
     _add_everything(tree)
     return _digest(tree, _written(tree))
 
 
-def _digest(tree: Tree, new: str) -> str:
+def _digest(tree: Tree, new: str) -> str | None:
     old = tree.must("rev-parse", "--verify", _head(tree))
-    return digest_of(tree.git("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", old, new).output)
+    return digest_of_records(range_records(tree.root, old, new, environment=tree.environment))
 
 
 def span(tree: Tree, spelled: str) -> LocalDiff:
