@@ -3,9 +3,16 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Tests often wait for a program or for the disk: three workers keep two cores busy.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 / 2 )))
+# make test RANDOM=1 shuffles the tests and prints the seed; SEED=123 repeats that order.
+ORDER  := $(if $(SEED),-p randomly --randomly-seed=$(SEED),$(if $(RANDOM),-p randomly))
+PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
+# Each broker that a test starts would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test format torture bench bench-large test-clients test-pythons lock docs clean chromium
+.PHONY: help run test check static quick format torture bench bench-large test-clients test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -28,12 +35,23 @@ run: $(VENV)/run.stamp  ## set up and start the broker for this repository
 	@exec $(BIN)/gsd-review-broker $(ARGS)
 
 test: $(VENV)/dev.stamp chromium  ## set up and run every check
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory static
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run $(PYTEST) -m "not torture and not clients"
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --fail-under=100
+
+check: $(VENV)/dev.stamp  ## the inner loop: static checks, unit tests and quick integration tests, in a minute
+	@$(MAKE) --no-print-directory -j2 static quick
+
+static: $(VENV)/dev.stamp  ## format, lint, import contracts and types
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/lint-imports > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 	@$(BIN)/basedpyright
-	@$(BIN)/lint-imports
-	@$(BIN)/coverage run -m pytest -m "not torture and not clients"
-	@$(BIN)/coverage report --include='*/rules/*,*/store/*' --fail-under=100
+
+quick: $(VENV)/dev.stamp
+	@$(BIN)/python -m pytest -q -n 2 $(ORDER) -m "not slow" tests/unit tests/contract tests/integration
 
 chromium:  ## find or install Chromium, for the tests in a browser
 	@sh tests/browser/chromium.sh

@@ -1,17 +1,34 @@
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import environment
 from tests.support.local import LocalBroker, local_broker
 from tests.support.processes import BrokerProcess, make_repository
+from tests.support.scheduling import ByGroup, turn_of
+
+# Before any fixture, and for every program that a test starts.
+environment.clean()
 
 _PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 # Everyday the same examples, so that a red run is about the change; `make torture` searches for new ones.
 settings.register_profile("everyday", max_examples=60, derandomize=True, **_PROFILE)
 settings.register_profile("searching", max_examples=1_000, **_PROFILE)
 settings.load_profile("everyday")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: turn_of(item.nodeid))
 
 
 @pytest.fixture(autouse=True)
