@@ -34,7 +34,7 @@ from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
 from gsd_review_broker.web.api.people import api_routes
 from gsd_review_broker.web.api.pool import pool_routes
 from gsd_review_broker.web.dispatch import Dispatch
-from gsd_review_broker.web.guard import HostAndOriginGuard
+from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
 from gsd_review_broker.web.pages.dashboard import dashboard_routes
 
 
@@ -81,7 +81,10 @@ class Application:
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
         pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
-        dispatch = Dispatch({path: endpoint.asgi for path, endpoint in self._endpoints.items()}, otherwise=pages)
+        dispatch = Dispatch(
+            {path: endpoint.asgi for path, endpoint in self._endpoints.items()},
+            otherwise=BodyLimit(pages, limit=policy.limits.body),
+        )
         self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:

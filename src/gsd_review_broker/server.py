@@ -24,6 +24,7 @@ from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.locations import project_file
 from gsd_review_broker.settings.runtime_file import RuntimeFile
+from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
 
 log = structlog.get_logger()
 
@@ -120,7 +121,7 @@ def _refuse_foreign_pool(configuration: Configuration) -> None:
 def _uvicorn_config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
         application.asgi,
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

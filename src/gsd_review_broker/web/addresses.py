@@ -36,6 +36,8 @@ class ReviewAddress:
     split: bool = False
     ignore_space: bool = False
     file: int | None = None
+    # Of a large file; None: the part that `at` is in, or the first.
+    part: int | None = None
     first_file: int = 0
     at: str = ""
 
@@ -55,14 +57,15 @@ class ReviewAddress:
         """For the same content again."""
         return self.link().partition("?")[1] + self.link().partition("?")[2]
 
-    def file_link(self, index: int) -> str:
-        return self.link(file=index) + f"#f{index}"
+    def file_link(self, index: int, part: int | None = None) -> str:
+        return self.link(file=index, part=part) + f"#f{index}"
 
-    def source_of(self, index: int) -> str:
+    def source_of(self, index: int, part: int | None = None) -> str:
         return with_query(
             f"/r/{self.review_id}/file",
             {
                 "i": str(index),
+                "part": part,
                 "rev": self.revision,
                 "since": self.since,
                 "patch": self.patch,
@@ -84,6 +87,7 @@ def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str,
         split=(query.get("view") or cookies.get("view")) == "split",
         ignore_space=query.get("w") == "1",
         file=number(query, "file"),
+        part=number(query, "part"),
         first_file=number(query, "from") or 0,
         at=query.get("at", "")[:40],
     )

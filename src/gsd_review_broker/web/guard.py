@@ -2,7 +2,9 @@
 open must not be able to talk to the broker, whatever name it resolves to this machine."""
 
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gsd_review_broker.errors import BrokerError, Code
 
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -42,8 +44,29 @@ def _refuse(status: int, name: str) -> PlainTextResponse:
     )
 
 
+class BodyLimit:
+    """For pages and JSON routes: a body that does not declare its size is counted as it comes. MCP's endpoints count
+    for themselves."""
+
+    def __init__(self, app: ASGIApp, *, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._limit:
+                raise BrokerError(Code.TOO_LARGE, f"the body is over the limit of {self._limit} bytes", "Send less.")
+            return message
+
+        await self._app(scope, counted if scope["type"] == "http" else receive, send)
+
+
 def _declared_size(scope: Scope) -> int:
-    """What comes without saying its size is counted as it comes, by the SDK."""
     sizes = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
     return max(map(int, sizes), default=0)
 

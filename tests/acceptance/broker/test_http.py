@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -199,10 +200,10 @@ def test_what_a_form_can_send_is_refused(broker: BrokerProcess, protocol: str, c
 # Size.
 
 
-def send_chunks_for_ever(port: int, headers: dict[str, str], *, at_most: int) -> int:
+def send_chunks_for_ever(port: int, headers: dict[str, str], *, at_most: int, path: str = "/mcp") -> int:
     """Chunks until there is an answer, whose status it is."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
-    head = ["POST /mcp HTTP/1.1", f"Host: 127.0.0.1:{port}", *lines, "Transfer-Encoding: chunked", "", ""]
+    head = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *lines, "Transfer-Encoding: chunked", "", ""]
     chunk = b"%x\r\n%b\r\n" % (MIB // 4, b" " * (MIB // 4))
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall("\r\n".join(head).encode())
@@ -239,6 +240,67 @@ def test_a_body_of_just_the_limit_is_read(broker: BrokerProcess, protocol: str) 
     headers = mcp_headers(protocol, "tools/list")
     assert post(broker.port, body + b" " * (BODY_LIMIT - len(body)), headers)[0] == 200
     assert post(broker.port, body + b" " * (BODY_LIMIT - len(body) + 1), headers)[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/api/db/prune", "application/json"),
+        ("/api/reviews/0123456789abcdef/take-over", "application/json"),
+        ("/api/pool/pause", "application/json"),
+        ("/r/0123456789abcdef/verdict", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_endless_chunks_are_refused_at_the_limit_on_every_route(broker: BrokerProcess, path: str, kind: str) -> None:
+    assert send_chunks_for_ever(broker.port, {"Content-Type": kind}, at_most=64 * MIB, path=path) == 413
+
+
+def test_a_header_that_never_ends_is_refused(broker: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as connection:
+        connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\nX: ".encode())
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                if select.select([connection], [], [], 0)[0]:
+                    break
+                connection.sendall(b"x" * 64 * 1024)
+        assert status_of(connection) == 431
+
+
+@pytest.mark.parametrize("header", ["X: " + "x" * 70_000, "\r\n".join(f"X{n}: {n}" for n in range(20_000))])
+def test_headers_over_the_limit_are_refused_even_when_they_come_at_once(broker: BrokerProcess, header: str) -> None:
+    request = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n{header}\r\n\r\n"
+    assert exchange(broker.port, request.encode()) == 431
+
+
+def test_an_address_over_the_limit_is_refused(broker: BrokerProcess) -> None:
+    request = f"GET /reviews?q={'x' * 70_000} HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n\r\n"
+    assert exchange(broker.port, request.encode()) == 431
+
+
+def test_who_sends_and_never_reads_is_not_read_from_for_ever(broker: BrokerProcess) -> None:
+    """What the two kernels hold for a connection is some megabytes; everything above would be in the broker."""
+    one = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n\r\n".encode()
+    many = one * (MIB // len(one))
+    sent = 0
+    connection = socket.create_connection(("127.0.0.1", broker.port), timeout=2)
+    with connection, contextlib.suppress(TimeoutError):
+        while sent < 64 * MIB:
+            sent += connection.send(many)
+    assert sent < 24 * MIB
+
+
+def test_many_requests_in_one_go_are_all_answered_in_order(broker: BrokerProcess) -> None:
+    count = 3_000
+    one = f"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n\r\n"
+    last = one.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
+        sending = threading.Thread(target=connection.sendall, args=((one * (count - 1) + last).encode(),))
+        sending.start()
+        answers = b""
+        while piece := connection.recv(MIB):
+            answers += piece
+        sending.join()
+    assert answers.count(b"HTTP/1.1 404") == count
 
 
 # What is no JSON, no JSON-RPC, or no value that could be kept.

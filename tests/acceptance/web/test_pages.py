@@ -398,6 +398,32 @@ def test_one_file_comes_alone_with_its_threads(browser: Browser, agent: Mcp) -> 
     assert browser.get(f"/r/{review_id}/file?i=7").status == 404
 
 
+def test_a_very_large_file_comes_in_parts(browser: Browser, agent: Mcp) -> None:
+    review_id = propose(agent, diff=created("a.py", 12_000))
+    agent("claim_review", review_id=review_id, reviewer_id="codex-r1")
+    source, lines = f"/r/{review_id}/file?i=0", 0
+    for left in (7_000, 2_000, 0):
+        part = browser.get(source).text
+        lines += part.count('<tr class="a"')
+        rest = re.search(r'href="([^"]+)" data-source="([^"]+)">Show (\d+) more lines<', part)
+        assert (int(rest.group(3)) if rest else 0) == left
+        if rest:
+            source = rest.group(2).replace("&amp;", "&")
+            # Without a script, the link leads to the same lines.
+            assert '<tr class="a"' in browser.get(rest.group(1).replace("&amp;", "&")).text
+    assert lines == 12_000
+    assert browser.get(f"/r/{review_id}/file?i=0&part=3").status == 404
+    there = browser.get(f"/r/{review_id}?file=0&at=f0n11000").text
+    assert "<textarea" in there[there.index('id="f0n11000"') : there.index('id="f0n11001"')]
+
+
+def test_a_file_of_hidden_characters_is_an_answer_of_bounded_size(browser: Browser, agent: Mcp) -> None:
+    line = "+" + "\u202e" * 4_000
+    diff = "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,150 @@\n"
+    review_id = propose(agent, diff=diff + f"{line}\n" * 150)
+    assert len(browser.get(f"/r/{review_id}/file?i=0").body) < 20_000_000
+
+
 def test_a_proposal_without_a_diff_and_one_that_is_no_diff_are_shown(browser: Browser, agent: Mcp) -> None:
     assert "it is a proposal in words" in browser.get(f"/r/{propose(agent, diff=None)}").text
     page = browser.get(f"/r/{propose(agent, diff='please do what we said <script>')}").text

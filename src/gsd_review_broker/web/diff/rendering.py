@@ -2,6 +2,7 @@
 
 Tags that HTML allows to be left out are left out: a large diff is mostly tags."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,12 @@ from markupsafe import Markup
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.diff.parts import LONGEST_LINE
 from gsd_review_broker.web.diff.words import Marks, changed_words
 
 _CLASSES = {"+": "a", "-": "d", " ": "x", "\\": "z"}
-# A line that is longer than this is cut: nobody reads a megabyte in one line.
-_LONGEST_LINE = 5_000
+# Comparing words is quadratic. When this time is over, the remaining lines are shown without marks.
+_MARKING_SECONDS = 1.0
 
 # What stands below a line: threads and the form, by side ("o" or "n") and number.
 Below = Callable[[str, int], Markup]
@@ -38,17 +40,18 @@ def file_table(
     file: ShownFile, hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], view: View, below: Below
 ) -> Markup:
     show = _split if view.split else _unified
+    marks_until = time.monotonic() + _MARKING_SECONDS
     rows: list[str] = []
     for hunk, colours in zip(hunks, pieces, strict=True):
         rows.append(f'<tr class="h"><td colspan="4">{visible(hunk.heading)}')
-        rows.extend(show(file, _lines(hunk, colours, view), view, below))
+        rows.extend(show(file, _lines(hunk, colours, view, marks_until), view, below))
     kind = "split" if view.split else "unified"
     columns = '<colgroup><col class="n"><col><col class="n"><col></colgroup>' if view.split else ""
     caption = f'<caption class="vh">{visible(file.path)}</caption>'
     return Markup(f'<table class="diff {kind}">{caption}{columns}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
 
 
-def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View) -> list[_Line]:
+def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: float) -> list[_Line]:
     """Each row with its markup; in a block of changes, the words that changed are marked."""
     lines: list[_Line] = []
     for block in _blocks(list(zip(hunk.rows, colours, strict=True))):
@@ -60,6 +63,8 @@ def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View) -> list[_Line
             continue
         marks: dict[int, Marks] = {}
         for (old, _), (new, _) in zip(removed, added, strict=False):
+            if time.monotonic() > marks_until:
+                break
             marks[id(old)], marks[id(new)] = changed_words(old.text, new.text)
         lines += [_Line(row, _code(shown, marks.get(id(row), ()))) for row, shown in block]
     return lines
@@ -100,10 +105,10 @@ def _code(pieces: Pieces, marks: Marks) -> str:
     out: list[str] = []
     at = 0
     for kind, text in pieces:
-        if at >= _LONGEST_LINE:
+        if at >= LONGEST_LINE:
             out.append('<span class="hid">…</span>')
             break
-        kept = text[: _LONGEST_LINE - at]
+        kept = text[: LONGEST_LINE - at]
         for part, is_marked in _cut(kept, at, marks):
             shown = f"<b>{visible(part)}</b>" if is_marked else visible(part)
             out.append(f'<span class="{kind}">{shown}</span>' if kind else str(shown))

@@ -1,5 +1,6 @@
 """The part of a review's page that shows the change: which files at once, which when they are opened."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,8 +10,9 @@ from gsd_review_broker.domain.model import Review, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress
-from gsd_review_broker.web.diff.document import ShownFile
+from gsd_review_broker.web.diff.document import ShownFile, ShownHunk
 from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.parts import Part, part_of, part_with
 from gsd_review_broker.web.diff.rendering import View, file_table
 from gsd_review_broker.web.diff.warnings import Warned
 from gsd_review_broker.web.review.threads import Thread
@@ -22,6 +24,7 @@ _SMALL_CHANGE_LINES = 1_500
 _FIRST_LINES = 400
 FILES_A_PAGE = 100
 _RAW_CHARACTERS = 60_000
+_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 
 ShowThread = Callable[[Thread], Markup]
 
@@ -111,6 +114,10 @@ class DiffViews:
             raise BrokerError(Code.NOT_FOUND, f"there is no file {index} in it", "Reload the page.")
         file = document.files[index]
         hunks, pieces = self._documents.coloured(document, index)
+        number = _part_number(asked, index, hunks)
+        part = part_of(hunks, pieces, number)
+        if part is None:
+            raise BrokerError(Code.NOT_FOUND, f"there is no part {number} of {file.path}", "Reload the page.")
         here = _by_place(file, threads)
 
         def below(side: str, number: int) -> Markup:
@@ -121,12 +128,30 @@ class DiffViews:
 
         link = "" if asked.patch is not None else _comment_link(asked)
         view = View(split=asked.split, ignore_space=asked.ignore_space, comment_link=link)
-        return file_table(file, hunks, pieces, view, below)
+        return file_table(file, part.hunks, part.pieces, view, below) + _rest(part, number, index, asked)
 
 
 def no_revision(review: Review, number: int) -> BrokerError:
     there = "There is revision 1 alone." if review.revision == 1 else f"There are revisions 1 to {review.revision}."
     return BrokerError(Code.NOT_FOUND, f"review {review.id} has no revision {number}", there)
+
+
+def _part_number(asked: ReviewAddress, index: int, hunks: Sequence[ShownHunk]) -> int:
+    if asked.part is not None:
+        return asked.part
+    match = _LINE.fullmatch(asked.at)
+    if match is None or int(match.group(1)) != index:
+        return 0
+    return part_with(hunks, match.group(2), int(match.group(3)))
+
+
+def _rest(part: Part, number: int, index: int, asked: ReviewAddress) -> Markup:
+    if not part.left:
+        return Markup("")
+    link, source = asked.file_link(index, number + 1), asked.source_of(index, number + 1)
+    return Markup('<p class="note"><a class="load rest" href="{}" data-source="{}">Show {} more lines</a></p>').format(
+        link, source, part.left
+    )
 
 
 def _named(at: str, file: ShownFile) -> bool:

@@ -2,6 +2,8 @@
 
 import html
 import re
+from collections import OrderedDict
+from threading import Lock
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -10,18 +12,53 @@ from markupsafe import Markup, escape
 from gsd_review_broker.web.diff.invisible import plain, visible
 
 _LINKS = ("http://", "https://", "mailto:")
-# Deeper, the parser leaves out what it finds; and what is longer than this takes it too long.
+# Deeper, the parser leaves out what it finds. What is longer, or has more marks, takes it too long.
 _DEEPEST = 20
 _LONGEST = 20_000
+_MOST_MARKS = 1_500
+_MARKS = re.compile(r"[\[\]()!*_`~|<>&\\]")
+# Characters of HTML, all texts together.
+_MOST_KEPT = 4_000_000
 _TAG = re.compile(r"<[^>]*>")
 _ENTITY = re.compile(r"&#?\w+;")
 # Digits alone may be a list's, which the browser counts.
 _WORD = re.compile(r"[^\W\d_]+")
 
 
+class _Rendered:
+    """What was rendered lately: the same conversation is shown again with each look at its page."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Markup] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, text: str) -> Markup:
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+                return self._kept[text]
+        made = _rendered(text)
+        with self._lock:
+            if text not in self._kept:
+                self._kept[text] = made
+                self._size += len(text) + len(made)
+            while self._size > _MOST_KEPT:
+                oldest, html_of_it = self._kept.popitem(last=False)
+                self._size -= len(oldest) + len(html_of_it)
+        return made
+
+
+_KEPT = _Rendered()
+
+
 def markdown(text: str) -> Markup:
-    """What cannot be shown whole as markdown is shown as it was written."""
-    if len(text) <= _LONGEST:
+    """What cannot be shown whole as markdown is shown as it was written. Takes its time: to be called in a thread."""
+    return _KEPT.get(text)
+
+
+def _rendered(text: str) -> Markup:
+    if len(text) <= _LONGEST and sum(1 for _ in _MARKS.finditer(text)) <= _MOST_MARKS:
         environment: dict[str, Any] = {}
         tokens = _MARKDOWN.parse(plain(text), environment)
         rendered = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, environment)
@@ -51,7 +88,7 @@ def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> st
 
 def _link_close(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
     """Where it leads is told, unless the link's own words are just that."""
-    start = max(at for at in range(index) if tokens[at].type == "link_open")
+    start = next(at for at in range(index - 1, -1, -1) if tokens[at].type == "link_open")
     address = str(tokens[start].attrGet("href") or "")
     title = str(tokens[start].attrGet("title") or "")
     said = "".join(token.content for token in tokens[start + 1 : index])

@@ -2,8 +2,7 @@
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 const fileOf = (name) => document.getElementById(name.match(/^f\d+/)?.[0]);
 
-async function load(file) {
-  const link = file.querySelector("a.load");
+async function load(file, link = file.querySelector("a.load:not(.rest)")) {
   if (!link || link.dataset.asked) return;
   link.dataset.asked = "1";
   const answer = await fetch(link.dataset.source);
@@ -114,7 +113,7 @@ export function startReview(done) {
   document.addEventListener("click", (event) => {
     const link = event.target.closest(".diff a[href*='at=f'], a.load");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (link.matches(".load")) { event.preventDefault(); openFile(link.closest("details")); return; }
+    if (link.matches(".load")) { event.preventDefault(); load(link.closest("details"), link); return; }
     if (remark(link.hash.slice(1))) { event.preventDefault(); history.replaceState(null, "", link.hash); }
   });
   addEventListener("hashchange", () => goTo(location.hash));

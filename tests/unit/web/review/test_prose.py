@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gsd_review_broker.web.review import prose
 from gsd_review_broker.web.review.prose import markdown
 
 TAGS = {
@@ -83,3 +84,32 @@ def test_what_agents_read_people_read_too(text: str) -> None:
 def test_a_link_leads_to_the_web_or_is_none(address: str) -> None:
     assert "<a " not in markdown(f"[x]({address})")
     assert 'rel="noopener noreferrer nofollow"' in markdown("[x](https://x.invalid)")
+
+
+# What is costly.
+
+
+@pytest.mark.parametrize("mark", ["[]()", "[", "*a ", "![](", "|\n", "<", "&", "`", "~~a", "_a"])
+def test_a_text_of_marks_is_shown_as_it_was_written(mark: str) -> None:
+    """The parser would take seconds for it, and longer the more there are."""
+    text = "x |\n-|-\n" + mark * (20_000 // len(mark) - 10)
+    assert prose.markdown(text).startswith('<pre class="as-written">')
+
+
+def test_a_text_is_rendered_once_however_often_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+    render = prose._rendered
+    monkeypatch.setattr(prose, "_rendered", lambda text: rendered.append(text) or render(text))
+    kept = prose._Rendered()
+    assert kept.get("*once*") == kept.get("*once*") == "<p><em>once</em></p>\n"
+    assert rendered == ["*once*"]
+
+
+def test_what_was_rendered_takes_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prose, "_MOST_KEPT", 1_000)
+    kept = prose._Rendered()
+    for number in range(50):
+        kept.get(f"text {number} " + "x" * 100)
+    assert sum(len(text) + len(html) for text, html in kept._kept.items()) == kept._size <= 1_000
+    assert kept.get("y" * 2_000)
+    assert kept._size == 0
