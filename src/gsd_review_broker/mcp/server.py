@@ -56,6 +56,15 @@ def _answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> An
     return answer
 
 
+class _ToolServer(Server[Any]):
+    """Asked for resources or prompts, it answers that there are none. It does not advertise them: opencode offers its
+    model three more tools for a server that does."""
+
+    def get_capabilities(self, *arguments: Any, **options: Any) -> types.ServerCapabilities:
+        whole = super().get_capabilities(*arguments, **options)
+        return whole.model_copy(update={"resources": None, "prompts": None})
+
+
 def _server(answer: AnswerCall, tools: dict[str, Tool], audience: Audience) -> Server[Any]:
     listing = types.ListToolsResult(tools=[tool.wire for tool in tools.values()])
 
@@ -71,7 +80,7 @@ def _server(answer: AnswerCall, tools: dict[str, Tool], audience: Audience) -> S
     async def list_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=[])
 
-    server: Server[Any] = Server(
+    server = _ToolServer(
         SERVER_NAME,
         version=__version__,
         title="GSD Tandem review broker",

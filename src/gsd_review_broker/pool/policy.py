@@ -115,12 +115,9 @@ def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
 
 
 def is_wanted(situation: Situation, limits: PoolLimits) -> bool:
-    """Is there more work than the active reviewers are for? What a busy one has in its hands counts as well."""
-    active = [one for one in situation.reviewers if one.is_active]
-    if not situation.pending:
-        return False
-    busy = sum(one.free_since is None for one in active)
-    return not active or situation.pending + busy > limits.scaling_ratio * len(active)
+    """Do more reviews wait than the active reviewers are for? What a reviewer holds does not wait any more."""
+    active = sum(one.is_active for one in situation.reviewers)
+    return situation.pending > limits.scaling_ratio * active
 
 
 def hindrance(situation: Situation, limits: PoolLimits) -> Hindrance | None:

@@ -31,6 +31,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_headers, self._header_bytes = True, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # White space around a value is not part of it (RFC 9110, 5.5); the parser leaves what follows it.
+        super().on_header(name, value.strip(b" \t"))
+
     def on_headers_complete(self) -> None:
         self._in_headers = False
         if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > MOST_HEADER_BYTES:

@@ -12,7 +12,8 @@ class Dispatch:
         self._otherwise = otherwise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        application = self._endpoints.get(scope.get("path", ""))
+        # With or without a slash at the end, as people write it by hand.
+        application = self._endpoints.get(scope.get("path", "").removesuffix("/"))
         if application is None:
             await self._otherwise(scope, receive, send)
         elif scope["method"] == "GET":

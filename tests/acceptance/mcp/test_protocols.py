@@ -130,6 +130,9 @@ async def test_a_handshake_says_who_answers(
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("gsdreview", __version__)
         assert client.server_capabilities.tools is not None
+        # A capability costs some clients' models a tool; there is nothing to be had by these.
+        assert client.server_capabilities.resources is None
+        assert client.server_capabilities.prompts is None
         assert "claim_next" in (client.instructions or "")
 
 
@@ -153,6 +156,18 @@ def test_a_protocol_that_nobody_knows_is_refused_with_those_that_are_known(broke
         response = connection.getresponse()
         assert response.status == 400
         assert PROTOCOL in json.loads(response.read())["error"]["data"]["supported"]
+
+
+def test_an_address_may_end_with_a_slash_and_a_header_with_white_space(broker: BrokerProcess) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=10)
+    with contextlib.closing(connection):
+        headers = request_headers("tools/call", "broker_status  ")
+        body = request_body("tools/call", {"name": "broker_status", "arguments": {}})
+        for path in ("/mcp/", "/mcp/observer/"):
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            assert response.status == 200
+            assert json.loads(response.read())["result"]["isError"] is False
 
 
 # Who is shown what.

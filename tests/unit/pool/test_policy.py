@@ -188,9 +188,9 @@ def test_one_reviewer_is_for_three_reviews_and_the_fourth_starts_another() -> No
     assert decide(situation(7, reviewer("a"), reviewer("b")), LIMITS) == [Spawn()]
 
 
-def test_what_a_busy_reviewer_holds_counts_as_work() -> None:
-    assert not is_wanted(situation(2, reviewer("a", busy=True)), LIMITS)
-    assert is_wanted(situation(3, reviewer("a", busy=True)), LIMITS)
+def test_what_a_busy_reviewer_holds_does_not_count_as_waiting() -> None:
+    assert not is_wanted(situation(3, reviewer("a", busy=True)), LIMITS)
+    assert is_wanted(situation(4, reviewer("a", busy=True)), LIMITS)
     assert not is_wanted(situation(3, reviewer("a")), LIMITS)
 
 
