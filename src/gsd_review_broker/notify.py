@@ -60,7 +60,7 @@ class Notifier:
             return
         last = await self._broker.page_queries.last_event_id()
         known = await self._inbox()
-        with self._wakeups.listening(EVENTS) as signalled:
+        with self._wakeups.listening(EVENTS, counted=False) as signalled:
             while not self._wakeups.closing:
                 signalled.clear()
                 try:

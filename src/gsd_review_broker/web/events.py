@@ -146,7 +146,7 @@ class EventStream:
         return start + b"".join(map(_hint, missed["events"])) + b"event: ready\ndata: {}\n\n"
 
     async def _read(self) -> None:
-        with self._wakeups.listening(EVENTS) as signal:
+        with self._wakeups.listening(EVENTS, counted=False) as signal:
             while not self._wakeups.closing:
                 signal.clear()
                 try:

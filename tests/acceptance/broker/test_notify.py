@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from gsd_review_broker.notify import Notifier
+from gsd_review_broker.ports import EVENTS
 from tests.support.dashboard import hello, propose
 from tests.support.local import LocalBroker
 from tests.support.processes import BrokerProcess, run_broker
@@ -78,9 +79,7 @@ async def notifying(broker: LocalBroker, *command: str, **options: Any) -> Async
         **options,
     )
     running = asyncio.create_task(notifier.run())
-    waiting = broker.application.wakeups
-    while not waiting.waiting:
-        await asyncio.sleep(0)
+    await until(lambda: EVENTS in broker.application.wakeups._waiters)
     try:
         yield notifier
     finally:
@@ -98,6 +97,11 @@ async def until(condition: Any) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+async def test_the_notifier_is_not_counted_among_those_who_wait(broker: LocalBroker) -> None:
+    async with notifying(broker, "true"):
+        assert (await broker("broker_status"))["waiting"] == 0
 
 
 async def test_a_program_that_hangs_is_ended_with_all_that_it_started(

@@ -200,6 +200,22 @@ async def test_a_file_that_the_author_dropped_can_be_looked_at(broker: LocalBrok
     assert "(no longer touched)" in shown["diff"]
 
 
+async def test_the_interdiff_of_one_file_is_not_found_inside_another_file(broker: LocalBroker) -> None:
+    def proposal(inner: str, line: str) -> str:
+        patch = f"--- /dev/null\n+++ b/fix.patch\n@@ -0,0 +1,2 @@\n+diff --git a/z.txt b/z.txt\n+{inner}\n"
+        return f"{patch}--- /dev/null\n+++ b/z.txt\n@@ -0,0 +1 @@\n+{line}\n"
+
+    review_id = (await broker.create(diff=proposal("x", "one")))["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    verdict = {"verdict": "changes_requested", "reason": "r", "claim_generation": 1}
+    await broker("submit_verdict", review_id=review_id, **verdict)
+    await broker.create(review_id=review_id, diff=proposal("y", "two"))
+    shown = await broker("get_proposal", review_id=review_id, since_revision=1, path="z.txt")
+    assert shown["diff"] == ("diff --git a/z.txt b/z.txt\n--- a/z.txt\n+++ b/z.txt\n@@ -1,1 +1,1 @@\n-one\n+two\n")
+    other = await broker("get_proposal", review_id=review_id, since_revision=1, path="fix.patch")
+    assert (other["diff"].count("\n+"), "+y\n" in other["diff"], "two" in other["diff"]) == (2, True, False)
+
+
 async def test_a_long_story_says_where_it_goes_on(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gsd_review_broker.service.queries.reviews._TIMELINE_EVENTS", 3)
     review_id = await claimed(broker)

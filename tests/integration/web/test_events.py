@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from gsd_review_broker.ports import EVENTS
 from gsd_review_broker.web.events import EventStream
 from tests.support.local import LocalBroker
 
@@ -73,8 +74,11 @@ async def test_where_nobody_watches_nothing_runs(broker: LocalBroker) -> None:
     viewer = Sleeper()
     viewer.awake.set()
     watching = asyncio.create_task(stream(SCOPE, viewer.receive, viewer.send))
-    await until(lambda: broker.application.wakeups.waiting == 1)
+    wakeups = broker.application.wakeups
+    await until(lambda: EVENTS in wakeups._waiters)
+    # The stream's own listener is the broker, not a client that waits.
+    assert (await broker("broker_status"))["waiting"] == 0
     viewer.gone.set()
     await watching
-    await until(lambda: broker.application.wakeups.waiting == 0)
+    await until(lambda: EVENTS not in wakeups._waiters)
     assert stream.viewers == 0

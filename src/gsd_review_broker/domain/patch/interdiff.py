@@ -38,25 +38,31 @@ class ComparedFile:
     hunks: list[list[ShownLine]]
 
 
-def interdiff(old: bytes | None, new: bytes | None) -> str:
-    """Empty if the author changed nothing."""
+def interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
+    """Empty if the author changed nothing. With `path`, of that file alone, by its old or its new name."""
     try:
-        return "".join(map(_as_text, compared(old, new)))
+        return "".join(map(_as_text, compared(old, new, path=path)))
     except UnreadableDiffError:
-        # One of them is no diff that can be read: the whole new one is what there is to look at.
+        # One of the two diffs cannot be read: the whole new one is what there is to look at.
         return "" if old == new else (new or b"").decode("utf-8")
 
 
-def compared(old: bytes | None, new: bytes | None) -> list[ComparedFile]:
+def compared(old: bytes | None, new: bytes | None, *, path: str | None = None) -> list[ComparedFile]:
     """The same, to be shown in another form. Raises what reading either of them raises."""
     before, after = _by_path(old), _by_path(new)
-    paths = [*after, *(path for path in before if path not in after)]
+    paths = [*after, *(name for name in before if name not in after)]
+    if path is not None:
+        paths = [name for name in paths if path in _names(before.get(name), after.get(name))]
     files = (_file(path, old or b"", before.get(path), new or b"", after.get(path)) for path in paths)
     return [file for file in files if file.hunks or file.notes]
 
 
 def _by_path(diff: bytes | None) -> dict[str, FilePatch]:
     return {file.path: file for file in read(diff)} if diff else {}
+
+
+def _names(before: FilePatch | None, after: FilePatch | None) -> set[str | None]:
+    return {name for file in (before, after) if file for name in (file.path, file.old_path)}
 
 
 def _file(path: str, old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> ComparedFile:

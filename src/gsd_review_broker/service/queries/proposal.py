@@ -95,22 +95,11 @@ def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, Co
     if wanted.path is not None:
         _require_path(content, earlier, wanted.path)
     if earlier is not None:
-        diff = _narrowed(interdiff(earlier.diff, content.diff).encode("utf-8"), wanted.path)
+        diff = interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
     # Of the present revision the open one; of an older revision what was offered on it then.
     if wanted.number == review.revision:
         return content, reader.open_counter_patch(review.id), diff
     return content, reader.counter_patch_of(review.id, wanted.number), diff
-
-
-def _narrowed(text: bytes, path: str | None) -> bytes:
-    """The interdiff of one file; its headers are ours, so they can be looked for."""
-    if path is None:
-        return text
-    start = text.find(f"diff --git a/{path} b/{path}\n".encode())
-    if start < 0:
-        return b""
-    end = text.find(b"\ndiff --git a/", start)
-    return text[start:] if end < 0 else text[start : end + 1]
 
 
 def _revision(reader: Reader, review: Review, number: int) -> Revision:

@@ -71,6 +71,16 @@ def test_files_that_come_and_go_are_named() -> None:
     assert "diff --git a/a.py b/a.py\n(no longer touched)\n" in text
 
 
+def test_one_file_is_found_by_its_old_and_its_new_name() -> None:
+    rename = "diff --git a/x b/{0}\nsimilarity index 100%\nrename from x\nrename to {0}\n"
+    other = diff_of(BASE, edited(BASE, (1, "x")))
+    one, two = rename.format("y").encode(), rename.format("z").encode() + other
+    assert interdiff(one, two, path="z").startswith("diff --git a/z b/z\n(newly touched: rename)\n")
+    assert interdiff(one, two, path="x").count("diff --git") == 2
+    assert interdiff(one, two, path="a.py").count("diff --git") == 1
+    assert interdiff(one, two, path="elsewhere") == ""
+
+
 def test_what_is_not_in_the_lines_is_told() -> None:
     mode = "diff --git a/x b/x\nold mode 100644\nnew mode {}\n"
     assert "(mode 100755 became 120000)" in interdiff(mode.format(100755).encode(), mode.format(120000).encode())
