@@ -38,7 +38,7 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Some whole lines that came together, as far as they were kept."""
+    """Some whole lines that came together, as far as they were kept, without the child's secret."""
 
     lines: list[bytes]
 
@@ -80,7 +80,7 @@ class Child:
         log: LogFile,
         secret: str = "",
     ) -> "Child":
-        """Raises OSError where the program cannot be started. What is secret does not reach the log."""
+        """Raises OSError where the program cannot be started. The secret is replaced in everything it prints."""
         process = await asyncio.to_thread(_popen, argv, environment, folder)
         child = cls(process, log, secret.encode())
         child._events.put_nowait(ChildStarted(process.pid))
@@ -173,15 +173,19 @@ class Child:
             return
         counted.left_out = 0
         self.left_out += dropped
+        # Here, before the lines go anywhere: they are shown in list_reviewers and on the pool's page too.
+        shown = [self._redacted(line) for line in lines]
         told = [f"[{dropped} bytes were left out]".encode()] if dropped else []
-        self._log.write(_readable(b"\n".join([*lines, *told]), self._secret) + b"\n")
-        if lines:
-            self._tell(Output(lines))
+        self._log.write(_readable(b"\n".join([*shown, *told])) + b"\n")
+        if shown:
+            self._tell(Output(shown))
+
+    def _redacted(self, line: bytes) -> bytes:
+        return line.replace(self._secret, b"[token]") if self._secret else line
 
 
-def _readable(text: bytes, secret: bytes) -> bytes:
-    shown = text.replace(secret, b"[token]") if secret else text
-    return shown.decode("utf-8", "replace").encode("utf-8")
+def _readable(text: bytes) -> bytes:
+    return text.decode("utf-8", "replace").encode("utf-8")
 
 
 def _widen(descriptor: int) -> None:
