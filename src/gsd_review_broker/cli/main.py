@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     except StartError as error:
         if getattr(options, "json", False):
             return _report(BrokerError(Code.UNAVAILABLE, str(error), ""), options)
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        _complain(f"{Path(sys.argv[0]).name}: {error}")
         return Exit.UNAVAILABLE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
         raise
     except OSError as error:
         # A full disk behind the output, a folder that is gone: a sentence, not a traceback.
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        _complain(f"{Path(sys.argv[0]).name}: {error}")
         _close_output()
         return Exit.FAILED
     return code
@@ -136,7 +136,12 @@ def _report(error: BrokerError, options: argparse.Namespace) -> int:
     if getattr(options, "json", False):
         print(json.dumps({"error": {"code": error.code.value, "message": error.message, "hint": error.hint}}))
     else:
-        from gsd_review_broker.cli.render.escapes import visible_block  # noqa: PLC0415
-
-        print(visible_block(f"tandem: {error}"), file=sys.stderr)
+        _complain(f"tandem: {error}")
     return OF_ERROR[error.code]
+
+
+def _complain(text: str) -> None:
+    """A path or a caller's own words may be in it: nothing in it moves the terminal."""
+    from gsd_review_broker.cli.render.escapes import visible_block  # noqa: PLC0415
+
+    print(visible_block(text), file=sys.stderr)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
+from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
@@ -103,7 +104,7 @@ class Bridge:
     def _fail(self, call: "_Call", request: Json, why: str) -> None:
         if call.is_cancelled:
             return
-        print(f"tandem mcp: {why}", file=sys.stderr)
+        print(visible_block(f"tandem mcp: {why}"), file=sys.stderr)
         if "id" in request and "method" in request:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 

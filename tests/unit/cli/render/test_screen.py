@@ -92,3 +92,16 @@ def test_every_error_code_has_an_exit_code_of_the_contract() -> None:
 )
 def test_a_review_ends_a_wait_with_the_code_of_its_verdict(status: str, verdict: str | None, code: int) -> None:
     assert of_review(status, verdict) == code
+
+
+def test_nothing_that_is_written_moves_the_terminal() -> None:
+    odd = "a\x1b[2Jb\x9bc\u202ed\re"
+    out, err = io.StringIO(), io.StringIO()
+    screen = Screen(out, err)
+    screen.say(odd)
+    screen.block(odd)
+    screen.table(("A", "B"), [[odd, Span(odd)]])
+    screen.warn(odd, Span(odd, Style.RED))
+    for written in (out.getvalue(), err.getvalue()):
+        assert "b" in written
+        assert not set(written) & set("\x1b\x9b\u202e\r")

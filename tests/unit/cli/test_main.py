@@ -1,0 +1,28 @@
+"""What goes to standard error is text: nothing in it moves the terminal."""
+
+import argparse
+
+import pytest
+
+from gsd_review_broker.cli import main
+from gsd_review_broker.errors import BrokerError, Code, StartError
+
+ODD = "a\x1b[2Jb\x9bc\u202ed"
+
+
+def failing(error: Exception) -> argparse.Namespace:
+    def run(_: argparse.Namespace) -> int:
+        raise error
+
+    return argparse.Namespace(run=run)
+
+
+@pytest.mark.parametrize("error", [BrokerError(Code.CONFLICT, ODD, ODD), StartError(ODD), OSError(5, ODD)])
+def test_an_error_is_printed_without_its_control_characters(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "_close_output", lambda: None)
+    assert main._run(failing(error)) != 0
+    printed = capsys.readouterr().err
+    assert "b" in printed
+    assert not set(printed) & set("\x1b\x9b\u202e")
