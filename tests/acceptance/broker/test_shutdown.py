@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from gsd_review_broker.settings.runtime_file import runtime_path
 from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, AsyncMcp, request_body, request_headers, tool_result
-from tests.support.processes import BrokerProcess, free_environment
+from tests.support.processes import DATABASE, BrokerProcess, free_environment
 
 WAITS = 50
 LONGEST_END_SECONDS = 4  # 2 s on a machine that has nothing else to do
@@ -159,3 +161,36 @@ def test_a_second_interrupt_ends_it_at_once(process: BrokerProcess) -> None:
         process.process.send_signal(signal.SIGINT)
         assert process.process.wait(LONGEST_END_SECONDS) == 130
     assert not process.runtime_file.exists()
+
+
+WATCHED = """
+from gsd_review_broker.settings.runtime_file import runtime_path
+from gsd_review_broker.store.sqlite.lock import DatabaseLock
+
+release = DatabaseLock.release
+
+def told(self):
+    held = self._descriptor is not None
+    if held:
+        print("announced" if runtime_path(self._database).exists() else "no longer announced", flush=True)
+    release(self)
+
+DatabaseLock.release = told
+from gsd_review_broker.cli.main import serve_command
+
+raise SystemExit(serve_command())
+"""
+
+
+def test_the_runtime_file_is_removed_while_the_lock_is_still_held(repository: Path, own_home: Path) -> None:
+    """Afterwards it may be the next broker's."""
+    runtime_file = runtime_path(repository / DATABASE)
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHED, "--port", "0"],
+        cwd=repository, env=free_environment(own_home), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as running:  # fmt: skip
+        until(runtime_file.exists)
+        running.terminate()
+        told, _ = running.communicate(timeout=20)
+    assert told.decode().split("\n")[0] == "no longer announced"
+    assert not runtime_file.exists()

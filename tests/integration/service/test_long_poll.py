@@ -1,6 +1,7 @@
 """Waits are woken by commits, never missed, and end in an answer."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -161,3 +162,47 @@ async def test_a_reservation_that_ends_wakes_those_who_wait_for_work(broker: Loc
     await broker.sweep()
     async with asyncio.timeout(5):
         assert (await waiting)["review_id"] == review_id
+
+
+async def released(broker: LocalBroker, review_id: str) -> None:
+    await broker("release_claim", review_id=review_id, claim_generation=1)
+
+
+async def reclaimed(broker: LocalBroker, review_id: str) -> None:
+    broker.clock.pass_time(2 * 60 * 60)
+    await broker.sweep()
+
+
+async def revised(broker: LocalBroker, review_id: str) -> None:
+    verdict = {"verdict": "changes_requested", "reason": "no", "claim_generation": 1}
+    await broker("submit_verdict", review_id=review_id, **verdict)
+    await broker.create(review_id=review_id)
+
+
+async def accepted(broker: LocalBroker, review_id: str) -> None:
+    from tests.support.texts import BETTER
+
+    offer = {"verdict": "comment", "reason": "shorter", "claim_generation": 1, "counter_patch": BETTER}
+    await broker("submit_verdict", review_id=review_id, **offer)
+    await broker("accept_counter_patch", review_id=review_id)
+
+
+@pytest.mark.parametrize("reopened", [released, reclaimed, revised, accepted])
+@pytest.mark.parametrize("by_list", [True, False])
+async def test_a_review_that_is_pending_again_wakes_those_who_wait_for_work(
+    broker: LocalBroker, reopened: Callable[[LocalBroker, str], Awaitable[None]], by_list: bool
+) -> None:
+    from tests.support.texts import GOOD
+
+    review_id = (await broker.create(diff=GOOD))["review_id"]
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    # Whoever judged it before: nothing is kept for another.
+    wait = {"reviewer_id": "codex", "wait": True, "wait_seconds": 60}
+    call = broker("list_reviews", status="pending", **wait) if by_list else broker("claim_next", **wait)
+    waiting = asyncio.create_task(call)
+    await until_waiting(broker, 1)
+    await reopened(broker, review_id)
+    async with asyncio.timeout(5):
+        answer = await waiting
+    ids = [row["id"] for row in answer["reviews"]] if by_list else [answer["review_id"]]
+    assert ids == [review_id]

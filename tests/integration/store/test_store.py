@@ -1,13 +1,17 @@
 """What the store promises beside its faults: privacy, one owner, and answers in our own codes."""
 
 import asyncio
+import fcntl
+import os
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.ports import Reader
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.store import SqliteStore
@@ -151,3 +155,36 @@ async def test_the_queue_is_counted_by_priority_as_reviews_come_and_go(broker: L
     assert (await broker("broker_status"))["queue"] == {"critical": 1, "normal": 1, "low": 1}
     await broker("release_claim", review_id=ids[0], claim_generation=claim["claim_generation"])
     assert (await broker("broker_status"))["queue"] == {"critical": 1, "normal": 2, "low": 1}
+
+
+async def test_a_read_sees_one_moment_however_long_it_takes(broker: LocalBroker) -> None:
+    looked, written = threading.Event(), threading.Event()
+
+    def twice(reader: Reader) -> tuple[int, int]:
+        first = reader.last_event_id()
+        looked.set()
+        assert written.wait(20)
+        return first, reader.last_event_id()
+
+    reading = asyncio.create_task(broker.store.read(twice))
+    assert await asyncio.to_thread(looked.wait, 20)
+    await broker.create()
+    written.set()
+    first, second = await reading
+    assert first == second
+    assert await broker.store.read(lambda reader: reader.last_event_id()) == first + 1
+
+
+def test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_owner(tmp_path: Path) -> None:
+    first, next_owner = DatabaseLock(tmp_path / "x"), DatabaseLock(tmp_path / "x")
+    first.acquire()
+    # A broker that is about to lock: it has opened the file and no more.
+    opened = os.open(tmp_path / "x.lock", os.O_RDWR)
+    first.release()
+    next_owner.acquire()
+    try:
+        with pytest.raises(OSError, match="unavailable"):
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(opened)
+        next_owner.release()

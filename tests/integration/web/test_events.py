@@ -3,8 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from gsd_review_broker.ports import EVENTS
-from gsd_review_broker.web.events import EventStream
+from gsd_review_broker.web.events import _MOST_CAUGHT_UP, EventStream
 from tests.support.local import LocalBroker
 
 
@@ -82,3 +84,30 @@ async def test_where_nobody_watches_nothing_runs(broker: LocalBroker) -> None:
     await watching
     await until(lambda: EVENTS not in wakeups._waiters)
     assert stream.viewers == 0
+
+
+async def test_what_happens_while_a_viewer_catches_up_reaches_it(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is handed out after the catch-up was read and before the viewer's first answer."""
+    await broker.create()
+    stream = EventStream(broker.application.broker, broker.application.wakeups, pause=0)
+    queries = broker.application.broker.review_queries
+    read = queries.audit_log
+
+    async def read_and_go_on(**arguments: Any) -> Any:
+        page = await read(**arguments)
+        if arguments["limit"] == _MOST_CAUGHT_UP:
+            await broker.create()
+            await until(lambda: stream._last == 2)
+        return page
+
+    monkeypatch.setattr(queries, "audit_log", read_and_go_on)
+    viewer = Sleeper()
+    viewer.awake.set()
+    scope = {**SCOPE, "headers": [(b"last-event-id", b"0")]}
+    watching = asyncio.create_task(stream(scope, viewer.receive, viewer.send))
+    await until(lambda: b"id: 2\n" in b"".join(viewer.taken))
+    viewer.gone.set()
+    await watching
+    assert [line for line in b"".join(viewer.taken).split(b"\n") if line.startswith(b"id: ")] == [b"id: 1", b"id: 2"]

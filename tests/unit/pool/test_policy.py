@@ -254,3 +254,19 @@ def test_what_hinders_a_start_is_named(fields: dict[str, object], why: str) -> N
     assert hindrance(situation(1, **fields), capped) == why
     assert decide(situation(1, **fields), capped) == []
     assert hindrance(situation(1), capped) is None
+
+
+def test_the_cooldown_holds_to_the_millisecond() -> None:
+    started = situation(9, reviewer("a"), last_spawn_at=at(1_000), now=1_000 + LIMITS.spawn_cooldown - 1)
+    assert hindrance(started, LIMITS) == "pause"
+    assert decide(started, LIMITS) == []
+    assert next_look(started, LIMITS) == 1_000 + LIMITS.spawn_cooldown
+    over = replace(started, now=at(1_000 + LIMITS.spawn_cooldown))
+    assert hindrance(over, LIMITS) is None
+    assert decide(over, LIMITS) == [Spawn()]
+
+
+def test_the_pause_after_failures_holds_to_the_millisecond() -> None:
+    failed = situation(9, last_failure_at=at(0), failures_in_a_row=3, now=40_000 - 1)
+    assert decide(failed, LIMITS) == []
+    assert decide(replace(failed, now=at(40_000)), LIMITS) == [Spawn()]

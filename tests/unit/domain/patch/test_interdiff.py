@@ -74,7 +74,7 @@ def test_files_that_come_and_go_are_named() -> None:
 def test_one_file_is_found_by_its_old_and_its_new_name() -> None:
     rename = "diff --git a/x b/{0}\nsimilarity index 100%\nrename from x\nrename to {0}\n"
     other = diff_of(BASE, edited(BASE, (1, "x")))
-    one, two = rename.format("y").encode(), rename.format("z").encode() + other
+    one, two = rename.format("y").encode(), other + rename.format("z").encode()
     assert interdiff(one, two, path="z").startswith("diff --git a/z b/z\n(newly touched: rename)\n")
     assert interdiff(one, two, path="x").count("diff --git") == 2
     assert interdiff(one, two, path="a.py").count("diff --git") == 1

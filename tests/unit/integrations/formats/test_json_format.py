@@ -203,3 +203,13 @@ def test_numbers_beyond_any_type_are_left_as_they_are() -> None:
 def test_null_is_not_the_same_as_missing() -> None:
     assert FORM.find('{"a": null}', ["a"]) is None
     assert FORM.find("{}", ["a"]) is MISSING
+
+
+def test_a_windows_file_that_changed_since_keeps_no_stray_carriage_return() -> None:
+    text = '{\r\n  "a": 1\r\n}\r\n'
+    placed = FORM.put(text, MEMBER)
+    later = applied(text, placed.edits).replace('"a": 1', '"a": 2')
+    assert applied(later, FORM.take(later, placed)) == text.replace('"a": 1', '"a": 2')
+    # Somebody's own member behind ours.
+    behind = later.removesuffix("\r\n}\r\n") + ',\r\n  "b": 3\r\n}\r\n'
+    assert applied(behind, FORM.take(behind, placed)) == '{\r\n  "a": 2,\r\n  "b": 3\r\n}\r\n'

@@ -140,3 +140,23 @@ def test_an_entry_that_was_rewritten_beyond_recognition_is_not_torn_out() -> Non
     _, placed = put("")
     with pytest.raises(UnfitError, match="cannot be cut out"):
         FORM.take('[mcp_servers]\ngsdreview = { url = "http://127.0.0.1:8321/mcp" }\n', placed)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_table_right_behind_a_byte_order_mark_is_found_and_cut(newline: str) -> None:
+    after, placed = put("\ufeff")
+    assert after == "\ufeff" + TABLE
+    later = after.replace("\n", newline) + f'{newline}[tui]{newline}theme = "x"{newline}'
+    assert applied(later, FORM.take(later, placed)) == f'\ufeff{newline}[tui]{newline}theme = "x"{newline}'
+    # A foreign table at that place gives way, and comes back.
+    foreign = f'\ufeff[mcp_servers.gsdreview]{newline}command = "x"{newline}'
+    ours, replaced = put(foreign)
+    assert ours.startswith("\ufeff[mcp_servers.gsdreview]")
+    assert applied(ours, FORM.take(ours, replaced)) == foreign
+
+
+def test_in_a_windows_file_that_changed_since_the_empty_line_above_ours_goes_too() -> None:
+    text = 'a = 1\r\n\r\n[tui]\r\ntheme = "x"\r\n'
+    after, placed = put(text)
+    later = after.replace("a = 1", "a = 2")
+    assert applied(later, FORM.take(later, placed)) == text.replace("a = 1", "a = 2")

@@ -127,3 +127,15 @@ def test_a_file_that_is_too_large_is_shown_plain() -> None:
     hunk = ShownHunk("@@", tuple(Row("+", "x = 1", None, number) for number in range(50_000)))
     assert highlighting.highlighted("a.py", [hunk])[0][0] == (("", "x = 1"),)
     assert highlighting.highlighted("a.py", [ShownHunk("@@", hunk.rows[:10])])[0][0] != (("", "x = 1"),)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_headings_and_paths_are_text_too(split: bool) -> None:
+    odd = "<script>alert(1)</script>&\u202e"
+    hunk = ShownHunk(f"@@ -1 +1 @@ {odd}", rows([(" ", "x")]))
+    file = ShownFile(index=0, path=odd, operation="modify", added=0, removed=0, lines=1)
+    pieces = highlighting.highlighted("a.unknown", [hunk])
+    table = rendering.file_table(file, [hunk], pieces, rendering.View(split=split), lambda _side, _line: Markup(""))
+    assert "<script" not in table
+    assert "\u202e" not in table
+    assert table.count("&lt;script&gt;alert(1)&lt;/script&gt;&amp;") == 2
