@@ -1,5 +1,6 @@
 """The one exception that reaches a caller, and its codes."""
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -21,12 +22,53 @@ class Code(StrEnum):
     INTERNAL = "internal"
 
 
+class Next(StrEnum):
+    """What a caller can do next, where saying so needs a name that only one front end has: a tool, a command, a
+    button. Each front end words it in its own terms (service/wire/hints.py)."""
+
+    ANOTHER_REVIEWER = "another_reviewer"
+    CLAIM_ANOTHER = "claim_another"
+    CLAIM_ANOTHER_OR_RETRY = "claim_another_or_retry"
+    CLAIM_AGAIN = "claim_again"
+    NAME_THE_CLAIM = "name_the_claim"
+    SEND_MESSAGE = "send_message"
+    WRITE_AS_YOURSELF = "write_as_yourself"
+    ACT_AS_PROPOSER = "act_as_proposer"
+    CONTINUE_IN_ANOTHER = "continue_in_another"
+    SPLIT = "split"
+    POSSIBLE_NOW = "possible_now"
+    LIST_REVIEWS = "list_reviews"
+    LIST_FILES = "list_files"
+    LIST_FINDINGS = "list_findings"
+    LIST_MESSAGES = "list_messages"
+    READ_COUNTER_PATCH = "read_counter_patch"
+    REPEAT_CURSOR = "repeat_cursor"
+    LIST_REVIEWERS = "list_reviewers"
+    LIST_OWN_REVIEWERS = "list_own_reviewers"
+    LIST_RUNNING_REVIEWERS = "list_running_reviewers"
+
+
+# By this header a client asks for its own words; without it, steps are worded as tools.
+WORDING_HEADER = "tandem-hints"
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    kind: Next
+    # What the words need: a number of seconds, the commands that are possible.
+    seconds: int = 0
+    commands: tuple[str, ...] = field(default=())
+
+
 class BrokerError(Exception):
-    def __init__(self, code: Code, message: str, hint: str) -> None:
+    """The hint is a sentence that fits every caller, or a next step that the front end puts into words."""
+
+    def __init__(self, code: Code, message: str, hint: str | NextStep) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.hint = hint
+        self.hint = hint if isinstance(hint, str) else ""
+        self.next = None if isinstance(hint, str) else hint
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}\n{self.hint}" if self.hint else f"{self.code}: {self.message}"

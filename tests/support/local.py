@@ -10,6 +10,7 @@ from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
 from tests.support.mcp import ToolError
 
@@ -58,7 +59,7 @@ class LocalBroker:
         try:
             return await self._tools[tool](self.application.broker, arguments)
         except BrokerError as error:
-            raise ToolError({"code": error.code.value, "message": error.message, "hint": error.hint}) from error
+            raise ToolError(envelope(error, Wording.TOOLS)) from error
 
     async def create(self, **arguments: Any) -> Any:
         return await self("create_review", **{**PROPOSAL, **arguments})

@@ -130,9 +130,6 @@ def _close_errors() -> None:
 
 
 def _report(error: BrokerError, options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.render.hints import in_commands  # noqa: PLC0415
-
-    error.hint = in_commands(error.hint)
     if getattr(options, "json", False):
         print(json.dumps({"error": {"code": error.code.value, "message": error.message, "hint": error.hint}}))
     else:

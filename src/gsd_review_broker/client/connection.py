@@ -6,7 +6,7 @@ import time
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
 
 Json = dict[str, Any]
 
@@ -61,6 +61,7 @@ class Connection:
             "MCP-Protocol-Version": PROTOCOL,
             "Mcp-Method": "tools/call",
             "Mcp-Name": tool,
+            WORDING_HEADER: "commands",
         }
         status, kind, answer = self.exchange("POST", endpoint, body, headers, patience=patience)
         if status == http.client.REQUEST_ENTITY_TOO_LARGE:

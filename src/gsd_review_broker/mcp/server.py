@@ -19,12 +19,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Scope
 
 from gsd_review_broker import __version__
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
 from gsd_review_broker.mcp.lean import AnswerCall, LeanCalls
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
 from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
 
 log = structlog.get_logger()
 
@@ -41,6 +42,9 @@ _INSTRUCTIONS = {
 }
 
 
+_WORDING = WORDING_HEADER.encode()
+
+
 def all_tools() -> Registry:
     return Registry.of(proposer.TOOLS, reviewer.TOOLS, shared.TOOLS, observer.TOOLS, pool.TOOLS)
 
@@ -49,9 +53,8 @@ def _answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> An
     async def answer(scope: Scope, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         tool = tools.get(name)
         if tool is None:
-            return _failed(_no_such_tool(name, tools))
-        bearer = _bearer(scope) if broker.gatekeeper.guards else None
-        return await _called(tool, broker, arguments, audience, bearer)
+            return _failed(_no_such_tool(name, tools), scope)
+        return await _called(tool, broker, arguments, audience, scope)
 
     return answer
 
@@ -125,23 +128,27 @@ def _bearer(scope: Scope) -> str | None:
     return None
 
 
+def _wording(scope: Scope) -> Wording:
+    return wording_of(next((value for name, value in scope["headers"] if name == _WORDING), b"").decode("latin-1"))
+
+
 async def _called(
-    tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience, bearer: str | None
+    tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience, scope: Scope
 ) -> dict[str, Any]:
     logs.call_begins(tool.name, arguments.get("review_id"))
     began, outcome = perf_counter(), "cancelled"
+    bearer = _bearer(scope) if broker.gatekeeper.guards else None
     try:
         result = await tool(broker, arguments, audience, bearer)
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value
-        return _failed(error)
+        return _failed(error, scope)
     except Exception:
         log.exception("tool_failed")
         outcome = Code.INTERNAL.value
-        return _failed(
-            BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Call again; if it stays, report it.")
-        )
+        hint = "Call again; if it stays, report it."
+        return _failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", hint), scope)
     finally:
         took = perf_counter() - began
         broker.meters.tools[tool.name, outcome].add(took)
@@ -172,12 +179,13 @@ def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:
     )
 
 
-def _failed(error: BrokerError) -> dict[str, Any]:
+def _failed(error: BrokerError, scope: Scope) -> dict[str, Any]:
     # A caller's own words may be quoted in it, and need not be valid Unicode.
-    said = {"code": error.code.value, "message": _sendable(error.message), "hint": _sendable(error.hint)}
+    told = {name: _sendable(text) for name, text in envelope(error, _wording(scope)).items()}
+    text = f"{told['code']}: {told['message']}"
     return {
-        "content": [{"type": "text", "text": _sendable(str(error))}],
-        "structuredContent": {"error": said},
+        "content": [{"type": "text", "text": f"{text}\n{told['hint']}" if told["hint"] else text}],
+        "structuredContent": {"error": told},
         "isError": True,
         "resultType": "complete",
     }

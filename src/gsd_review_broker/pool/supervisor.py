@@ -12,7 +12,7 @@ import structlog
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import EndReason, Reviewer
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool import policy
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.leftovers import end_leftovers
@@ -296,7 +296,7 @@ class Supervisor:
         running = self.roster.get(reviewer_id)
         if running is None:
             raise BrokerError(
-                Code.NOT_FOUND, f"{reviewer_id} is no process of this broker", "list_reviewers shows those that run."
+                Code.NOT_FOUND, f"{reviewer_id} is no process of this broker", NextStep(Next.LIST_RUNNING_REVIEWERS)
             )
         if not force:
             await self.roster.drain(running, EndReason.MANUAL)

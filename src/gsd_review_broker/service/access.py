@@ -9,7 +9,7 @@ from typing import Any
 
 from gsd_review_broker.domain.model import BROKER, EventType, Identity, Milliseconds, NewEvent, Review, identity_key
 from gsd_review_broker.domain.pool import ReviewerState
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Clock, Store, Transaction
 
 # By this a token of ours is known for what it is, even when its process is gone.
@@ -197,7 +197,7 @@ class ByClaim:
         error = BrokerError(
             Code.FORBIDDEN,
             f"the claim on review {review.id} is {claimant}'s, and only its own process uses it",
-            "A person may take it over; anybody may write as themselves with sender_id.",
+            NextStep(Next.WRITE_AS_YOURSELF),
         )
         actor = self.authenticated_as
         tx.append(refused_access(error, actor=actor, tool=self.tool, review_id=review.id, now=tx.now))

@@ -43,7 +43,7 @@ class Applicability:
         answer = await asyncio.shield(self._task(review))
         if isinstance(answer, BrokerError):
             # A new one for each caller: front ends add to an error.
-            raise BrokerError(answer.code, answer.message, answer.hint)
+            raise BrokerError(answer.code, answer.message, answer.next or answer.hint)
         return answer
 
     async def of(self, review: Review, *, patience: float) -> Checked:

@@ -4,7 +4,7 @@ import asyncio
 
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.model import AffectedFile, Limits
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.service import validation
 
 # Larger diffs are read in a thread, so that nobody waits for it.
@@ -25,7 +25,7 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
         raise BrokerError(
             Code.TOO_LARGE,
             f"{name}: it touches {len(files)} files, and the limit is {limits.diff_files} files",
-            "Split the change into several reviews (parent_id links them).",
+            NextStep(Next.SPLIT),
         )
     return content, files
 

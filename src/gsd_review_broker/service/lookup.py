@@ -1,7 +1,7 @@
 """A review by its id, or by enough of it."""
 
 from gsd_review_broker.domain.model import Review, ReviewId
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader, Transaction
 
 SHORTEST_PREFIX = 6
@@ -22,9 +22,7 @@ def find_review(reader: Reader, given: str) -> Review:
             _shown(matches),
         )
     if not matches:
-        raise BrokerError(
-            Code.NOT_FOUND, f"there is no review {given[:64]!r}", "list_reviews shows those that there are."
-        )
+        raise BrokerError(Code.NOT_FOUND, f"there is no review {given[:64]!r}", NextStep(Next.LIST_REVIEWS))
     if len(matches) > 1:
         raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
     found = reader.review(matches[0])

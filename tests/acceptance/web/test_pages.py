@@ -52,6 +52,12 @@ def events_of(agent: Mcp, review_id: str) -> list[str]:
     return [event["event_type"] for event in agent("get_review_timeline", review_id=review_id)["events"]]
 
 
+def test_an_error_tells_a_person_what_pages_have_and_names_no_tool(browser: Browser) -> None:
+    page = browser.get("/r/nosuchreview").text
+    assert "The reviews page shows those that there are." in page
+    assert "list_reviews" not in page
+
+
 # What every answer says.
 
 

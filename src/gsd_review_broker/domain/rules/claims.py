@@ -23,7 +23,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
@@ -46,7 +46,7 @@ def refuse_self_review(review: Review, reviewer: Identity) -> None:
         raise BrokerError(
             Code.SELF_REVIEW,
             f"{reviewer} stands behind revision {review.revision} of review {review.id} and cannot judge it",
-            "Another identity has to review it; claim_next gives you what you may judge.",
+            NextStep(Next.ANOTHER_REVIEWER),
         )
 
 
@@ -54,7 +54,7 @@ def _claimed_by_another(review: Review) -> BrokerError:
     return BrokerError(
         Code.ALREADY_CLAIMED,
         f"review {review.id} is claimed by {review.claimed_by}",
-        "Take another with claim_next, or wait: the claim ends with a verdict, a release or its deadline.",
+        NextStep(Next.CLAIM_ANOTHER),
     )
 
 
@@ -67,7 +67,7 @@ def _refuse_reserved(review: Review, reviewer: Identity, now: Milliseconds) -> N
     raise BrokerError(
         Code.ALREADY_CLAIMED,
         f"review {review.id} is kept for {review.reserved_for}, who reviewed it before, for {seconds} s more",
-        f"Try again in {seconds} s, or take another with claim_next.",
+        NextStep(Next.CLAIM_ANOTHER_OR_RETRY, seconds=seconds),
     )
 
 
@@ -169,7 +169,7 @@ def refuse_stale(review: Review, claim_generation: int) -> None:
         raise BrokerError(
             Code.STALE_CLAIM,
             f"claim generation {claim_generation} of review {review.id} is over (now {review.claim_generation})",
-            "Your claim ended; claim_review again if you still want to judge it.",
+            NextStep(Next.CLAIM_AGAIN),
         )
     if review.claimed_by is None:
         raise invalid_transition(review, None, "nothing is claimed")

@@ -25,7 +25,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.rules.contents import hash_of_revision
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck
 from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, record, require
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000
 # A path of this machine, which is not for everybody who watches.
@@ -87,7 +87,7 @@ def require_proposer(review: Review, caller: Identity | None) -> Identity:
     raise BrokerError(
         Code.FORBIDDEN,
         f"review {review.id} belongs to {review.proposer_id}, {said}",
-        "Call again with the proposer_id that created it, or let a person do it.",
+        NextStep(Next.ACT_AS_PROPOSER),
     )
 
 
@@ -124,7 +124,7 @@ def refuse_too_many(review: Review, most_revisions: int) -> None:
         raise BrokerError(
             Code.TOO_LARGE,
             f"review {review.id} has {review.revision} revisions, and the limit is {most_revisions}",
-            "Close it and create another with parent_id.",
+            NextStep(Next.CONTINUE_IN_ANOTHER),
         )
 
 

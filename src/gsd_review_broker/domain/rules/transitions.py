@@ -14,7 +14,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Status,
 )
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 class Command(StrEnum):
@@ -101,11 +101,11 @@ def invalid_transition(review: Review, wanted: Status | None, because: str = "")
         set() if review.counter_patch_status is CounterPatchStatus.PENDING else _NEED_COUNTER_PATCH
     )
     possible = [name for name in possible_now(review.status) if not name.startswith("(") and name not in closed_off]
-    after = f"Possible now: {', '.join(possible)}." if possible else "A closed review is final: create another."
+    after = NextStep(Next.POSSIBLE_NOW, commands=tuple(possible))
     return BrokerError(
         Code.INVALID_TRANSITION,
         f"review {review.id} is {review.status}: {where}" + (f" ({because})" if because else ""),
-        after,
+        after if possible else "A closed review is final: create another.",
     )
 
 

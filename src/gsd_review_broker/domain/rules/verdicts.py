@@ -21,7 +21,7 @@ from gsd_review_broker.domain.rules.claims import refuse_self_review, refuse_sta
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.transitions import Command, followed_by, invalid_transition, record, require
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 _COMMANDS = {
     Verdict.APPROVED: Command.APPROVE,
@@ -160,13 +160,13 @@ def _claimant(
         raise BrokerError(
             Code.NOT_CLAIMANT,
             f"review {review.id} is claimed by {claimed_by}, not by {reviewer_id}",
-            "Only the claimant gives the verdict; add_message if you have something to say.",
+            NextStep(Next.SEND_MESSAGE),
         )
     if reviewer_id is None and claim_generation is None and not bare_allowed:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             "claim_generation: a verdict names its claim, and this one has neither claim_generation nor reviewer_id",
-            "Pass the claim_generation that claim_review gave you.",
+            NextStep(Next.NAME_THE_CLAIM),
         )
     return claimed_by
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.log_file import LogFile
 from gsd_review_broker.pool.child.process import Child
@@ -145,7 +145,7 @@ class Launcher:
     def log_path(self, identity: Identity) -> Path:
         """Only what we named ourselves names a folder."""
         if not re.fullmatch(r"[a-z]+-r\d+-[0-9a-f]{8}", identity):
-            raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", "list_reviewers shows all.")
+            raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
         return self._place.folder / identity / _LOG
 
     async def tidy(self, identity: Identity, running: Collection[str]) -> None:

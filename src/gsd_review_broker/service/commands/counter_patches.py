@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import BROKER, AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import DoesNotApply, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import moved_to
@@ -68,7 +68,7 @@ class CounterPatches:
                 raise BrokerError(
                     Code.CONFLICT,
                     "another counter-patch was offered in the meantime",
-                    "Read it with get_proposal, then decide again.",
+                    NextStep(Next.READ_COUNTER_PATCH),
                 )
             revision = tx.revision(review.id, current.revision, with_diff=False)
             assert revision is not None  # noqa: S101

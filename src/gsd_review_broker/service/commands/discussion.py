@@ -16,7 +16,7 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
 )
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
@@ -164,7 +164,7 @@ class Discussions:
                 raise BrokerError(
                     Code.NOT_FOUND,
                     f"review {review.id} has no finding {finding_id!r}",
-                    "get_discussion lists its findings.",
+                    NextStep(Next.LIST_FINDINGS),
                 )
             others = [one for one in known if one.id != finding_id]
             change = rules.resolve_finding(
@@ -206,7 +206,7 @@ def _require_message(reader: Reader, review: Review, number: int) -> None:
         raise BrokerError(
             Code.NOT_FOUND,
             f"in_reply_to: review {review.id} has no message {number}",
-            "get_discussion lists its messages.",
+            NextStep(Next.LIST_MESSAGES),
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState, Work
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
@@ -178,7 +178,7 @@ class PoolControl:
             raise BrokerError(
                 Code.NOT_FOUND,
                 f"the broker started no reviewer {given[:64]!r}",
-                "list_reviewers shows those that it started; others it cannot end.",
+                NextStep(Next.LIST_OWN_REVIEWERS),
             )
         return found
 

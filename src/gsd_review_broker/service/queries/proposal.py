@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revision
 from gsd_review_broker.domain.patch import Page, interdiff, page_of
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
@@ -120,7 +120,7 @@ def _require_path(content: Revision, earlier: Revision | None, path: str) -> Non
         raise BrokerError(
             Code.NOT_FOUND,
             f"path: revision {content.number} does not touch {path!r}",
-            "affected_files lists what it touches.",
+            NextStep(Next.LIST_FILES),
         )
 
 

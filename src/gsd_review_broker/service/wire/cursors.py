@@ -9,7 +9,7 @@ import json
 from typing import Any, cast
 
 from gsd_review_broker.domain.model import values_of
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 def _bound(query: Any) -> str:
@@ -47,5 +47,5 @@ def _wrong(why: str) -> BrokerError:
     return BrokerError(
         Code.INVALID_ARGUMENT,
         f"cursor: it {why}",
-        "Pass next_cursor as it came, with the same arguments as before; or leave it out to begin again.",
+        NextStep(Next.REPEAT_CURSOR),
     )

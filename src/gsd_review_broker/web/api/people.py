@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.wire.hints import Wording, envelope
 
 log = structlog.get_logger()
 
@@ -63,7 +64,8 @@ def post(path: str, handler: Handler) -> Route:
 
 
 def failed(error: BrokerError) -> JSONResponse:
-    said = {"code": error.code.value, "message": error.message, "hint": error.hint}
+    # These routes are the command line's.
+    said = envelope(error, Wording.COMMANDS)
     return JSONResponse({"error": said}, status_code=HTTP_STATUS[error.code])
 
 

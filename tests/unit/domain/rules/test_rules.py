@@ -19,7 +19,7 @@ from gsd_review_broker.domain.model import (
     Status,
     Verdict,
 )
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from tests.support.reviews import (
     DIGEST,
     LATER,
@@ -134,7 +134,7 @@ def test_a_verdict_by_the_claimants_name_alone_is_enough() -> None:
 def test_a_bare_verdict_is_refused_with_a_hint_unless_the_fence_is_managed_and_nobody_manages_the_claim() -> None:
     bare = {"claim_generation": None, "reviewer_id": None}
     error = refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare))
-    assert "claim_generation" in error.hint
+    assert error.next == NextStep(Next.NAME_THE_CLAIM)
     allowed = judged(claimed(), Verdict.APPROVED, fence=Fence.MANAGED, **bare)
     assert allowed.review.status is Status.APPROVED
     pool = {"fence": Fence.MANAGED, "pool_managed": True}
