@@ -9,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from gsd_review_broker.domain.model import HUMAN_PREFIX, Milliseconds
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain, visible
@@ -55,7 +56,7 @@ class Templates:
             "short_digest": short_digest,
             "person": without_prefix,
             "line_number": line_number,
-            "hint": lambda error: hint_of(error, Wording.PAGES),
+            "hint": page_hint,
             "words": lambda text: str(text).replace("_", " "),
             "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
         }
@@ -71,6 +72,10 @@ class Templates:
 
     def macro(self, name: str, macro: str) -> Callable[..., Markup]:
         return getattr(self._environment.get_template(name).module, macro)
+
+
+def page_hint(error: BrokerError) -> str:
+    return hint_of(error, Wording.PAGES)
 
 
 def moment(value: Milliseconds | str) -> Markup:

@@ -40,7 +40,7 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
     ),
     Next.SEND_MESSAGE: (
         "Only the claimant gives the verdict; add_message if you have something to say.",
-        "Only the claimant gives the verdict; `tandem message ID` says something without one.",
+        "Only the claimant gives the verdict; use `tandem message` if you have something to say.",
         "Only the claimant gives the verdict; write a message if you have something to say.",
     ),
     Next.WRITE_AS_YOURSELF: (
