@@ -12,7 +12,7 @@ PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check static quick format torture bench bench-large test-clients test-pythons lock docs clean chromium
+.PHONY: help run faults test check static quick format torture bench bench-large test-clients test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -67,6 +67,9 @@ CLIENT_PACKAGES := @openai/codex @anthropic-ai/claude-code@latest @google/gemini
 test-clients: $(VENV)/dev.stamp  ## the pool and the installers with the real agents that are found (INSTALL=1 fetches them)
 	@test -z "$(INSTALL)" || npm install --no-audit --no-fund --silent --prefix $(CLIENTS) $(CLIENT_PACKAGES)
 	@TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
+
+faults: $(VENV)/dev.stamp  ## put 40 faults in, one at a time, and see that the tests catch each (ARGS: words of their names)
+	@$(BIN)/python -m tests.faults $(ARGS)
 
 bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/
 	@$(BIN)/python -m benchmarks

@@ -201,6 +201,24 @@ async def test_a_cursor_belongs_to_its_filters(broker: LocalBroker) -> None:
     assert len(await ids(broker, project="site", limit=5, cursor=cursor)) == 1
 
 
+async def test_a_lists_cursor_belongs_to_every_argument(broker: LocalBroker) -> None:
+    parent = (await broker.create())["review_id"]
+    given = {"status": "pending", "category": "handoff", "project": "site", "phase": "1", "plan": "p",
+             "proposer_id": "ada", "parent_id": parent, "needs_human": False, "reviewer_id": "codex"}  # fmt: skip
+    fields = {name: given[name] for name in ("category", "project", "phase", "plan", "proposer_id", "parent_id")}
+    for _ in range(2):
+        await broker.create(**fields)
+    page = await broker("list_reviews", **given, limit=1)
+    assert page["next_cursor"] is not None
+    assert (await broker("list_reviews", **given, limit=1, cursor=page["next_cursor"]))["reviews"]
+    for name in given:
+        others = {other: value for other, value in given.items() if other != name}
+        again = {"limit": 1, "cursor": page["next_cursor"]}
+        assert await refused(broker, "list_reviews", **others, **again) == "invalid_argument", name
+    other_reviewer = {**given, "reviewer_id": "claude", "limit": 1, "cursor": page["next_cursor"]}
+    assert await refused(broker, "list_reviews", **other_reviewer) == "invalid_argument"
+
+
 async def test_what_is_no_cursor_is_refused(broker: LocalBroker) -> None:
     for cursor in ("", "nonsense", "e30", "審", "=" * 9):
         assert await refused(broker, "get_activity_feed", cursor=cursor) == "invalid_argument"

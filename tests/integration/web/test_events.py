@@ -32,7 +32,7 @@ SCOPE = {"type": "http", "method": "GET", "path": "/events", "query_string": b""
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0)
 
@@ -111,3 +111,16 @@ async def test_what_happens_while_a_viewer_catches_up_reaches_it(
     viewer.gone.set()
     await watching
     assert [line for line in b"".join(viewer.taken).split(b"\n") if line.startswith(b"id: ")] == [b"id: 1", b"id: 2"]
+
+
+async def test_what_happens_later_reaches_a_viewer(broker: LocalBroker) -> None:
+    stream = EventStream(broker.application.broker, broker.application.wakeups, pause=0)
+    viewer = Sleeper()
+    viewer.awake.set()
+    watching = asyncio.create_task(stream(SCOPE, viewer.receive, viewer.send))
+    await until(lambda: EVENTS in broker.application.wakeups._waiters)
+    for number in range(1, 4):
+        await broker.create()
+        await until(lambda number=number: f"id: {number}\n".encode() in b"".join(viewer.taken))
+    viewer.gone.set()
+    await watching

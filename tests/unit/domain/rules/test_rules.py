@@ -119,6 +119,14 @@ def test_a_stale_generation_is_refused_and_recorded_in_every_state() -> None:
         assert replace(change.review, version=review.version, updated_at=review.updated_at) == review
 
 
+def test_a_generation_that_has_not_begun_is_refused_too() -> None:
+    review = claimed()
+    change = judged(review, Verdict.APPROVED, claim_generation=review.claim_generation + 1)
+    assert change.refusal is not None
+    assert change.refusal.code is Code.STALE_CLAIM
+    refused(Code.STALE_CLAIM, lambda: rules.release(review, claim_generation=review.claim_generation + 1, now=LATER))
+
+
 def test_the_right_generation_with_another_name_is_not_the_claimant() -> None:
     change = judged(claimed(), Verdict.APPROVED, reviewer_id=OTHER)
     assert change.refusal is not None

@@ -1,0 +1,379 @@
+"""Faults that a test must catch: what is changed in which file, and which tests fail then.
+
+Each stands for a promise that code keeps by its order, its timing or a single word. `make faults` puts them in, one at
+a time (see __main__.py); tests/unit/test_faults.py checks that each still fits the code.
+"""
+
+from dataclasses import dataclass
+
+_LONG_POLL = "tests/integration/service/test_long_poll.py"
+_LONG_POLL_UNIT = "tests/unit/service/test_long_poll.py"
+_STORE = "tests/integration/store/test_store.py"
+_STREAM = "tests/integration/web/test_events.py"
+_FEED = "tests/integration/service/test_feed.py"
+_RULES = "tests/unit/domain/rules/test_rules.py"
+_SCREEN = "tests/unit/cli/render/test_screen.py"
+_MAIN = "tests/unit/cli/test_main.py"
+_RENDERING = "tests/unit/web/diff/test_rendering.py"
+_JSON = "tests/unit/integrations/formats/test_json_format.py"
+_TOML = "tests/unit/integrations/formats/test_toml_format.py"
+_BRIDGE = "tests/integration/cli/test_bridge.py"
+_POLICY = "tests/unit/pool/test_policy.py"
+_CHILD = "tests/integration/pool/test_child.py"
+_HINTS = "tests/unit/service/wire/test_hints.py"
+_INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    name: str
+    # Below src/gsd_review_broker.
+    file: str
+    # Old and new text. Each old text is in the file exactly once.
+    edits: tuple[tuple[str, str], ...]
+    # At least one of these has to fail.
+    tests: tuple[str, ...]
+
+
+def _fault(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name=name, file=file, edits=((old, new),), tests=tests)
+
+
+WAITING = (
+    _fault(
+        "only a new review wakes the queue",
+        "store/writes.py",
+        "        if review.status is Status.PENDING:\n",
+        "        if review.status is Status.PENDING and before is None:\n",
+        f"{_LONG_POLL}::test_a_review_that_is_pending_again_wakes_those_who_wait_for_work",
+    ),
+    _fault(
+        "a change does not wake those who wait for its review",
+        "store/writes.py",
+        "        self.topics.append(review_topic(review.id))\n",
+        "",
+        f"{_LONG_POLL}::test_a_waiting_proposer_is_woken_by_the_verdict",
+    ),
+    _fault(
+        "an event does not wake the event stream",
+        "store/writes.py",
+        "        self.topics.append(EVENTS)\n",
+        "",
+        f"{_STREAM}::test_what_happens_later_reaches_a_viewer",
+    ),
+    _fault(
+        "a wait looks before it registers",
+        "service/long_poll.py",
+        "        with self._wakeups.listening(topic) as signal:\n            while True:\n",
+        "        if (early := await look()) is not None:\n            return early\n"
+        "        with self._wakeups.listening(topic) as signal:\n            await signal.wait()\n"
+        "            while True:\n",
+        f"{_LONG_POLL_UNIT}::test_what_is_published_during_the_first_look_is_not_missed",
+    ),
+    _fault(
+        "a wait forgets what was published while it looked",
+        "service/long_poll.py",
+        "                signal.clear()\n                found = await look()\n",
+        "                found = await look()\n                signal.clear()\n",
+        f"{_LONG_POLL_UNIT}::test_what_is_published_during_a_later_look_is_not_missed",
+    ),
+    _fault(
+        "a wait goes on though the broker closes",
+        "service/long_poll.py",
+        "if found is not None or self._wakeups.closing:",
+        "if found is not None:",
+        f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",
+    ),
+    _fault(
+        "the end of the broker wakes nobody",
+        "wakeups.py",
+        "        self.publish(list(self._waiters))\n",
+        "",
+        f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",
+    ),
+    _fault(
+        "the notifier counts as a client that waits",
+        "notify.py",
+        "self._wakeups.listening(EVENTS, counted=False)",
+        "self._wakeups.listening(EVENTS)",
+        "tests/acceptance/broker/test_notify.py::test_the_notifier_is_not_counted_among_those_who_wait",
+    ),
+    _fault(
+        "the event stream counts as a client that waits",
+        "web/events.py",
+        "self._wakeups.listening(EVENTS, counted=False)",
+        "self._wakeups.listening(EVENTS)",
+        f"{_STREAM}::test_where_nobody_watches_nothing_runs",
+    ),
+    _fault(
+        "a viewer registers after it has caught up",
+        "web/events.py",
+        "        with self._watching(review_id) as viewer:\n"
+        "            first = await self._begin(request, review_id)\n",
+        "        first = await self._begin(request, review_id)\n        with self._watching(review_id) as viewer:\n",
+        f"{_STREAM}::test_what_happens_while_a_viewer_catches_up_reaches_it",
+    ),
+)
+
+STORAGE = (
+    Fault(
+        name="a reader has no snapshot",
+        file="store/sqlite/store.py",
+        edits=(
+            ('            connection.execute("BEGIN")\n', ""),
+            ('                connection.execute("COMMIT")\n', "                pass\n"),
+        ),
+        tests=(f"{_STORE}::test_a_read_sees_one_moment_however_long_it_takes",),
+    ),
+    _fault(
+        "the lock file is removed at its release",
+        "store/sqlite/lock.py",
+        "            os.close(self._descriptor)\n",
+        "            self._path.unlink()\n            os.close(self._descriptor)\n",
+        f"{_STORE}::test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_owner",
+    ),
+    _fault(
+        "the runtime file is removed when the lock is free",
+        "server.py",
+        "        self._announce.remove()\n        await super().shutdown(sockets)\n",
+        "        await super().shutdown(sockets)\n        self._announce.remove()\n",
+        "tests/acceptance/broker/test_shutdown.py::test_the_runtime_file_is_removed_while_the_lock_is_still_held",
+    ),
+    Fault(
+        name="a list's cursor is not bound to the reviewer",
+        file="service/queries/reviews.py",
+        edits=(
+            ("_list_position(cursors.read(cursor, query))", "_list_position(cursors.read(cursor, wanted))"),
+            ("cursors.make(query, views.position(", "cursors.make(wanted, views.position("),
+        ),
+        tests=(f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",),
+    ),
+    _fault(
+        "a cursor is bound to nothing",
+        "service/wire/cursors.py",
+        "    if bound != _bound(query):\n",
+        "    if not bound:\n",
+        f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",
+        f"{_FEED}::test_a_cursor_belongs_to_its_filters",
+    ),
+    _fault(
+        "a text of exactly the limit is refused",
+        "service/validation.py",
+        "    if size > limit:\n",
+        "    if size >= limit:\n",
+        "tests/unit/service/test_validation.py::test_a_limit_is_in_bytes_and_itself_allowed",
+    ),
+    _fault(
+        "limits count characters",
+        "service/validation.py",
+        "    size = len(encoded(name, value))\n",
+        "    size = len(value)\n",
+        "tests/unit/service/test_validation.py::test_a_limit_is_in_bytes_and_itself_allowed",
+    ),
+)
+
+CLAIMS = (
+    _fault(
+        "a claim does not move the generation",
+        "domain/rules/claims.py",
+        "        claim_generation=review.claim_generation + 1,\n",
+        "        claim_generation=review.claim_generation,\n",
+        f"{_RULES}::test_the_generation_grows_when_a_claim_begins_and_when_it_ends_without_a_verdict",
+    ),
+    _fault(
+        "a claim that ends does not move the generation",
+        "domain/rules/transitions.py",
+        "review.claim_generation + (review.claimed_by is not None)",
+        "review.claim_generation",
+        f"{_RULES}::test_the_generation_grows_when_a_claim_begins_and_when_it_ends_without_a_verdict",
+    ),
+    _fault(
+        "a generation that has not begun passes the fence",
+        "domain/rules/claims.py",
+        "    if claim_generation != review.claim_generation:\n",
+        "    if claim_generation < review.claim_generation:\n",
+        f"{_RULES}::test_a_generation_that_has_not_begun_is_refused_too",
+    ),
+    _fault(
+        "the author of a revision may judge it",
+        "domain/rules/claims.py",
+        "if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):",
+        "if same_identity(reviewer, review.proposer):",
+        f"{_RULES}::test_whoever_uploaded_the_newest_revision_may_not_judge_it_either",
+    ),
+    _fault(
+        "a reservation holds a millisecond too long",
+        "domain/rules/claims.py",
+        "review.reserved_until <= now:",
+        "review.reserved_until < now:",
+        f"{_RULES}::test_a_revision_is_kept_for_the_reviewer_who_is_still_there",
+    ),
+    _fault(
+        "anybody puts a claim's deadline off",
+        "domain/rules/claims.py",
+        "    if not review.is_claim_live or not same_identity(review.claimed_by, caller):\n        return None\n",
+        "    if not review.is_claim_live:\n        return None\n",
+        f"{_RULES}::test_only_the_live_claimant_puts_its_deadline_off",
+    ),
+    _fault(
+        "the interdiff of a file shows every file",
+        "domain/patch/interdiff.py",
+        "    if path is not None:\n        paths",
+        "    if path == '':\n        paths",
+        f"{_INTERDIFF}::test_one_file_is_found_by_its_old_and_its_new_name",
+        "tests/integration/service/test_odd_moments.py::"
+        "test_the_interdiff_of_one_file_is_not_found_inside_another_file",
+    ),
+)
+
+SHOWN = (
+    _fault(
+        "a hunk's heading is markup",
+        "web/diff/rendering.py",
+        "{visible(hunk.heading)}",
+        "{hunk.heading}",
+        f"{_RENDERING}::test_headings_and_paths_are_text_too",
+    ),
+    _fault(
+        "a file's path is markup",
+        "web/diff/rendering.py",
+        "{visible(file.path)}</caption>",
+        "{file.path}</caption>",
+        f"{_RENDERING}::test_headings_and_paths_are_text_too",
+    ),
+    _fault(
+        "an error is printed raw",
+        "cli/main.py",
+        "print(visible_block(text), file=sys.stderr)",
+        "print(text, file=sys.stderr)",
+        f"{_MAIN}::test_an_error_is_printed_without_its_control_characters",
+    ),
+    _fault(
+        "a warning is printed raw",
+        "cli/render/screen.py",
+        'self._err.write("".join(plain(part) for part in parts) + "\\n")',
+        'self._err.write("".join(part.text if isinstance(part, Span) else part for part in parts) + "\\n")',
+        f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",
+    ),
+    _fault(
+        "a block is printed raw",
+        "cli/render/screen.py",
+        "visible_block(text).split",
+        "text.split",
+        f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",
+    ),
+    _fault(
+        "a table in a pipe is printed raw",
+        "cli/render/screen.py",
+        '"\\t".join(plain(part) for part in row)',
+        '"\\t".join(part.text if isinstance(part, Span) else part for part in row)',
+        f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",
+    ),
+    _fault(
+        "a person reads the names of tools",
+        "service/wire/hints.py",
+        "Wording.PAGES: 2}",
+        "Wording.PAGES: 0}",
+        f"{_HINTS}::test_a_step_names_tools_to_agents_only",
+    ),
+    _fault(
+        "the command line is not asked for its words",
+        "client/connection.py",
+        '            WORDING_HEADER: "commands",\n',
+        "",
+        "tests/acceptance/cli/test_reviews.py::test_hints_name_commands_and_not_tools",
+    ),
+)
+
+FILES = (
+    _fault(
+        "a carriage return stays when our entry goes",
+        "integrations/formats/json_format.py",
+        '.rstrip(" \\t\\r\\n"))',
+        '.rstrip(" \\t\\n"))',
+        f"{_JSON}::test_a_windows_file_that_changed_since_keeps_no_stray_carriage_return",
+    ),
+    _fault(
+        "a table right behind a byte order mark is not found",
+        "integrations/formats/toml_format.py",
+        "    offset = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0\n",
+        "    offset = 0\n",
+        f"{_TOML}::test_a_table_right_behind_a_byte_order_mark_is_found_and_cut",
+    ),
+    _fault(
+        "an empty line stays above our table in a Windows file",
+        "integrations/formats/toml_format.py",
+        '    for blank in ("\\r\\n", "\\n"):\n',
+        '    for blank in ("\\n",):\n',
+        f"{_TOML}::test_in_a_windows_file_that_changed_since_the_empty_line_above_ours_goes_too",
+    ),
+    _fault(
+        "the bridge takes a new key on each attempt",
+        "cli/broker/bridge.py",
+        "                for answer in call.answers(self._address(), self._endpoint):\n",
+        '                call._body = call._body.replace(b\'"idempotency_key": "\', b\'"idempotency_key": "x\', 1)\n'
+        "                for answer in call.answers(self._address(), self._endpoint):\n",
+        f"{_BRIDGE}::test_a_writing_call_is_asked_again_with_the_key_that_it_had",
+    ),
+    _fault(
+        "the bridge asks once only",
+        "cli/broker/bridge.py",
+        "                if call.is_cancelled or call.has_answered or time.monotonic() > end:\n",
+        "                if True:\n",
+        f"{_BRIDGE}::test_a_writing_call_is_asked_again_with_the_key_that_it_had",
+    ),
+)
+
+POOL = (
+    _fault(
+        "the pool has no cooldown",
+        "pool/policy.py",
+        "situation.last_spawn_at + limits.spawn_cooldown",
+        "situation.last_spawn_at",
+        f"{_POLICY}::test_the_cooldown_holds_to_the_millisecond",
+    ),
+    _fault(
+        "failures bring no pause",
+        "pool/policy.py",
+        "        pause = pause_after(situation.failures_in_a_row, limits)\n",
+        "        pause = 0\n",
+        f"{_POLICY}::test_the_pause_after_failures_holds_to_the_millisecond",
+    ),
+    _fault(
+        "the pool is one larger than its size",
+        "pool/policy.py",
+        "    if len(situation.reviewers) >= limits.max_pool_size:\n",
+        "    if len(situation.reviewers) > limits.max_pool_size:\n",
+        f"{_POLICY}::test_a_draining_reviewer_takes_room_but_is_not_active",
+    ),
+    _fault(
+        "a reviewer sees the broker's whole environment",
+        "pool/launch/recipe.py",
+        ' if name in names or name.startswith("LC_")}',
+        "}",
+        f"{_CHILD}::test_a_reviewer_sees_the_allow_list_and_nothing_else_of_the_brokers_environment",
+    ),
+    _fault(
+        "every agent's variables are handed to each agent",
+        "pool/launch/launcher.py",
+        "        allowed = (*AGENTS[agent].environment, *self._settings.environment)\n",
+        "        allowed = [name for one in AGENTS.values() for name in one.environment]\n",
+        f"{_CHILD}::test_a_reviewer_sees_the_allow_list_and_nothing_else_of_the_brokers_environment",
+    ),
+    _fault(
+        "a token is redacted in the log alone",
+        "pool/child/process.py",
+        "            self._tell(Output(shown))\n",
+        "            self._tell(Output(lines))\n",
+        f"{_CHILD}::test_a_childs_secret_is_replaced_in_its_log_and_in_the_lines_that_are_passed_on",
+    ),
+    _fault(
+        "a token is redacted once in a line",
+        "pool/child/process.py",
+        'line.replace(self._secret, b"[token]")',
+        'line.replace(self._secret, b"[token]", 1)',
+        f"{_CHILD}::test_a_childs_secret_is_replaced_in_its_log_and_in_the_lines_that_are_passed_on",
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL)
