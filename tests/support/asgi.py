@@ -1,77 +1,56 @@
-"""One request to an ASGI application, byte for byte as the test gives it, and what came back."""
+"""One HTTP request to an application in this process, as the server would hand it over."""
 
-import asyncio
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-from starlette.types import ASGIApp, Message
-
-Headers = list[tuple[bytes, bytes]]
+from urllib.parse import urlencode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class AsgiAnswer:
-    status: int
-    headers: dict[str, str]
-    body: bytes
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
 
     @property
-    def kind(self) -> str:
-        return self.headers.get("content-type", "").split(";")[0]
-
-    @property
-    def message(self) -> Any:
-        """The JSON-RPC message, plain or as the only event of a stream."""
-        if self.kind == "text/event-stream":
-            lines = [line[6:] for line in self.body.decode().split("\r\n") if line.startswith("data: ")]
-            return json.loads(lines[-1])
-        return json.loads(self.body) if self.body and self.kind == "application/json" else self.body
+    def text(self) -> str:
+        return self.body.decode()
 
 
-async def send_request(
-    application: ASGIApp,
-    headers: Headers,
-    *pieces: bytes,
-    method: str = "POST",
-    gone: asyncio.Event | None = None,
-    missing: bool = False,
-) -> AsgiAnswer | None:
-    """`gone` is set when the caller hangs up; with `missing`, the caller hangs up before its last piece."""
-    waiting: list[Message] = [
-        {"type": "http.request", "body": piece, "more_body": missing or number < len(pieces)}
-        for number, piece in enumerate(pieces, 1)
-    ]
-    sent: list[Message] = []
-    hang_up = gone or asyncio.Event()
-
-    async def receive() -> Message:
-        if waiting:
-            return waiting.pop(0)
-        if not missing:
-            await hang_up.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
+async def request(
+    application: Any, method: str, path: str, *, body: bytes = b"", headers: dict[str, str] | None = None
+) -> AsgiAnswer:
+    """The port is that of local_broker."""
+    given = {"host": "127.0.0.1:8321", "content-length": str(len(body)), **(headers or {})}
+    bare, _, query = path.partition("?")
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "path": "/mcp",
-        "raw_path": b"/mcp",
-        "query_string": b"",
+        "path": bare,
+        "raw_path": bare.encode(),
+        "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",
-        "server": ("127.0.0.1", 8321),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         "client": ("127.0.0.1", 1),
-        "headers": headers,
+        "server": ("127.0.0.1", 8321),
     }
+    answer = AsgiAnswer()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+
     await application(scope, receive, send)
-    if not sent:
-        return None
-    body = b"".join(message.get("body", b"") for message in sent[1:])
-    kept = {name.decode().lower(): value.decode() for name, value in sent[0].get("headers", [])}
-    return AsgiAnswer(sent[0]["status"], kept, body)
+    return answer
+
+
+async def post_form(application: Any, path: str, fields: dict[str, Any]) -> AsgiAnswer:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    return await request(application, "POST", path, body=urlencode(fields).encode(), headers=headers)

@@ -10,13 +10,13 @@ from gsd_review_broker.domain.model import (
     CounterPatch,
     CounterPatchStatus,
     Disposition,
-    Fence,
     Finding,
     Identity,
     Message,
     Milliseconds,
     Operation,
     Origin,
+    Policy,
     Review,
     ReviewId,
     Revision,
@@ -29,7 +29,8 @@ from gsd_review_broker.domain.model import (
 
 NOW = Milliseconds(1_800_000_000_000)
 LATER = Milliseconds(NOW + 5_000)
-TIMEOUT = 1_200_000
+POLICY = Policy()
+TIMEOUT = POLICY.claim_timeout
 PROPOSER = Identity("gsd-executor")
 REVIEWER = Identity("codex-r1")
 OTHER = Identity("claude-r2")
@@ -61,7 +62,7 @@ def created(**fields: Any) -> Change:
 
 def claimed(review: Review | None = None, *, by: Identity = REVIEWER, now: Milliseconds = NOW) -> Review:
     review = review or created().review
-    return rules.claim(review, reviewer=by, digest=DIGEST, timeout=TIMEOUT, now=now).review
+    return rules.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=now).review
 
 
 def message(review: Review, *, sender: Identity = REVIEWER, role: Role = Role.REVIEWER) -> Message:
@@ -80,21 +81,18 @@ def message(review: Review, *, sender: Identity = REVIEWER, role: Role = Role.RE
 
 
 def judged(review: Review, verdict: Verdict, **fields: Any) -> Change:
-    given: dict[str, Any] = {
-        "verdict": verdict,
-        "reason": "because",
-        "reviewer_id": None,
-        "claim_generation": review.claim_generation,
+    """Arguments of the judgement and of the rule alike."""
+    given: dict[str, Any] = {"reason": "because", "claim_generation": review.claim_generation, **fields}
+    parts = {name: given.pop(name) for name in ("reason", "reviewer_id", "claim_generation") if name in given}
+    content: dict[str, Any] = {
         "counter_patch": None,
         "findings": (),
         "open_finding_count": 0,
-        "fence": Fence.STRICT,
         "pool_managed": False,
-        "timeout": TIMEOUT,
-        "max_rounds": 5,
+        "policy": POLICY,
         "now": LATER,
     }
-    return rules.give_verdict(review, **{**given, **fields})
+    return rules.give_verdict(review, rules.Judgement(verdict=verdict, **parts), **{**content, **given})
 
 
 def revised(review: Review, **fields: Any) -> Change:
@@ -103,8 +101,7 @@ def revised(review: Review, **fields: Any) -> Change:
         "caller": None,
         "findings": (),
         "reviewer_alive": False,
-        "max_rounds": 5,
-        "most_revisions": 200,
+        "policy": POLICY,
         "now": LATER,
     }
     return rules.revise(review, **{**given, **fields})
@@ -126,7 +123,7 @@ def in_status(status: Status, *, with_counter_patch: bool = False) -> Review:
     if status is Status.CLAIMED:
         return review
     if status is Status.IN_REVIEW:
-        return rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER).review
+        return rules.send_message(review, message=message(review), policy=POLICY, now=LATER).review
     if status is Status.CLOSED:
         return closed(review).review
     verdict = Verdict.APPROVED if status is Status.APPROVED else Verdict.CHANGES_REQUESTED

@@ -1,16 +1,13 @@
 """The types of arguments that several tools share."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
+from gsd_review_broker.service.wire.arguments import FindingArgument, Integer
 
-def _integral(value: Any) -> Any:
-    """JSON Schema calls 5.0 an integer, and some clients send it so; true is none."""
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+__all__ = ["Category", "Disposition", "FindingArgument", "Integer", "Key", "Role", "Since", "Status", "Verdict"]
 
-
-Integer = Annotated[int, BeforeValidator(_integral)]
 Status = Literal["pending", "claimed", "in_review", "approved", "changes_requested", "closed"]
 Category = Literal["plan_review", "code_change", "verification", "handoff"]
 Role = Literal["proposer", "reviewer"]
@@ -18,20 +15,3 @@ Verdict = Literal["approved", "changes_requested", "comment", "approve", "reques
 Since = Annotated[Integer | None, Field(description="the last version you know")]
 Key = str | None
 Disposition = Literal["fixed", "rejected", "deferred"]
-Severity = Literal["critical", "high", "medium", "low", "P0", "P1", "P2", "P3", "blocker", "nit"]
-
-
-class FindingArgument(BaseModel):
-    """One inline remark, as a reviewer writes it."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    title: str
-    body: str
-    severity: Severity
-    path: str | None = None
-    line_start: Integer | None = None
-    line_end: Integer | None = None
-    side: Literal["old", "new"] = "new"
-    suggestion: str | None = None
-    confidence: float | None = None

@@ -2,11 +2,10 @@
 
 import inspect
 import json
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -16,7 +15,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import Asked
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.core import Repeat
-from gsd_review_broker.service.validation import encoded
+from gsd_review_broker.service.validation import encoded, refuse_unstorable
 
 
 class Audience(StrEnum):
@@ -28,8 +27,6 @@ class Audience(StrEnum):
     OBSERVER = "observer"
 
 
-# Pydantic serializes to about 200 levels, and a result wraps some around.
-_DEEPEST = 64
 EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
 
 
@@ -63,7 +60,7 @@ class Tool:
             encoded(ascii(name), name)
         values = self._validated(arguments)
         for name, value in arguments.items():
-            _refuse_unstorable(name, value)
+            refuse_unstorable(name, value)
         key = values.pop("idempotency_key", None)
         # Arguments as they came, so that leaving one out and giving its default are the same call only
         # if the caller says so.
@@ -111,32 +108,6 @@ def _said(kind: str, message: str) -> str:
             return "required"
         case _:
             return message[:1].lower() + message[1:]
-
-
-def _refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
-    """What no database keeps or no JSON says, however deep, before anything else looks at it."""
-    match value:
-        case str():
-            encoded(name, value)
-        case int() if not -(2**63) <= value < 2**63:
-            raise _unstorable(name, "holds an integer of more than 64 bits")
-        case float() if not math.isfinite(value):
-            raise _unstorable(name, f"holds {value}, which is no JSON")
-        case list() | dict() if depth == _DEEPEST:
-            raise _unstorable(name[:200], f"is nested deeper than {_DEEPEST}")
-        case list():
-            for index, item in enumerate(cast("list[Any]", value)):
-                _refuse_unstorable(f"{name}.{index}", item, depth + 1)
-        case dict():
-            for key, item in cast("dict[str, Any]", value).items():
-                encoded(name, key)
-                _refuse_unstorable(f"{name}.{key}", item, depth + 1)
-        case _:
-            pass
-
-
-def _unstorable(name: str, why: str) -> BrokerError:
-    return BrokerError(Code.INVALID_ARGUMENT, f"{name}: {why}", "Send a smaller or simpler value.")
 
 
 class _Arguments(BaseModel):

@@ -11,6 +11,7 @@ from gsd_review_broker.service.commands.discussion import Discussions
 from gsd_review_broker.service.commands.proposals import Proposals
 from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sweep import Sweep
+from gsd_review_broker.service.commands.verdicts import Verdicts
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.pool.control import PoolControl
@@ -27,6 +28,7 @@ class Broker:
     proposals: Proposals
     proposal_queries: ProposalQueries
     claims: Claims
+    verdicts: Verdicts
     counter_patches: CounterPatches
     discussions: Discussions
     review_queries: ReviewQueries
@@ -44,12 +46,14 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) 
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
     applies = Applicability(core)
+    claims = Claims(core, waiting, applies)
     return Broker(
         proposals=Proposals(core),
         proposal_queries=ProposalQueries(core),
-        claims=Claims(core, waiting, applies),
+        claims=claims,
+        verdicts=Verdicts(core, claims),
         counter_patches=CounterPatches(core),
-        discussions=Discussions(core, waiting),
+        discussions=Discussions(core, waiting, claims),
         review_queries=ReviewQueries(core, waiting, pool, serves=serves),
         statistics=Statistics(core),
         retention=Retention(core, database_name=database_name),

@@ -63,7 +63,7 @@ class Core:
         self.liveness.heard(caller)
         if review is None or review.claim_expires_at is None:
             return
-        later = rules.put_off(review, caller=caller, timeout=self.policy.claim_timeout, now=self.clock.now())
+        later = rules.put_off(review, caller=caller, policy=self.policy, now=self.clock.now())
         if later is None or later.claim_expires_at is None:
             return
         if later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS:
@@ -71,8 +71,7 @@ class Core:
 
     def _put_off(self, tx: Transaction, review: Review, caller: Identity) -> None:
         current = tx.lock_review(review.id)
-        timeout = self.policy.claim_timeout
-        later = current and rules.put_off(current, caller=caller, timeout=timeout, now=tx.now)
+        later = current and rules.put_off(current, caller=caller, policy=self.policy, now=tx.now)
         if later:
             tx.put_off(later)
 

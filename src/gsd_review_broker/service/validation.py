@@ -1,7 +1,13 @@
 """What may be said at all: text that is text, within the limits. Every front end goes through here."""
 
+import math
+from typing import Any, cast
+
 from gsd_review_broker.domain.model import Identity, Limits, identity_key
 from gsd_review_broker.errors import BrokerError, Code
+
+# Pydantic serializes to about 200 levels, and a result wraps some around.
+_DEEPEST = 64
 
 
 def text(name: str, value: str, limit: int) -> str:
@@ -59,3 +65,29 @@ def between(name: str, value: float, low: float, high: float) -> None:
             f"{name}: {value:g} is not between {low:g} and {high:g}",
             f"Give {name} in that range.",
         )
+
+
+def refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
+    """What no database keeps or no JSON says, however deep, before anything else looks at it."""
+    match value:
+        case str():
+            encoded(name, value)
+        case int() if not -(2**63) <= value < 2**63:
+            raise _unstorable(name, "holds an integer of more than 64 bits")
+        case float() if not math.isfinite(value):
+            raise _unstorable(name, f"holds {value}, which JSON does not have")
+        case list() | dict() if depth == _DEEPEST:
+            raise _unstorable(name[:200], f"is nested deeper than {_DEEPEST}")
+        case list():
+            for index, item in enumerate(cast("list[Any]", value)):
+                refuse_unstorable(f"{name}.{index}", item, depth + 1)
+        case dict():
+            for key, item in cast("dict[str, Any]", value).items():
+                encoded(name, key)
+                refuse_unstorable(f"{name}.{key}", item, depth + 1)
+        case _:
+            pass
+
+
+def _unstorable(name: str, why: str) -> BrokerError:
+    return BrokerError(Code.INVALID_ARGUMENT, f"{name}: {why}", "Send a smaller or simpler value.")

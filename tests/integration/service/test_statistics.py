@@ -335,10 +335,12 @@ async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBro
 
     def half(tx: Any) -> None:
         from gsd_review_broker.domain import rules
-        from gsd_review_broker.domain.model import Identity
+        from gsd_review_broker.domain.model import Identity, Policy
 
         review = tx.lock_review(review_id)
-        tx.save(rules.claim(review, reviewer=Identity("codex"), digest=None, timeout=1, now=tx.now))
+        tx.save(
+            rules.claim(review, reviewer=Identity("codex"), digest=None, policy=Policy(claim_timeout=1), now=tx.now)
+        )
         raise RuntimeError("half way")
 
     answers = await asyncio.gather(

@@ -16,6 +16,7 @@ from gsd_review_broker.domain.model import (
     Identity,
     Milliseconds,
     NewEvent,
+    Policy,
     Review,
     Status,
     Verdict,
@@ -37,8 +38,8 @@ from tests.support.reviews import (
     LATER,
     NOW,
     PERSON,
+    POLICY,
     REVIEWER,
-    TIMEOUT,
     closed,
     counter_patch,
     created,
@@ -79,7 +80,7 @@ def happened(event_type: EventType) -> dict[tuple[str, Any], int]:
 
 
 def claim_at(review: Review, seconds: float, *, by: Identity = REVIEWER) -> Change:
-    return rules.claim(review, reviewer=by, digest=DIGEST, timeout=TIMEOUT, now=after(seconds))
+    return rules.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=after(seconds))
 
 
 @pytest.mark.parametrize(
@@ -196,11 +197,11 @@ def test_closing_keeps_the_last_verdict() -> None:
 
 def test_the_first_message_opens_the_discussion_and_the_next_moves_nothing() -> None:
     review = claim_at(created().review, 1).review
-    first = rules.send_message(review, message=message(review), timeout=TIMEOUT, now=after(4))
+    first = rules.send_message(review, message=message(review), policy=POLICY, now=after(4))
     tally = tallied(review, first)
     assert counts(tally) == {**happened(EventType.MESSAGE_SENT), **moved(Status.CLAIMED, Status.IN_REVIEW)}
     assert tally.samples == [(time_in(Status.CLAIMED), 3_000)]
-    second = rules.send_message(first.review, message=message(review), timeout=TIMEOUT, now=after(9))
+    second = rules.send_message(first.review, message=message(review), policy=POLICY, now=after(9))
     assert counts(tallied(first.review, second)) == happened(EventType.MESSAGE_SENT)
     assert tallied(first.review, second).samples == []
 
@@ -214,7 +215,7 @@ def test_a_revision_goes_back_to_the_queue_and_keeps_the_last_verdict() -> None:
 
 def test_a_take_over_is_a_reclaim_and_a_claim_with_no_time_between() -> None:
     review = claim_at(created().review, 1).review
-    tally = tallied(review, rules.take_over(review, person=PERSON, timeout=TIMEOUT, now=after(6)))
+    tally = tallied(review, rules.take_over(review, person=PERSON, policy=POLICY, now=after(6)))
     assert counts(tally) == {**happened(EventType.REVIEW_RECLAIMED), **happened(EventType.REVIEW_CLAIMED)}
     # The second claim is not the review's first.
     assert tally.samples == [(time_in(Status.CLAIMED), 5_000), (time_in(Status.PENDING), 0)]
@@ -255,10 +256,10 @@ def test_what_moves_no_state_is_counted_and_nothing_else(change, event_type: Eve
 
 
 def test_a_persons_call_and_its_end_are_counted_beside_the_verdict() -> None:
-    review = judged(in_status(Status.CLAIMED), Verdict.CHANGES_REQUESTED, max_rounds=1)
+    review = judged(in_status(Status.CLAIMED), Verdict.CHANGES_REQUESTED, policy=Policy(max_rounds=1))
     assert counts(tallied(in_status(Status.CLAIMED), review))[Counted.EVENT, "human_requested"] == 1
     waiting = replace(claim_at(revised(review.review).review, 9, by=PERSON).review, needs_human="why")
-    answer = rules.send_message(waiting, message=message(waiting, sender=PERSON), timeout=TIMEOUT, now=after(10))
+    answer = rules.send_message(waiting, message=message(waiting, sender=PERSON), policy=POLICY, now=after(10))
     assert counts(tallied(waiting, answer))[Counted.EVENT, "human_cleared"] == 1
 
 

@@ -5,13 +5,13 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.sources import add_source_options, as_text, chosen_change
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.cli.render.events import moment, status_span
-from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -68,7 +68,7 @@ def run_claim(options: argparse.Namespace) -> int:
             raise BrokerError(Code.INVALID_ARGUMENT, "--take-over: of which review?", "Give its ID.")
         claim = context.call("claim_next", reviewer_id=context.identity)
         if not claim["claimed"]:
-            context.answer(claim, "Nothing waits that you may judge.")
+            context.answer(claim, "No review is waiting for you.")
             return Exit.PENDING
     elif options.take_over and (status := _status(context, options))["status"] in _LIVE:
         claim = context.post(f"/api/reviews/{status['review_id']}/take-over", person=context.identity)
@@ -93,15 +93,20 @@ def _claimed(context: Context, review_id: str) -> Json:
     try:
         return context.call("claim_review", review_id=review_id, reviewer_id=context.identity)
     except BrokerError as error:
-        # It may be refused as kept for its last reviewer, too: that cannot be taken over.
-        if error.code is Code.ALREADY_CLAIMED:
-            status = context.call("get_review_status", review_id=review_id)
-            if status["status"] in _LIVE:
-                error.hint = (
-                    "Wait: the claim ends with a verdict, a release or its deadline. A person can take it over: "
-                    f"`tandem claim {status['review_id']} --take-over`."
-                )
+        _hint_at_take_over(context, review_id, error)
         raise
+
+
+def _hint_at_take_over(context: Context, review_id: str, error: BrokerError) -> None:
+    """Only of a live claim: a review that is kept for its last reviewer cannot be taken over."""
+    if error.code is not Code.ALREADY_CLAIMED:
+        return
+    status = context.call("get_review_status", review_id=review_id)
+    if status["status"] in _LIVE:
+        error.hint = (
+            "Wait: the claim ends with a verdict, a release or its deadline. A person can take it over: "
+            f"`tandem claim {status['review_id']} --take-over`."
+        )
 
 
 def run_release(options: argparse.Namespace) -> int:
@@ -127,71 +132,68 @@ def run_release(options: argparse.Namespace) -> int:
 
 
 def run_approve(options: argparse.Namespace) -> int:
-    return _judge(options, "approved", claims=True)
+    return _judge(options, "approved")
 
 
 def run_request_changes(options: argparse.Namespace) -> int:
-    return _judge(options, "changes_requested", claims=True)
-
-
-def run_comment(options: argparse.Namespace) -> int:
-    return _judge(options, "comment", claims=False)
+    return _judge(options, "changes_requested")
 
 
 def run_counter(options: argparse.Namespace) -> int:
     change = chosen_change(options)
-    return _judge(options, "changes_requested", claims=True, counter_patch=as_text(change.diff) if change else None)
+    return _judge(options, "changes_requested", counter_patch=as_text(change.diff) if change else None)
 
 
-def _judge(options: argparse.Namespace, verdict: str, *, claims: bool, counter_patch: str | None = None) -> int:
+def run_comment(options: argparse.Namespace) -> int:
+    """The claimant's: it does not claim on the way."""
     context = Context(options)
-    _refuse_no_reason(verdict, options.reason)
-    words: Json = {
-        "verdict": verdict,
-        "reason": options.reason,
-        "counter_patch": counter_patch,
-        "findings": _findings(options) or None,
-        "reviewer_id": context.identity,
-    }
-    status = _status(context, options)
-    _refuse_unread(status, options.revision)
-    if not claims or _is_me(context, status["claimed_by"]):
-        given = context.call("submit_verdict", review_id=status["review_id"], **words)
-    else:
-        claim = _claimed(context, status["review_id"])
-        if claim.get("auto_rejected"):
-            return _tell_claim(context, claim)
-        given = _judge_claimed(context, claim, words)
+    if options.revision is not None:
+        status = _status(context, options)
+        if status["revision"] != options.revision:
+            raise _unread(options, f"review {status['review_id']} is at revision {status['revision']}")
+    given = context.call(
+        "submit_verdict",
+        review_id=options.review,
+        verdict="comment",
+        reason=options.reason,
+        findings=_findings(options) or None,
+        reviewer_id=context.identity,
+    )
+    return _tell_verdict(context, given)
+
+
+def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | None = None) -> int:
+    """The broker claims the review on the way, in the same transaction."""
+    context = Context(options)
+    try:
+        given = context.post(
+            f"/api/reviews/{quote(options.review, safe='')}/verdict",
+            reviewer_id=context.identity,
+            verdict=verdict,
+            reason=options.reason,
+            counter_patch=counter_patch,
+            findings=_findings(options) or None,
+            revision=options.revision,
+        )
+    except BrokerError as error:
+        if error.code is Code.CONFLICT and options.revision is not None:
+            raise _unread(options, error.message) from error
+        _hint_at_take_over(context, options.review, error)
+        raise
+    return _tell_claim(context, given) if given.get("auto_rejected") else _tell_verdict(context, given)
+
+
+def _tell_verdict(context: Context, given: Json) -> int:
     context.answer(given, given["review_id"], " ", status_span(given["status"]), f" by {context.identity}")
     return Exit.DONE
 
 
-def _judge_claimed(context: Context, claim: Json, words: Json) -> Json:
-    """Claimed on the way to the verdict: without the one, the other is given back."""
-    review_id, generation = claim["review_id"], claim["claim_generation"]
-    try:
-        _refuse_unread(claim, context.options.revision)
-        return context.call("submit_verdict", review_id=review_id, claim_generation=generation, **words)
-    except UnreachableError:
-        # Nobody knows whether the verdict was given.
-        raise
-    except BrokerError as error:
-        try:
-            context.call("release_claim", review_id=review_id, claim_generation=generation)
-            became = "The claim that was made on the way was given back."
-        except BrokerError:
-            became = f"It was claimed on the way: `tandem release {review_id}` gives it back."
-        error.hint = f"{error.hint} {became}".strip()
-        raise
-
-
-def _refuse_no_reason(verdict: str, reason: str | None) -> None:
-    if verdict != "approved" and not (reason and reason.strip()):
-        raise BrokerError(
-            Code.INVALID_ARGUMENT,
-            f"reason: a verdict of {verdict} needs one",
-            "Say with -m what has to change, or why.",
-        )
+def _unread(options: argparse.Namespace, message: str) -> BrokerError:
+    return BrokerError(
+        Code.CONFLICT,
+        message,
+        f"Read what changed with `tandem diff {options.review} --since {options.revision}`, then judge that.",
+    )
 
 
 def _status(context: Context, options: argparse.Namespace) -> Json:
@@ -200,15 +202,6 @@ def _status(context: Context, options: argparse.Namespace) -> Json:
 
 def _is_me(context: Context, claimant: str | None) -> bool:
     return claimant is not None and claimant.casefold() == context.identity.casefold()
-
-
-def _refuse_unread(known: Json, revision: int | None) -> None:
-    if revision is not None and known["revision"] != revision:
-        raise BrokerError(
-            Code.CONFLICT,
-            f"review {known['review_id']} is at revision {known['revision']}, not {revision}",
-            f"Read what changed with `tandem diff {known['review_id']} --since {revision}`, then judge that.",
-        )
 
 
 def _findings(options: argparse.Namespace) -> list[Json]:

@@ -4,7 +4,16 @@ No clock, no chance, no storage. A status can change in no other way, and each C
 events, so that no state is written without the event that explains it.
 """
 
-from gsd_review_broker.domain.rules.claims import auto_reject, claim, may_claim, put_off, reclaim, release, take_over
+from gsd_review_broker.domain.rules.claims import (
+    auto_reject,
+    claim,
+    deadline,
+    may_claim,
+    put_off,
+    reclaim,
+    release,
+    take_over,
+)
 from gsd_review_broker.domain.rules.convergence import call_human
 from gsd_review_broker.domain.rules.discussion import (
     accept_counter_patch,
@@ -13,24 +22,42 @@ from gsd_review_broker.domain.rules.discussion import (
     send_message,
 )
 from gsd_review_broker.domain.rules.proposals import close, create, priority_of, revise
-from gsd_review_broker.domain.rules.transitions import STEPS, Command, possible_now
-from gsd_review_broker.domain.rules.verdicts import give_verdict
+from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, possible_now
+from gsd_review_broker.domain.rules.verdicts import (
+    Judgement,
+    Seen,
+    give_verdict,
+    refuse_incomplete,
+    refuse_other_digest,
+    refuse_other_revision,
+    refuse_verdict,
+    refused_verdict,
+)
 
 __all__ = [
     "STEPS",
     "Command",
+    "Judgement",
+    "Seen",
     "accept_counter_patch",
     "auto_reject",
     "call_human",
     "claim",
     "close",
     "create",
+    "deadline",
+    "followed_by",
     "give_verdict",
     "may_claim",
     "possible_now",
     "priority_of",
     "put_off",
     "reclaim",
+    "refuse_incomplete",
+    "refuse_other_digest",
+    "refuse_other_revision",
+    "refuse_verdict",
+    "refused_verdict",
     "reject_counter_patch",
     "release",
     "resolve_finding",

@@ -9,6 +9,7 @@ from gsd_review_broker.domain.model import (
     EventType,
     Identity,
     Milliseconds,
+    Policy,
     Review,
     Status,
     Verdict,
@@ -24,6 +25,11 @@ from gsd_review_broker.domain.rules.transitions import (
     require,
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+
+
+def deadline(_review: Review, policy: Policy, now: Milliseconds) -> Milliseconds:
+    """When a claim on this review ends if its claimant is not heard of again."""
+    return Milliseconds(now + policy.claim_timeout)
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
@@ -76,7 +82,7 @@ def claim(
     *,
     reviewer: Identity,
     digest: str | None,
-    timeout: int,
+    policy: Policy,
     now: Milliseconds,
 ) -> Change:
     """Begins a claim on what git checked; its digest is what a later approval will name."""
@@ -90,7 +96,7 @@ def claim(
         status=target,
         claimed_by=reviewer,
         claimed_at=now,
-        claim_expires_at=Milliseconds(now + timeout),
+        claim_expires_at=deadline(review, policy, now),
         claim_generation=review.claim_generation + 1,
         digest=digest,
         reserved_for=None,
@@ -115,11 +121,11 @@ def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
     )
 
 
-def put_off(review: Review, *, caller: Identity, timeout: int, now: Milliseconds) -> Review | None:
+def put_off(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
     """The claimant was heard of: a later deadline. No event, for nothing happened to the review."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
-    return replace(review, claim_expires_at=Milliseconds(now + timeout))
+    return replace(review, claim_expires_at=deadline(review, policy, now))
 
 
 def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Change:
@@ -148,8 +154,8 @@ def _give_back(review: Review, event_type: EventType, target: Status, *, reason:
     )
 
 
-def take_over(review: Review, *, person: Identity, timeout: int, now: Milliseconds) -> Change:
-    """A person goes first: the claim is taken back and begun anew in one step."""
+def take_over(review: Review, *, person: Identity, policy: Policy, now: Milliseconds) -> Change:
+    """A person goes first: the claim is taken back and begun again in one step."""
     if not is_human(person):
         raise BrokerError(
             Code.FORBIDDEN,
@@ -160,7 +166,7 @@ def take_over(review: Review, *, person: Identity, timeout: int, now: Millisecon
     require(review, Command.TAKE_OVER)
     digest = review.digest
     back = reclaim(review, reason=f"taken over by {person}", now=now)
-    return followed_by(back, claim(back.review, reviewer=person, digest=digest, timeout=timeout, now=now))
+    return followed_by(back, claim(back.review, reviewer=person, digest=digest, policy=policy, now=now))
 
 
 def refuse_stale(review: Review, claim_generation: int) -> None:

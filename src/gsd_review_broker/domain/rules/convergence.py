@@ -1,13 +1,13 @@
 """When agents go round in circles, a person is asked; agents may go on meanwhile."""
 
-from gsd_review_broker.domain.model import BROKER, Change, EventType, Identity, Milliseconds, Review, is_human
+from gsd_review_broker.domain.model import BROKER, Change, EventType, Identity, Milliseconds, Policy, Review, is_human
 from gsd_review_broker.domain.rules.transitions import followed_by, record
 
 # The same finding raised this often means that the two sides do not agree on it.
 REPEATS_THAT_NEED_A_PERSON = 3
 
 
-def call_human_if_stuck(change: Change, *, max_rounds: int, now: Milliseconds) -> Change:
+def call_human_if_stuck(change: Change, policy: Policy, now: Milliseconds) -> Change:
     """From max_rounds on, or when a finding came back a third time."""
     review = change.review
     if review.needs_human is not None:
@@ -15,8 +15,8 @@ def call_human_if_stuck(change: Change, *, max_rounds: int, now: Milliseconds) -
     repeated = [f for f in change.findings if f.times_raised >= REPEATS_THAT_NEED_A_PERSON]
     if repeated:
         reason = f"finding {repeated[0].id} was raised {repeated[0].times_raised} times: {repeated[0].title}"
-    elif review.round >= max_rounds:
-        reason = f"round {review.round} of at most {max_rounds} without an approval"
+    elif review.round >= policy.max_rounds:
+        reason = f"round {review.round} of at most {policy.max_rounds} without an approval"
     else:
         return change
     return _with(change, EventType.HUMAN_REQUESTED, reason, actor=BROKER, now=now)

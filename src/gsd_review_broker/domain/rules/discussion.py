@@ -12,11 +12,13 @@ from gsd_review_broker.domain.model import (
     Identity,
     Message,
     Milliseconds,
+    Policy,
     Review,
     Revision,
     Status,
     same_identity,
 )
+from gsd_review_broker.domain.rules.claims import deadline
 from gsd_review_broker.domain.rules.contents import hash_of_message
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.proposals import refuse_too_many, renew, require_proposer
@@ -27,7 +29,7 @@ PREVIEW_CHARACTERS = 100
 FEED_PREVIEW_CHARACTERS = 120
 
 
-def send_message(review: Review, *, message: Message, timeout: int, now: Milliseconds) -> Change:
+def send_message(review: Review, *, message: Message, policy: Policy, now: Milliseconds) -> Change:
     """The first message after a claim opens the discussion; a claimant's message puts its deadline off."""
     require(review, Command.SEND_MESSAGE)
     opens = review.status is Status.CLAIMED
@@ -46,7 +48,7 @@ def send_message(review: Review, *, message: Message, timeout: int, now: Millise
             "content_hash": hash_of_message(message),
         },
         status=Status.IN_REVIEW if opens else review.status,
-        claim_expires_at=Milliseconds(now + timeout) if heard else review.claim_expires_at,
+        claim_expires_at=deadline(review, policy, now) if heard else review.claim_expires_at,
         message_count=review.message_count + 1,
         last_message_at=now,
         last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
@@ -62,8 +64,7 @@ def accept_counter_patch(
     caller: Identity | None,
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
-    max_rounds: int,
-    most_revisions: int,
+    policy: Policy,
     now: Milliseconds,
 ) -> Change:
     """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other.
@@ -72,7 +73,7 @@ def accept_counter_patch(
     target = require(review, Command.ACCEPT_COUNTER_PATCH)
     if patch is None:
         raise invalid_transition(review, None, "no counter-patch is open")
-    refuse_too_many(review, most_revisions)
+    refuse_too_many(review, policy)
     newest = replace(
         revision,
         number=review.revision + 1,
@@ -93,7 +94,7 @@ def accept_counter_patch(
         now=now,
     )
     change = replace(change, findings=findings, counter_patch_settled=(CounterPatchStatus.ACCEPTED, None))
-    return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+    return call_human_if_stuck(change, policy, now)
 
 
 def reject_counter_patch(review: Review, *, caller: Identity | None, reason: str | None, now: Milliseconds) -> Change:

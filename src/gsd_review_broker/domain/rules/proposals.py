@@ -12,6 +12,7 @@ from gsd_review_broker.domain.model import (
     NewEvent,
     Origin,
     Outcome,
+    Policy,
     Priority,
     Review,
     Revision,
@@ -98,14 +99,13 @@ def revise(
     caller: Identity | None,
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
-    max_rounds: int,
-    most_revisions: int,
+    policy: Policy,
     now: Milliseconds,
 ) -> Change:
     """The next version of the content. Claimant and verdict are cleared; who judged before may go first."""
     require_proposer(review, caller)
     target = require(review, Command.REVISE)
-    refuse_too_many(review, most_revisions)
+    refuse_too_many(review, policy)
     change = renew(
         review,
         EventType.REVIEW_REVISED,
@@ -116,14 +116,14 @@ def revise(
         now=now,
     )
     change = replace(change, findings=findings, counter_patch_settled=_settled(review))
-    return call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+    return call_human_if_stuck(change, policy, now)
 
 
-def refuse_too_many(review: Review, most_revisions: int) -> None:
-    if review.revision >= most_revisions:
+def refuse_too_many(review: Review, policy: Policy) -> None:
+    if review.revision >= policy.limits.revisions:
         raise BrokerError(
             Code.TOO_LARGE,
-            f"review {review.id} has {review.revision} revisions, and the limit is {most_revisions}",
+            f"review {review.id} has {review.revision} revisions, and the limit is {policy.limits.revisions}",
             NextStep(Next.CONTINUE_IN_ANOTHER),
         )
 

@@ -160,8 +160,17 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
 
 
 def followed_by(first: Change, second: Change) -> Change:
-    """Two steps in one transaction; the second starts where the first ends and adds no rows of its own."""
-    return replace(first, review=second.review, events=first.events + second.events)
+    """Two steps in one transaction; the second starts where the first ends. At most one of them brings rows."""
+    return Change(
+        review=second.review,
+        events=first.events + second.events,
+        revision=second.revision or first.revision,
+        message=second.message or first.message,
+        counter_patch_settled=second.counter_patch_settled or first.counter_patch_settled,
+        counter_patch=second.counter_patch or first.counter_patch,
+        findings=second.findings or first.findings,
+        refusal=second.refusal or first.refusal,
+    )
 
 
 def cleared_claim(review: Review) -> dict[str, Any]:

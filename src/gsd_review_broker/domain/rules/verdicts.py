@@ -1,6 +1,6 @@
 """Judging: the fence, the identity, the verdict."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gsd_review_broker.domain.model import (
@@ -13,11 +13,12 @@ from gsd_review_broker.domain.model import (
     Finding,
     Identity,
     Milliseconds,
+    Policy,
     Review,
     Verdict,
     same_identity,
 )
-from gsd_review_broker.domain.rules.claims import refuse_self_review, refuse_stale
+from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.transitions import Command, followed_by, invalid_transition, record, require
@@ -31,41 +32,52 @@ _COMMANDS = {
 _RECORDED = {Code.STALE_CLAIM, Code.NOT_CLAIMANT, Code.SELF_REVIEW}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judgement:
+    """What a reviewer says of a claimed revision, and by which claim."""
+
+    verdict: Verdict
+    reason: str | None
+    reviewer_id: Identity | None = None
+    claim_generation: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What a person had in front of them. What is None was not stated and is not compared."""
+
+    revision: int | None = None
+    digest: str | None = None
+    # A page shows the digest whenever there is one, so an approval that names none saw something else.
+    is_complete: bool = False
+
+
 def give_verdict(
     review: Review,
+    judgement: Judgement,
     *,
-    verdict: Verdict,
-    reason: str | None,
-    reviewer_id: Identity | None,
-    claim_generation: int | None,
     counter_patch: CounterPatch | None,
     findings: tuple[Finding, ...],
     open_finding_count: int,
-    fence: Fence,
     pool_managed: bool,
-    timeout: int,
-    max_rounds: int,
+    policy: Policy,
     now: Milliseconds,
 ) -> Change:
     """What the live claimant says of the claimed revision. A stale or foreign verdict is refused and recorded."""
-    _refuse_incomplete(verdict, reason, counter_patch)
-    bare_allowed = fence is Fence.MANAGED and not pool_managed
+    verdict = judgement.verdict
+    refuse_incomplete(judgement, has_counter_patch=counter_patch is not None)
     try:
-        reviewer = _claimant(review, reviewer_id, claim_generation, bare_allowed=bare_allowed)
-        refuse_self_review(review, reviewer)
+        reviewer = refuse_verdict(review, judgement, pool_managed=pool_managed, policy=policy)
     except BrokerError as error:
-        if error.code not in _RECORDED:
-            raise
-        return _refused(review, verdict, error, reviewer_id, claim_generation, now)
+        return refused_verdict(review, judgement, error, now)
     if review.verdict is verdict and verdict is not Verdict.COMMENT and review.status.value == verdict.value:
         _refuse_news(review, counter_patch, findings)
         return Change(review=review, events=())
-    change = _said(
+    change = _stated(
         review,
         reviewer,
-        verdict,
-        reason,
-        deadline=Milliseconds(now + timeout) if verdict is Verdict.COMMENT else None,
+        judgement,
+        expires_at=deadline(review, policy, now) if verdict is Verdict.COMMENT else None,
         findings=findings,
         open_finding_count=open_finding_count,
         has_counter_patch=counter_patch is not None,
@@ -74,8 +86,68 @@ def give_verdict(
     if counter_patch is not None:
         change = _offered(change, counter_patch, reviewer, now)
     if verdict is Verdict.CHANGES_REQUESTED:
-        change = call_human_if_stuck(change, max_rounds=max_rounds, now=now)
+        change = call_human_if_stuck(change, policy, now)
     return clear_human(change, actor=reviewer, now=now)
+
+
+def refuse_verdict(review: Review, judgement: Judgement, *, pool_managed: bool, policy: Policy) -> Identity:
+    """The fence and the identity, whatever the verdict contains. Gives the claimant, who judges."""
+    if judgement.claim_generation is not None:
+        refuse_stale(review, judgement.claim_generation)
+    claimant = review.claimed_by
+    if claimant is None:
+        raise invalid_transition(review, None, "nothing is claimed")
+    if judgement.reviewer_id is not None and not same_identity(judgement.reviewer_id, claimant):
+        raise BrokerError(
+            Code.NOT_CLAIMANT,
+            f"review {review.id} is claimed by {claimant}, not by {judgement.reviewer_id}",
+            NextStep(Next.SEND_MESSAGE),
+        )
+    is_bare = judgement.reviewer_id is None and judgement.claim_generation is None
+    if is_bare and (pool_managed or policy.fence is not Fence.MANAGED):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            "claim_generation: a verdict names its claim, and this one has neither claim_generation nor reviewer_id",
+            NextStep(Next.NAME_THE_CLAIM),
+        )
+    refuse_self_review(review, claimant)
+    return claimant
+
+
+def refused_verdict(review: Review, judgement: Judgement, error: BrokerError, now: Milliseconds) -> Change:
+    """The record of a verdict that refuse_verdict refused; raises what is not worth one."""
+    if error.code not in _RECORDED:
+        raise error
+    change = record(
+        review,
+        EventType.VERDICT_REFUSED,
+        actor=judgement.reviewer_id or BROKER,
+        now=now,
+        metadata={
+            "refused_verdict": judgement.verdict,
+            "code": error.code,
+            "refused_generation": judgement.claim_generation,
+        },
+    )
+    return replace(change, refusal=error)
+
+
+def refuse_other_revision(review: Review, seen: Seen) -> None:
+    if seen.revision is not None and seen.revision != review.revision:
+        raise _changed(f"you read revision {seen.revision}, and the review is at revision {review.revision} by now")
+
+
+def refuse_other_digest(review: Review, seen: Seen, *, approves: bool) -> None:
+    """An approval names what it approves; other verdicts may leave it out."""
+    if seen.digest is None and seen.is_complete and review.digest is not None and approves:
+        raise _changed(f"the page that you approved showed no digest, and it has one: {review.digest}")
+    if seen.digest is not None and seen.digest != review.digest:
+        now = review.digest or "without a digest"
+        raise _changed(f"you saw {seen.digest}, and it would be {now} now: what it stands on moved")
+
+
+def _changed(why: str) -> BrokerError:
+    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
 
 
 def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: tuple[Finding, ...]) -> None:
@@ -85,18 +157,18 @@ def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: t
         raise invalid_transition(review, None, "the verdict is given; say what is new in a message")
 
 
-def _said(
+def _stated(
     review: Review,
     reviewer: Identity,
-    verdict: Verdict,
-    reason: str | None,
+    judgement: Judgement,
     *,
-    deadline: Milliseconds | None,
+    expires_at: Milliseconds | None,
     findings: tuple[Finding, ...],
     open_finding_count: int,
     has_counter_patch: bool,
     now: Milliseconds,
 ) -> Change:
+    verdict, reason = judgement.verdict, judgement.reason
     target = require(review, _COMMANDS[verdict])
     is_comment = verdict is Verdict.COMMENT
     # An approval is of the proposal as it is: what was offered instead is off the table.
@@ -119,7 +191,7 @@ def _said(
         status=target,
         verdict=review.verdict if is_comment else verdict,
         verdict_reason=reason,
-        claim_expires_at=deadline,
+        claim_expires_at=expires_at,
         open_finding_count=open_finding_count,
         counter_patch_status=CounterPatchStatus.SUPERSEDED if declined else review.counter_patch_status,
     )
@@ -133,64 +205,20 @@ def _remark(finding: Finding) -> dict[str, Any]:
     return {"finding_id": finding.id, **{name: getattr(finding, name) for name in said}}
 
 
-def _refuse_incomplete(verdict: Verdict, reason: str | None, counter_patch: CounterPatch | None) -> None:
+def refuse_incomplete(judgement: Judgement, *, has_counter_patch: bool) -> None:
+    verdict, reason = judgement.verdict, judgement.reason
     if verdict is not Verdict.APPROVED and not (reason and reason.strip()):
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             f"reason: a verdict of {verdict} needs one",
             "Say what should change, or what you noticed; only approved may be bare.",
         )
-    if verdict is Verdict.APPROVED and counter_patch is not None:
+    if verdict is Verdict.APPROVED and has_counter_patch:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             "counter_patch: an approval cannot carry one",
             "Offer the counter-patch with changes_requested or comment.",
         )
-
-
-def _claimant(
-    review: Review, reviewer_id: Identity | None, claim_generation: int | None, *, bare_allowed: bool
-) -> Identity:
-    if claim_generation is not None:
-        refuse_stale(review, claim_generation)
-    claimed_by = review.claimed_by
-    if claimed_by is None:
-        raise invalid_transition(review, None, "nothing is claimed")
-    if reviewer_id is not None and not same_identity(reviewer_id, claimed_by):
-        raise BrokerError(
-            Code.NOT_CLAIMANT,
-            f"review {review.id} is claimed by {claimed_by}, not by {reviewer_id}",
-            NextStep(Next.SEND_MESSAGE),
-        )
-    if reviewer_id is None and claim_generation is None and not bare_allowed:
-        raise BrokerError(
-            Code.INVALID_ARGUMENT,
-            "claim_generation: a verdict names its claim, and this one has neither claim_generation nor reviewer_id",
-            NextStep(Next.NAME_THE_CLAIM),
-        )
-    return claimed_by
-
-
-def _refused(
-    review: Review,
-    verdict: Verdict,
-    error: BrokerError,
-    reviewer_id: Identity | None,
-    claim_generation: int | None,
-    now: Milliseconds,
-) -> Change:
-    change = record(
-        review,
-        EventType.VERDICT_REFUSED,
-        actor=reviewer_id or BROKER,
-        now=now,
-        metadata={
-            "refused_verdict": verdict,
-            "code": error.code,
-            "refused_generation": claim_generation,
-        },
-    )
-    return replace(change, refusal=error)
 
 
 def _offered(change: Change, patch: CounterPatch, reviewer: Identity, now: Milliseconds) -> Change:

@@ -7,33 +7,11 @@ from pydantic import Field
 from gsd_review_broker.domain import model
 from gsd_review_broker.mcp.arguments import Category, FindingArgument, Integer, Key, Verdict
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
-from gsd_review_broker.service.commands.findings import NewFinding
+from gsd_review_broker.service.commands.findings import new_finding
+from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 
 _SPELLINGS = {"approve": model.Verdict.APPROVED, "request_changes": model.Verdict.CHANGES_REQUESTED}
-_SEVERITIES = {
-    "P0": model.Severity.CRITICAL,
-    "P1": model.Severity.HIGH,
-    "P2": model.Severity.MEDIUM,
-    "P3": model.Severity.LOW,
-    "blocker": model.Severity.CRITICAL,
-    "nit": model.Severity.LOW,
-}
-
-
-def _finding(argument: FindingArgument) -> NewFinding:
-    return NewFinding(
-        title=argument.title,
-        body=argument.body,
-        severity=_SEVERITIES.get(argument.severity) or model.Severity(argument.severity),
-        path=argument.path,
-        line_start=argument.line_start,
-        line_end=argument.line_end,
-        side=model.Side(argument.side),
-        suggestion=argument.suggestion,
-        confidence=argument.confidence,
-    )
-
 
 TOOLS = Registry()
 
@@ -87,14 +65,17 @@ async def submit_verdict(
     comment (no verdict yet, you keep the claim). Pass the claim_generation of your claim; stale_claim
     means that you lost it. findings point at lines that the diff shows; a finding with the title and path of
     an earlier one is that one again."""
-    return await call.broker.claims.give_verdict(
-        review_id,
-        _SPELLINGS.get(verdict) or model.Verdict(verdict),
+    given = NewVerdict(
+        verdict=_SPELLINGS.get(verdict) or model.Verdict(verdict),
         reason=reason,
+        counter_patch=counter_patch,
+        findings=[new_finding(finding) for finding in findings or []],
+    )
+    return await call.broker.verdicts.give(
+        review_id,
+        given,
         reviewer_id=reviewer_id,
         claim_generation=claim_generation,
-        counter_patch=counter_patch,
-        findings=[_finding(finding) for finding in findings or []],
         repeat=call.repeat,
         authenticated_as=call.authenticated_as,
     )

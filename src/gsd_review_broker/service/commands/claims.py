@@ -1,25 +1,25 @@
-"""The reviewer's commands: claim, wait for a claim, give it back, judge."""
+"""The reviewer's right to judge: claim, wait for a claim, give it back, take it over, claim on the way."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import structlog
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Review, Status, Verdict
+from gsd_review_broker.domain.model import Change, Identity, Review, Status, same_identity
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, Reader, ReviewFilter, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
-from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
-from gsd_review_broker.service.commands.findings import NewFinding, Raised, open_findings, placed
+from gsd_review_broker.service.commands.findings import open_findings
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
-from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.lookup import lock_review
 from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
+from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
 
 log = structlog.get_logger()
 
@@ -30,13 +30,24 @@ _ANY_PROJECT = "*"
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
 _Checked = Applies | DoesNotApply
-_Judge = Callable[[Review, Milliseconds, Offer | None, Raised], Change]
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     category: str | None
     project: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What a step with a claim on the way was prepared for. Without `checked`, the reviewer held the claim."""
+
+    review: Review
+    reviewer: Identity
+    seen: rules.Seen
+    checked: _Checked | None
 
 
 class Claims:
@@ -66,9 +77,7 @@ class Claims:
             )
             if result is not None:
                 return result
-        raise BrokerError(
-            Code.BUSY, f"review {review_id} changed while git checked it, again and again", "Claim it again."
-        )
+        raise _changes_all_the_time(review_id)
 
     def _claim(
         self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
@@ -91,10 +100,57 @@ class Claims:
             # For claim_next it is no answer yet: it goes on to the next.
             keep = repeat if repeat is not None and repeat.project is None else None
             return remembered(tx, self._core, keep, review.project, rejected)
-        timeout = self._core.policy.claim_timeout
-        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, timeout=timeout, now=tx.now)
+        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
         tx.save(change)
         return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review))
+
+    async def on_the_way(
+        self,
+        review_id: str,
+        reviewer: Identity,
+        seen: rules.Seen,
+        *,
+        prepare: Callable[[Review], Awaitable[P]],
+        step: Callable[[Transaction, Change, P], R],
+    ) -> R | AutoRejected:
+        """One step of a reviewer together with the claim that it needs, in one transaction.
+
+        `prepare` and git come first. `step` saves the change that it is given (empty if the reviewer holds the claim
+        already) followed by its own; if it raises, nothing was claimed."""
+        for _ in range(_ATTEMPTS):
+            review = await self._core.find(review_id)
+            rules.refuse_other_revision(review, seen)
+            holds = same_identity(review.claimed_by, reviewer)
+            if not holds:
+                rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+                self._refuse_draining(reviewer)
+            prepared = await prepare(review)
+            ground = _Ground(review, reviewer, seen, None if holds else await self._applies.demand(review))
+            result = await self._core.store.write(
+                lambda tx, ground=ground, prepared=prepared: self._step(
+                    tx, ground, lambda begun: step(tx, begun, prepared)
+                )
+            )
+            if result is not None:
+                return result
+        raise _changes_all_the_time(review_id)
+
+    def _step(self, tx: Transaction, ground: "_Ground", step: Callable[[Change], R]) -> R | AutoRejected | None:
+        """None asks for another look: the review is not what git was asked about."""
+        review = lock_review(tx, ground.review.id)
+        rules.refuse_other_revision(review, ground.seen)
+        if same_identity(review.claimed_by, ground.reviewer):
+            return step(Change(review=review, events=()))
+        rules.may_claim(review, reviewer=ground.reviewer, now=tx.now)
+        self._refuse_draining(ground.reviewer)
+        if ground.checked is None or review.revision != ground.review.revision:
+            return None
+        if isinstance(ground.checked, DoesNotApply):
+            change = rules.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
+            tx.save(change)
+            return views.auto_rejected(change.review)
+        digest, policy = ground.checked.digest, self._core.policy
+        return step(rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now))
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Says whether it is one of the pool's."""
@@ -198,92 +254,12 @@ class Claims:
         identity = validation.identity("person", person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:
-            timeout = self._core.policy.claim_timeout
-            change = rules.take_over(review, person=identity, timeout=timeout, now=tx.now)
+            change = rules.take_over(review, person=identity, policy=self._core.policy, now=tx.now)
             tx.save(change)
             return self._view(tx, change.review)
 
         return await self._core.change(review_id, None, command)
 
-    async def give_verdict(
-        self,
-        review_id: str,
-        verdict: Verdict,
-        *,
-        reason: str | None,
-        reviewer_id: str | None,
-        claim_generation: int | None,
-        repeat: Repeat | None,
-        counter_patch: str | None = None,
-        findings: list[NewFinding] | None = None,
-        authenticated_as: Identity | None = None,
-    ) -> VerdictResult:
-        limits = self._core.policy.limits
-        reason = validation.optional_text("reason", reason, limits.text)
-        reviewer = validation.optional_identity("reviewer_id", reviewer_id, limits)
-        await self._core.heard(reviewer)
-        judge = self._judge(verdict, reason, reviewer, claim_generation)
-        # Who may not judge is refused, and recorded, before git or the diff is looked at.
-        refused = counter_patch is not None and not await self._may_judge(review_id, repeat, judge)
-        offered = None if refused else await self._offered(review_id, counter_patch)
-        remarks = await placed(self._core, review_id, findings or [])
 
-        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
-            change = judge(review, tx.now, offered, remarks.raised(review, tx, now=tx.now))
-            if refused and change.refusal is None:
-                raise BrokerError(Code.BUSY, f"review {review.id} changed at this moment", "Call again.")
-            tx.save(change)
-            return change.refusal or views.verdict(change.review, verdict.value)
-
-        by_claim = ByClaim(
-            tool="submit_verdict",
-            authenticated_as=authenticated_as,
-            named=reviewer,
-            claim_generation=claim_generation,
-        )
-        return await self._core.change(
-            review_id, repeat, command, by_claim=by_claim if reviewer or claim_generation is not None else None
-        )
-
-    def _judge(
-        self, verdict: Verdict, reason: str | None, reviewer: Identity | None, claim_generation: int | None
-    ) -> _Judge:
-        """The rule with all that the call said; asked once beforehand, and again in the transaction."""
-        policy = self._core.policy
-
-        def judge(review: Review, now: Milliseconds, offer: Offer | None, raised: Raised) -> Change:
-            return rules.give_verdict(
-                review,
-                verdict=verdict,
-                reason=reason,
-                reviewer_id=reviewer,
-                claim_generation=claim_generation,
-                counter_patch=offer and offer.on(review, now),
-                findings=raised.changed,
-                open_finding_count=raised.open_count,
-                fence=policy.fence,
-                pool_managed=self._core.access.standing(review.claimed_by) is not None,
-                timeout=policy.claim_timeout,
-                max_rounds=policy.max_rounds,
-                now=now,
-            )
-
-        return judge
-
-    async def _may_judge(self, review_id: str, repeat: Repeat | None, judge: _Judge) -> bool:
-        """A look beforehand; the transaction decides. A call that was answered before is answered there, too."""
-        review = await self._core.find(review_id)
-        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, review.project))
-        try:
-            nothing = Raised((), review.open_finding_count)
-            return kept is None and judge(review, self._core.clock.now(), None, nothing).refusal is None
-        except BrokerError:
-            return False
-
-    async def _offered(self, review_id: str, diff: str | None) -> Offer | None:
-        """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
-        content, files = await read_diff("counter_patch", diff, self._core.policy.limits)
-        if content is None:
-            return None
-        await require_applicable(self._core, await self._core.find(review_id), content, files)
-        return Offer(diff=content, files=files)
+def _changes_all_the_time(review_id: str) -> BrokerError:
+    return BrokerError(Code.BUSY, f"review {review_id} changed each time while git checked it", "Call again.")

@@ -6,6 +6,7 @@ from typing import Any
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.model import (
+    Change,
     CounterPatch,
     Disposition,
     Finding,
@@ -21,11 +22,13 @@ from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.commands import findings
+from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.wire import cursors
 from gsd_review_broker.service.wire.reviews import (
+    AutoRejected,
     CounterPatchResult,
     Discussion,
     MessageResult,
@@ -62,8 +65,9 @@ class _DiscussionQuery:
 
 
 class Discussions:
-    def __init__(self, core: Core, waiting: LongPoll) -> None:
+    def __init__(self, core: Core, waiting: LongPoll, claims: Claims) -> None:
         self._core = core
+        self._claims = claims
         self._waiting = waiting
 
     async def send(
@@ -74,32 +78,57 @@ class Discussions:
         repeat: Repeat | None,
         authenticated_as: Identity | None = None,
     ) -> SentMessage:
+        sender_id = self._checked(message)
+        await self._core.heard(sender_id)
+
+        def command(tx: Transaction, current: Review) -> SentMessage:
+            return self._sent(tx, Change(review=current, events=()), message, sender_id)
+
+        unnamed = message.sender_role is Role.REVIEWER and sender_id is None
+        by_claim = ByClaim(tool="add_message", authenticated_as=authenticated_as) if unnamed else None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
+
+    async def send_as_reviewer(
+        self, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
+    ) -> SentMessage | AutoRejected:
+        """To a review that nobody holds: the message and the claim that it needs are one transaction."""
+        reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        sender_id = self._checked(message)
+        await self._core.heard(reviewer)
+
+        async def prepare(_review: Review) -> None:
+            pass
+
+        def step(tx: Transaction, begun: Change, _prepared: None) -> SentMessage:
+            rules.refuse_other_digest(begun.review, seen, approves=False)
+            return self._sent(tx, begun, message, sender_id)
+
+        return await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
+
+    def _checked(self, message: NewMessage) -> Identity | None:
+        """Who sends it, if it names one."""
         limits = self._core.policy.limits
         validation.text("body", message.body, limits.text)
         validation.optional_text("path", message.path, limits.intent)
         if message.metadata is not None:
             validation.optional_text("metadata", canonical(message.metadata), limits.text)
-        sender_id = validation.optional_identity("sender_id", message.sender_id, limits)
-        await self._core.heard(sender_id)
+        return validation.optional_identity("sender_id", message.sender_id, limits)
 
-        def command(tx: Transaction, current: Review) -> SentMessage:
-            if message.in_reply_to is not None:
-                _require_message(tx, current, message.in_reply_to)
-            said = _message(current, message, sender_id, tx)
-            change = rules.send_message(current, message=said, timeout=self._core.policy.claim_timeout, now=tx.now)
-            number = tx.save(change)
-            assert number is not None  # noqa: S101 - a message was saved
-            return {
-                "review_id": current.id,
-                "status": change.review.status.value,
-                "version": change.review.version,
-                "message_id": number,
-                "round": current.round,
-            }
-
-        unnamed = message.sender_role is Role.REVIEWER and sender_id is None
-        by_claim = ByClaim(tool="add_message", authenticated_as=authenticated_as) if unnamed else None
-        return await self._core.change(review_id, repeat, command, by_claim=by_claim)
+    def _sent(self, tx: Transaction, begun: Change, message: NewMessage, sender_id: Identity | None) -> SentMessage:
+        current = begun.review
+        if message.in_reply_to is not None:
+            _require_message(tx, current, message.in_reply_to)
+        new = _message(current, message, sender_id, tx)
+        change = rules.send_message(current, message=new, policy=self._core.policy, now=tx.now)
+        number = tx.save(rules.followed_by(begun, change))
+        assert number is not None  # noqa: S101 - a message was saved
+        return {
+            "review_id": current.id,
+            "status": change.review.status.value,
+            "version": change.review.version,
+            "message_id": number,
+            "round": current.round,
+        }
 
     async def read(
         self,

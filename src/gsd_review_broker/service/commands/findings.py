@@ -12,6 +12,7 @@ from gsd_review_broker.domain.model import (
     Disposition,
     Finding,
     Identity,
+    Limits,
     Milliseconds,
     Review,
     Severity,
@@ -21,7 +22,7 @@ from gsd_review_broker.domain.patch import LinePlace, ShownLines
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.arguments import FindingArgument
 from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding
 
 # An answer's findings stop here; the rest is counted.
@@ -42,6 +43,30 @@ class NewFinding:
     side: Side = Side.NEW
     suggestion: str | None = None
     confidence: float | None = None
+
+
+_SEVERITIES = {
+    "P0": Severity.CRITICAL,
+    "P1": Severity.HIGH,
+    "P2": Severity.MEDIUM,
+    "P3": Severity.LOW,
+    "blocker": Severity.CRITICAL,
+    "nit": Severity.LOW,
+}
+
+
+def new_finding(argument: FindingArgument) -> NewFinding:
+    return NewFinding(
+        title=argument.title,
+        body=argument.body,
+        severity=_SEVERITIES.get(argument.severity) or Severity(argument.severity),
+        path=argument.path,
+        line_start=argument.line_start,
+        line_end=argument.line_end,
+        side=Side(argument.side),
+        suggestion=argument.suggestion,
+        confidence=argument.confidence,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +160,10 @@ def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
     )
 
 
-async def placed(core: Core, review_id: str, remarks: list[NewFinding]) -> Remarks:
+async def placed(limits: Limits, remarks: list[NewFinding], diff: bytes | None) -> Remarks:
     """Check each remark's text and look its place up in the diff of the revision it is about."""
     if not remarks:
         return Remarks(())
-    limits = core.policy.limits
     if len(remarks) > limits.findings:
         raise BrokerError(
             Code.TOO_LARGE,
@@ -148,9 +172,6 @@ async def placed(core: Core, review_id: str, remarks: list[NewFinding]) -> Remar
         )
     for index, remark in enumerate(remarks):
         _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
-    review = await core.find(review_id)
-    revision = await core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
-    diff = revision.diff if revision else None
     places = await asyncio.to_thread(_places, diff, remarks)
     return Remarks(tuple(zip(remarks, places, strict=True)))
 

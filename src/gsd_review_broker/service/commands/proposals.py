@@ -88,8 +88,7 @@ class Proposals:
             caller=caller,
             findings=moved.applied_to(tx.findings(review.id)),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
-            max_rounds=self._core.policy.max_rounds,
-            most_revisions=self._core.policy.limits.revisions,
+            policy=self._core.policy,
             now=tx.now,
         )
         tx.save(change)

@@ -12,9 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from gsd_review_broker.domain.rules import Seen
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.hints import Wording, envelope
+from gsd_review_broker.web.api.verdict import verdict_of
 
 log = structlog.get_logger()
 
@@ -41,13 +43,27 @@ Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 def api_routes(broker: Broker) -> list[Route]:
+    async def verdict(asked: dict[str, Any]) -> Any:
+        given = verdict_of(asked)
+        return await broker.verdicts.judge(
+            given.review_id,
+            given.new_verdict(),
+            reviewer_id=given.reviewer_id,
+            seen=Seen(revision=given.revision, digest=given.digest),
+        )
+
     async def take_over(asked: dict[str, Any]) -> Any:
         return await broker.claims.take_over(text(asked, "review_id"), text(asked, "person"))
 
     async def prune(asked: dict[str, Any]) -> Any:
         return await broker.retention.prune(text(asked, "closed_before"))
 
-    return [post("/api/reviews/{review_id}/take-over", take_over), post("/api/db/prune", prune)]
+    return [
+        # A person may type anything for an id, a slash too.
+        post("/api/reviews/{review_id:path}/verdict", verdict),
+        post("/api/reviews/{review_id}/take-over", take_over),
+        post("/api/db/prune", prune),
+    ]
 
 
 def post(path: str, handler: Handler) -> Route:

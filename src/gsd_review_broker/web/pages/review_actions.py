@@ -1,21 +1,19 @@
 """What a person does with a review: the same services that agents' tools call, and the same rules."""
 
-import asyncio
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Disposition, Review, Role, Severity, Side, Status, Verdict, same_identity
+from gsd_review_broker.domain.model import Disposition, Review, Role, Severity, Side, Status, Verdict
+from gsd_review_broker.domain.rules import Seen
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports import Applies
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
+from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.web.addresses import with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
@@ -31,8 +29,6 @@ class ReviewActions:
         self._site = site
         self._pages = pages
         self._broker = site.broker
-        # One at a time: of two tabs that find a review pending, only one begins the claim, and may take it back.
-        self._claiming = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         actions: dict[str, Action] = {
@@ -52,19 +48,8 @@ class ReviewActions:
     # The claim.
 
     async def _claim(self, request: Request, _form: Form) -> str:
-        async with self._claiming:
-            await self._claimed(await self._found(request))
+        _refuse_auto_rejected(await self._broker.claims.claim(_id(request), self._site.person))
         return _back(request, "claimed")
-
-    async def _claimed(self, review: Review) -> dict[str, Any]:
-        claim = await self._broker.claims.claim(review.id, self._site.person)
-        if "auto_rejected" in claim:
-            raise BrokerError(
-                Code.DIFF_INVALID,
-                f"the diff does not apply, so it went back to its author: {claim['validation_error']}",
-                "Nothing is left to do here until a new revision comes.",
-            )
-        return dict(claim)
 
     async def _release(self, request: Request, form: Form) -> str:
         generation = form.number("claim_generation")
@@ -90,61 +75,22 @@ class ReviewActions:
 
     async def _judged(self, request: Request, form: Form) -> str:
         verdict = _verdict_of(form)
-        if verdict is not Verdict.APPROVED:
-            _require_text(form, "reason")
-        async with self._judging(request, form, approves=verdict is Verdict.APPROVED) as (review, generation):
-            await self._broker.claims.give_verdict(
-                review.id,
-                verdict,
-                reason=form.optional("reason"),
-                reviewer_id=self._site.person,
-                claim_generation=generation,
-                repeat=None,
-                counter_patch=form.optional("counter_patch"),
-            )
+        given = NewVerdict(
+            verdict=verdict, reason=form.optional("reason"), counter_patch=form.optional("counter_patch")
+        )
+        await self._judge(request, form, given)
         return _back(request, verdict.value)
 
-    @asynccontextmanager
-    async def _judging(
-        self, request: Request, form: Form, *, approves: bool = False
-    ) -> AsyncGenerator[tuple[Review, int]]:
-        """The claim to judge by, begun on the way if nobody has it; only of the content that the page showed.
-
-        A claim that was begun for what is then refused is given back: nobody asked for it alone."""
-        async with self._claiming:
-            review = await self._found(request)
-            _require_shown(review.revision, form)
-            self._refuse_claim_of_another(review)
-            begun = await self._begun(review, form, approves=approves) if review.status is Status.PENDING else None
-        if begun is None:
-            _require_digest(review.digest, form, approves=approves)
-            yield review, form.number("claim_generation") or 0
-            return
-        try:
-            _require_shown(begun["revision"], form)
-            _require_digest(begun["digest"], form, approves=approves)
-            yield replace(review, digest=begun["digest"]), begun["claim_generation"]
-        except Exception:
-            # By its generation: a claim that came after it is somebody's own.
-            with suppress(BrokerError):
-                await self._broker.claims.release(review.id, begun["claim_generation"], repeat=None)
-            raise
-
-    def _refuse_claim_of_another(self, review: Review) -> None:
-        if review.is_claim_live and not same_identity(review.claimed_by, self._site.person):
-            raise BrokerError(
-                Code.ALREADY_CLAIMED,
-                f"{review.claimed_by} is judging it",
-                "Take the claim over first, if it cannot wait.",
-            )
-
-    async def _begun(self, review: Review, form: Form, *, approves: bool) -> dict[str, Any]:
-        """What can be refused without a claim is refused before it; who may not judge at all, by the claim itself."""
-        if not any(same_identity(self._site.person, one) for one in (review.proposer, review.author)):
-            answer = (await self._broker.page_queries.applies(review)).answer
-            if isinstance(answer, Applies):
-                _require_digest(answer.digest, form, approves=approves)
-        return await self._claimed(review)
+    async def _judge(self, request: Request, form: Form, given: NewVerdict) -> None:
+        """Of the content that the page showed; the claim begins on the way if nobody has it."""
+        result = await self._broker.verdicts.judge(
+            _id(request),
+            given,
+            reviewer_id=self._site.person,
+            seen=_seen(form),
+            claim_generation=form.number("claim_generation"),
+        )
+        _refuse_auto_rejected(result)
 
     async def _remark(self, request: Request, form: Form) -> str:
         """On a line: a message at once, or a finding, which is a comment of whoever holds the claim."""
@@ -163,16 +109,7 @@ class ReviewActions:
             side=place.get("side", Side.NEW),
             suggestion=form.optional("suggestion"),
         )
-        async with self._judging(request, form) as (review, generation):
-            await self._broker.claims.give_verdict(
-                review.id,
-                Verdict.COMMENT,
-                reason=finding.title,
-                reviewer_id=self._site.person,
-                claim_generation=generation,
-                repeat=None,
-                findings=[finding],
-            )
+        await self._judge(request, form, NewVerdict(verdict=Verdict.COMMENT, reason=finding.title, findings=[finding]))
         return _back(request, "sent", form)
 
     # Talking.
@@ -182,24 +119,26 @@ class ReviewActions:
         return _back(request, "sent", form)
 
     async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
-        """To a review that nobody holds, it is said as its reviewer."""
+        """To a review that nobody holds, a person speaks as its reviewer."""
         review = await self._found(request)
+        message = self._new_message(review, form, place)
         if review.status is not Status.PENDING:
-            await self._send(review, form, place)
+            await self._broker.discussions.send(review.id, message, repeat=None)
             return
-        _require_text(form, "body")
-        async with self._judging(request, form):
-            await self._send(review, form, place)
+        _refuse_auto_rejected(
+            await self._broker.discussions.send_as_reviewer(
+                review.id, message, reviewer_id=self._site.person, seen=_seen(form)
+            )
+        )
 
-    async def _send(self, review: Review, form: Form, place: dict[str, Any]) -> None:
-        role = role_of(review, self._site.person)
+    def _new_message(self, review: Review, form: Form, place: dict[str, Any]) -> NewMessage:
         metadata: dict[str, Any] = {}
         if form.optional(FINDING_KEY):
             metadata[FINDING_KEY] = form.text(FINDING_KEY)[:64]
         if place.get("side") is Side.OLD:
             metadata["side"] = Side.OLD.value
-        message = NewMessage(
-            sender_role=role,
+        return NewMessage(
+            sender_role=role_of(review, self._site.person),
             body=form.text("body"),
             sender_id=self._site.person,
             path=place.get("path"),
@@ -207,7 +146,6 @@ class ReviewActions:
             in_reply_to=form.number("in_reply_to"),
             metadata=metadata or None,
         )
-        await self._broker.discussions.send(review.id, message, repeat=None)
 
     async def _resolve(self, request: Request, form: Form) -> str:
         review = await self._found(request)
@@ -292,18 +230,18 @@ def _require_text(form: Form, name: str) -> None:
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", "Write something.")
 
 
-def _require_shown(revision: int, form: Form) -> None:
-    if form.number("revision") != revision:
-        raise _changed(f"you read revision {form.number('revision')}, and the review is at revision {revision} by now")
+def _seen(form: Form) -> Seen:
+    # A form that names no revision showed none: 0 is nobody's.
+    return Seen(revision=form.number("revision") or 0, digest=form.optional("digest"), is_complete=True)
 
 
-def _require_digest(digest: str | None, form: Form, *, approves: bool) -> None:
-    """An approval names what it approves; what else is said may leave it out."""
-    shown = form.optional("digest")
-    if shown is None and digest is not None and approves:
-        raise _changed(f"the page that you approved showed no digest, and it has one: {digest}")
-    if shown is not None and shown != digest:
-        raise _changed(f"you saw {shown}, and it would be {digest or 'without a digest'} now: what it stands on moved")
+def _refuse_auto_rejected(result: Mapping[str, Any]) -> None:
+    if "auto_rejected" in result:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"the diff does not apply, so it went back to its author: {result['validation_error']}",
+            "Nothing is left to do here until a new revision comes.",
+        )
 
 
 def _changed(why: str) -> BrokerError:

@@ -14,6 +14,7 @@ from gsd_review_broker.domain.model import (
     Identity,
     Milliseconds,
     Outcome,
+    Policy,
     Priority,
     Review,
     Status,
@@ -26,6 +27,7 @@ from tests.support.reviews import (
     NOW,
     OTHER,
     PERSON,
+    POLICY,
     PROPOSER,
     REVIEWER,
     TIMEOUT,
@@ -82,7 +84,7 @@ def test_the_generation_grows_when_a_claim_begins_and_when_it_ends_without_a_ver
     assert released.events[0].actor == REVIEWER
     again = claimed(released.review, by=OTHER)
     assert again.claim_generation == 3
-    over = rules.take_over(again, person=PERSON, timeout=TIMEOUT, now=LATER)
+    over = rules.take_over(again, person=PERSON, policy=POLICY, now=LATER)
     assert over.review.claim_generation == 5
     assert over.review.claimed_by == PERSON
     assert [event.event_type for event in over.events] == [EventType.REVIEW_RECLAIMED, EventType.REVIEW_CLAIMED]
@@ -143,9 +145,9 @@ def test_a_bare_verdict_is_refused_with_a_hint_unless_the_fence_is_managed_and_n
     bare = {"claim_generation": None, "reviewer_id": None}
     error = refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare))
     assert error.next == NextStep(Next.NAME_THE_CLAIM)
-    allowed = judged(claimed(), Verdict.APPROVED, fence=Fence.MANAGED, **bare)
+    allowed = judged(claimed(), Verdict.APPROVED, policy=Policy(fence=Fence.MANAGED), **bare)
     assert allowed.review.status is Status.APPROVED
-    pool = {"fence": Fence.MANAGED, "pool_managed": True}
+    pool = {"policy": Policy(fence=Fence.MANAGED), "pool_managed": True}
     refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare, **pool))
 
 
@@ -177,7 +179,9 @@ def test_nobody_judges_what_they_alone_stand_behind() -> None:
     change = judged(sneaked, Verdict.APPROVED)
     assert change.refusal is not None
     assert change.refusal.code is Code.SELF_REVIEW
-    refused(Code.SELF_REVIEW, lambda: rules.take_over(claimed(author_is_person()), person=PERSON, timeout=1, now=NOW))
+    refused(
+        Code.SELF_REVIEW, lambda: rules.take_over(claimed(author_is_person()), person=PERSON, policy=POLICY, now=NOW)
+    )
 
 
 def author_is_person() -> Review:
@@ -191,7 +195,7 @@ def test_whoever_uploaded_the_newest_revision_may_not_judge_it_either() -> None:
 
 
 def test_only_a_person_takes_over() -> None:
-    refused(Code.FORBIDDEN, lambda: rules.take_over(claimed(), person=OTHER, timeout=TIMEOUT, now=LATER))
+    refused(Code.FORBIDDEN, lambda: rules.take_over(claimed(), person=OTHER, policy=POLICY, now=LATER))
 
 
 def test_a_review_with_a_proposer_id_belongs_to_it_or_to_a_person() -> None:
@@ -231,11 +235,11 @@ def test_a_revision_is_kept_for_the_reviewer_who_is_still_there() -> None:
 
 def test_only_the_live_claimant_puts_its_deadline_off() -> None:
     review = claimed()
-    later = rules.put_off(review, caller=REVIEWER, timeout=TIMEOUT, now=LATER)
+    later = rules.put_off(review, caller=REVIEWER, policy=POLICY, now=LATER)
     assert later is not None
     assert later.claim_expires_at == LATER + TIMEOUT
-    assert rules.put_off(review, caller=OTHER, timeout=TIMEOUT, now=LATER) is None
-    assert rules.put_off(in_status(Status.APPROVED), caller=REVIEWER, timeout=TIMEOUT, now=LATER) is None
+    assert rules.put_off(review, caller=OTHER, policy=POLICY, now=LATER) is None
+    assert rules.put_off(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
 
 
 def test_releasing_with_an_old_generation_or_nothing_claimed_is_refused() -> None:
@@ -254,11 +258,11 @@ def test_a_verdict_when_nothing_is_claimed_is_no_transition() -> None:
 
 def test_the_first_message_opens_the_discussion_and_the_claimants_puts_its_deadline_off() -> None:
     review = claimed()
-    change = rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER)
+    change = rules.send_message(review, message=message(review), policy=POLICY, now=LATER)
     assert change.review.status is Status.IN_REVIEW
     assert change.review.claim_expires_at == LATER + TIMEOUT
     assert change.events[0].metadata["body_preview"] == "why so?"
-    from_other = rules.send_message(review, message=message(review, sender=PROPOSER), timeout=TIMEOUT, now=LATER)
+    from_other = rules.send_message(review, message=message(review, sender=PROPOSER), policy=POLICY, now=LATER)
     assert from_other.review.claim_expires_at == review.claim_expires_at
 
 
@@ -289,8 +293,7 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
         caller=None,
         findings=(),
         reviewer_alive=True,
-        max_rounds=5,
-        most_revisions=200,
+        policy=POLICY,
         now=LATER,
     )
     assert change.revision is not None
@@ -305,8 +308,8 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
 
 def test_accepting_or_rejecting_without_an_open_counter_patch_is_no_transition() -> None:
     review = in_status(Status.CLAIMED)
-    accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False, "max_rounds": 5}
-    accept["most_revisions"] = 200
+    accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False}
+    accept["policy"] = POLICY
     refused(Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept))
     refused(Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER))
 
@@ -383,7 +386,70 @@ def test_a_persons_word_clears_the_request() -> None:
     approved = judged(review, Verdict.APPROVED)
     assert approved.review.needs_human is None
     assert approved.events[-1].event_type is EventType.HUMAN_CLEARED
-    said = rules.send_message(review, message=message(review, sender=PERSON), timeout=TIMEOUT, now=LATER)
+    said = rules.send_message(review, message=message(review, sender=PERSON), policy=POLICY, now=LATER)
     assert said.review.needs_human is None
     machine = replace(claimed(), needs_human="round 5")
     assert judged(machine, Verdict.APPROVED).review.needs_human == "round 5"
+
+
+# A verdict together with the claim that it needs.
+
+
+def test_a_claim_followed_by_a_verdict_is_one_change_with_both_events_and_the_rows_of_the_verdict() -> None:
+    begun = rules.claim(created().review, reviewer=PERSON, digest=DIGEST, policy=POLICY, now=LATER)
+    remark, patch = finding(begun.review), counter_patch(begun.review)
+    verdict = judged(begun.review, Verdict.CHANGES_REQUESTED, findings=(remark,), counter_patch=patch)
+    change = rules.followed_by(begun, verdict)
+    assert [event.event_type for event in change.events] == [
+        EventType.REVIEW_CLAIMED,
+        EventType.VERDICT_SUBMITTED,
+        EventType.COUNTER_PATCH_OFFERED,
+    ]
+    assert (change.findings, change.counter_patch) == ((remark,), patch)
+    assert (change.events[0].old_status, change.events[-1].new_status) == (Status.PENDING, Status.CHANGES_REQUESTED)
+    assert (change.review.claimed_by, change.review.claim_generation) == (PERSON, 1)
+
+
+def test_a_claims_deadline_is_the_policys_from_now() -> None:
+    assert rules.deadline(created().review, Policy(claim_timeout=60_000), NOW) == NOW + 60_000
+
+
+@pytest.mark.parametrize(
+    ("seen", "approves", "why"),
+    [
+        (rules.Seen(), True, None),
+        (rules.Seen(revision=1, digest=DIGEST, is_complete=True), True, None),
+        (rules.Seen(revision=1, is_complete=True), False, None),
+        (rules.Seen(revision=2), False, "you read revision 2"),
+        (rules.Seen(revision=1, is_complete=True), True, "showed no digest"),
+        (rules.Seen(digest="sha256:other"), False, "what it stands on moved"),
+    ],
+)
+def test_a_person_judges_what_was_seen(seen: rules.Seen, approves: bool, why: str | None) -> None:
+    def compared() -> None:
+        rules.refuse_other_revision(claimed(), seen)
+        rules.refuse_other_digest(claimed(), seen, approves=approves)
+
+    if why is None:
+        compared()
+    else:
+        assert why in refused(Code.CONFLICT, compared).message
+
+
+def test_what_has_no_digest_is_not_approved_as_one_that_was_seen() -> None:
+    review = replace(claimed(), digest=None)
+    rules.refuse_other_digest(review, rules.Seen(is_complete=True), approves=True)
+    error = refused(Code.CONFLICT, lambda: rules.refuse_other_digest(review, rules.Seen(digest=DIGEST), approves=True))
+    assert "without a digest" in error.message
+
+
+def test_fence_and_identity_are_refused_without_looking_at_what_the_verdict_contains() -> None:
+    def judge(review: Review, **by: object) -> Identity:
+        judgement = rules.Judgement(verdict=Verdict.COMMENT, reason=None, **by)
+        return rules.refuse_verdict(review, judgement, pool_managed=False, policy=POLICY)
+
+    assert judge(claimed(), reviewer_id=REVIEWER) == REVIEWER
+    refused(Code.STALE_CLAIM, lambda: judge(claimed(), claim_generation=7))
+    refused(Code.NOT_CLAIMANT, lambda: judge(claimed(), reviewer_id=OTHER))
+    refused(Code.INVALID_TRANSITION, lambda: judge(created().review, reviewer_id=REVIEWER))
+    refused(Code.INVALID_ARGUMENT, lambda: judge(claimed()))

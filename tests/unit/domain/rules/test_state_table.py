@@ -12,8 +12,8 @@ from tests.support.reviews import (
     LATER,
     OTHER,
     PERSON,
+    POLICY,
     REVIEWER,
-    TIMEOUT,
     claimed,
     closed,
     counter_patch,
@@ -74,14 +74,14 @@ DO: dict[Command, Callable[[Review], Review]] = {
     Command.CLAIM: claimed,
     Command.AUTO_REJECT: lambda review: rules.auto_reject(review, git_says="no", now=LATER).review,
     Command.SEND_MESSAGE: lambda review: (
-        rules.send_message(review, message=message(review), timeout=TIMEOUT, now=LATER).review
+        rules.send_message(review, message=message(review), policy=POLICY, now=LATER).review
     ),
     Command.APPROVE: lambda review: judged(review, Verdict.APPROVED).review,
     Command.REQUEST_CHANGES: lambda review: judged(review, Verdict.CHANGES_REQUESTED).review,
     Command.COMMENT: lambda review: judged(review, Verdict.COMMENT).review,
     Command.RELEASE: lambda review: rules.release(review, claim_generation=review.claim_generation, now=LATER).review,
     Command.RECLAIM: lambda review: rules.reclaim(review, reason="late", now=LATER).review,
-    Command.TAKE_OVER: lambda review: rules.take_over(review, person=PERSON, timeout=TIMEOUT, now=LATER).review,
+    Command.TAKE_OVER: lambda review: rules.take_over(review, person=PERSON, policy=POLICY, now=LATER).review,
     Command.REVISE: lambda review: revised(review).review,
     Command.ACCEPT_COUNTER_PATCH: lambda review: (
         rules.accept_counter_patch(
@@ -91,8 +91,7 @@ DO: dict[Command, Callable[[Review], Review]] = {
             caller=None,
             findings=(),
             reviewer_alive=False,
-            max_rounds=5,
-            most_revisions=200,
+            policy=POLICY,
             now=LATER,
         ).review
     ),

@@ -1,0 +1,182 @@
+"""Judging: a verdict by a claim that is held, or a person's verdict with the claim that it needs."""
+
+from dataclasses import dataclass, field, replace
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.model import Change, Identity, Review, Revision, Verdict
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.ports import Reader, Transaction
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.commands.claims import Claims
+from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
+from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed
+from gsd_review_broker.service.core import Core, Repeat, recalled
+from gsd_review_broker.service.diffs import read_diff
+from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.wire import views
+from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewVerdict:
+    """As a reviewer hands it over."""
+
+    verdict: Verdict
+    reason: str | None = None
+    counter_patch: str | None = None
+    findings: list[NewFinding] = field(default_factory=list[NewFinding])
+
+    @property
+    def has_content(self) -> bool:
+        """Is there anything that git or the diff is needed for?"""
+        return self.counter_patch is not None or bool(self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What comes with a verdict, checked before the transaction."""
+
+    offer: Offer | None
+    remarks: Remarks
+
+
+_NOTHING = _Content(None, Remarks(()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The review and its newest revision, read at one moment; and the answer that a repeated call had before."""
+
+    review: Review
+    revision: Revision | None
+    answered: VerdictResult | None
+
+
+class Verdicts:
+    def __init__(self, core: Core, claims: Claims) -> None:
+        self._core = core
+        self._claims = claims
+
+    async def give(
+        self,
+        review_id: str,
+        given: NewVerdict,
+        *,
+        reviewer_id: str | None,
+        claim_generation: int | None,
+        repeat: Repeat | None,
+        authenticated_as: Identity | None = None,
+    ) -> VerdictResult:
+        """By a claim that is held."""
+        judgement = self._judgement(given, reviewer_id, claim_generation)
+        await self._core.heard(judgement.reviewer_id)
+        content, refusal = _NOTHING, None
+        if given.has_content:
+            prepared = await self._prepared(review_id, repeat)
+            if prepared.answered is not None:
+                return prepared.answered
+            # Who may not judge is refused, and recorded, before git or the diff is looked at.
+            refusal = self._refusal(prepared.review, judgement)
+            content = _NOTHING if refusal else await self._content(prepared.review, prepared.revision, given)
+
+        def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
+            if refusal is not None:
+                tx.save(rules.refused_verdict(review, judgement, refusal, tx.now))
+                return refusal
+            change = self._change(tx, review, judgement, content)
+            tx.save(change)
+            return change.refusal or views.verdict(change.review, judgement.verdict.value)
+
+        by_claim = ByClaim(
+            tool="submit_verdict",
+            authenticated_as=authenticated_as,
+            named=judgement.reviewer_id,
+            claim_generation=claim_generation,
+        )
+        names_claim = judgement.reviewer_id is not None or claim_generation is not None
+        return await self._core.change(review_id, repeat, command, by_claim=by_claim if names_claim else None)
+
+    async def judge(
+        self,
+        review_id: str,
+        given: NewVerdict,
+        *,
+        reviewer_id: str,
+        seen: rules.Seen,
+        claim_generation: int | None = None,
+    ) -> VerdictResult | AutoRejected:
+        """With the claim that it needs: both are one transaction, or nothing happens. Of what was seen, or not at
+        all. `claim_generation` is compared where the reviewer holds the claim already."""
+        judgement = self._judgement(given, reviewer_id, claim_generation)
+        reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        await self._core.heard(reviewer)
+
+        async def prepare(review: Review) -> _Content:
+            return await self._content(review, await self._revision(review), given) if given.has_content else _NOTHING
+
+        def step(tx: Transaction, begun: Change, content: _Content) -> VerdictResult | BrokerError:
+            rules.refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
+            by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
+            change = self._change(tx, begun.review, by, content)
+            tx.save(rules.followed_by(begun, change))
+            return change.refusal or views.verdict(change.review, judgement.verdict.value)
+
+        result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
+        if isinstance(result, BrokerError):
+            raise result
+        return result
+
+    def _judgement(self, given: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
+        limits = self._core.policy.limits
+        judgement = rules.Judgement(
+            verdict=given.verdict,
+            reason=validation.optional_text("reason", given.reason, limits.text),
+            reviewer_id=validation.optional_identity("reviewer_id", reviewer_id, limits),
+            claim_generation=claim_generation,
+        )
+        rules.refuse_incomplete(judgement, has_counter_patch=given.counter_patch is not None)
+        return judgement
+
+    def _change(self, tx: Transaction, review: Review, judgement: rules.Judgement, content: _Content) -> Change:
+        raised = content.remarks.raised(review, tx, now=tx.now)
+        return rules.give_verdict(
+            review,
+            judgement,
+            counter_patch=content.offer and content.offer.on(review, tx.now),
+            findings=raised.changed,
+            open_finding_count=raised.open_count,
+            pool_managed=self._is_of_pool(review),
+            policy=self._core.policy,
+            now=tx.now,
+        )
+
+    def _refusal(self, review: Review, judgement: rules.Judgement) -> BrokerError | None:
+        try:
+            rules.refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
+        except BrokerError as error:
+            return error
+        return None
+
+    def _is_of_pool(self, review: Review) -> bool:
+        return self._core.access.standing(review.claimed_by) is not None
+
+    async def _prepared(self, review_id: str, repeat: Repeat | None) -> _Prepared:
+        def read(reader: Reader) -> _Prepared:
+            review = find_review(reader, review_id)
+            revision = reader.revision(review.id, review.revision, with_diff=True)
+            return _Prepared(review, revision, recalled(reader, self._core, repeat, review.project))
+
+        return await self._core.store.read(read)
+
+    async def _revision(self, review: Review) -> Revision | None:
+        return await self._core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
+
+    async def _content(self, review: Review, revision: Revision | None, given: NewVerdict) -> _Content:
+        """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
+        limits = self._core.policy.limits
+        diff, files = await read_diff("counter_patch", given.counter_patch, limits)
+        if diff is not None:
+            await require_applicable(self._core, review, diff, files)
+        remarks = await placed(limits, given.findings, revision.diff if revision else None)
+        return _Content(None if diff is None else Offer(diff=diff, files=files), remarks)
