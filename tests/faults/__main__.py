@@ -75,7 +75,7 @@ def faulty(fault: Fault, text: str) -> str:
 def _run(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     # The copy's source comes before the installed package, in the programs that tests start too.
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    arguments = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=60", *tests]
+    arguments = ["-q", "-x", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout=60", *tests]
     try:
         done = subprocess.run(
             [sys.executable, "-c", _RUN, *arguments],

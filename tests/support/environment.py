@@ -9,6 +9,8 @@ KEPT = {
     *("PATH", "USER", "LOGNAME", "SHELL", "TMPDIR"),
     # What says how to test: see tests/README.md.
     *("CI", "CHROMIUM", "TANDEM_CLIENTS"),
+    # `make faults` tests a copy of the source by it, in the programs that tests start too.
+    "PYTHONPATH",
     # Without these some systems start no program at all.
     *("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
 }

@@ -31,10 +31,14 @@ class Context:
         return self._wanted
 
     @property
+    def token(self) -> str | None:
+        return os.environ.get("BROKER_TOKEN")
+
+    @property
     def broker(self) -> RunningBroker:
         """Looked for at the first call."""
         if self._broker is None:
-            self._broker = connect(self.target, token=os.environ.get("BROKER_TOKEN"))
+            self._broker = connect(self.target, token=self.token)
         return self._broker
 
     def forget_broker(self) -> None:

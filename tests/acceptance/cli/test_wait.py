@@ -1,5 +1,6 @@
 """Waiting: as soon as there is something to tell, over restarts, and with hardly a word."""
 
+import argparse
 import json
 import select
 import signal
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from gsd_review_broker.cli.broker.following import follow
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.client.connection import Json
 from tests.support.local import PROPOSAL
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess
@@ -224,3 +228,38 @@ def test_watch_ends_by_itself_after_the_time_that_was_asked_for(tandem: Tandem, 
     said = tandem.run("watch", "--after", "0", "--for", "0.3")
     assert f"{review_id[:8]}  review_created by gsd-executor: Say hello in French" in said.out
     assert tandem.run("watch", review_id, "--for", "0.3").out.count("\n") == 1
+
+
+class CountingContext(Context):
+    """Counts what is asked of the broker."""
+
+    asked = 0
+
+    def ask(self, tool: str, **arguments: Any) -> Json:
+        self.asked += 1
+        return super().ask(tool, **arguments)
+
+
+def test_whoever_watches_asks_the_broker_only_when_something_happened(shared: BrokerProcess, mcp: Mcp) -> None:
+    created(mcp)
+    where = {"url": f"http://127.0.0.1:{shared.port}", "db": None, "config": None, "user": False}
+    context = CountingContext(argparse.Namespace(**where))
+    following = follow(context, review_id=None, after=None, until=time.monotonic() + 60)
+    # The stream begins, and tells where the audit ends: nothing is looked for.
+    assert next(following) == []
+    assert next(following) == []
+    assert context.asked == 0
+    review_id = created(mcp)
+    news = next(events for events in following if events)
+    assert [event["review_id"] for event in news] == [review_id]
+    assert next(following) == []
+    assert context.asked == 1
+    following.close()
+
+
+def test_a_closed_review_is_told_to_its_end_and_not_waited_for(tandem: Tandem, mcp: Mcp) -> None:
+    review_id = created(mcp)
+    mcp("close_review", review_id=review_id)
+    last = mcp("get_audit_log", review_id=review_id)["events"][-1]["id"]
+    assert tandem.run("watch", review_id, "--after", str(last)).out == ""
+    assert len(tandem.run("watch", review_id, "--after", str(last - 1)).out.splitlines()) == 1

@@ -1,76 +1,84 @@
-"""Events as they come, over a broker's restarts."""
+"""Events as they come, over a broker's restarts: the event stream says that something happened, the audit says what."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 
-from gsd_review_broker.cli.broker.verdicts import slice_seconds
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.client.events import EventHint, EventHints, EventStreamEndedError
 
 _PAGE = 500
-_PAUSE_SECONDS = 0.5
-_MARGIN_SECONDS = 30.0
+# So often the terminal's size is looked at, and a broker that is gone is looked for; one that is there is not asked.
+_LOOK_SECONDS = 0.5
+_AGAIN_SECONDS = 0.1
 
 
-def last_event(context: Context) -> int:
-    """The newest event's id: the audit is read forwards, so it is found by halving."""
-
-    def has_later(event: int) -> bool:
-        return bool(context.ask("get_audit_log", after=event, limit=1)["events"])
-
-    if not has_later(0):
-        return 0
-    low, high = 0, 1
-    while has_later(high):
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if has_later(middle) else (low, middle)
-    return high
-
-
-def follow(context: Context, *, review_id: str | None, after: int, until: float | None) -> Iterator[list[Json] | None]:
-    """What came since the last look, again and again: an empty list for nothing, None while nobody answers. Of one
-    review, each look is a wait for news, and its end is the end."""
-    version = 0
-    is_closed = False
-    while not is_closed and (until is None or time.monotonic() < until):
+def follow(
+    context: Context, *, review_id: str | None, after: int | None, until: float | None
+) -> Iterator[list[Json] | None]:
+    """What came since the last look, again and again: an empty list for nothing, None while nobody answers. Without
+    `after`, from now on. Of one review, its closing is the end."""
+    follower = _Follower(context, review_id, after)
+    while not follower.is_over and _left(until) > 0:
         try:
-            left = slice_seconds() if until is None else max(0.0, until - time.monotonic())
-            if review_id is not None:
-                # Before the events are read, so that none is older than the version that is waited on next.
-                version, is_closed = _wait(context, review_id, version, min(slice_seconds(), left))
-            events = _since(context, review_id, after)
+            yield from follower.events(until)
+        except EventStreamEndedError:
+            # It may be on its way out: the next look tells.
+            context.forget_broker()
+            time.sleep(_AGAIN_SECONDS)
         except UnreachableError:
             context.forget_broker()
             yield None
-            time.sleep(_PAUSE_SECONDS)
-            continue
-        after = events[-1]["id"] if events else after
-        yield events
-        if review_id is None and not events:
-            time.sleep(min(_PAUSE_SECONDS, left))
+            time.sleep(_LOOK_SECONDS)
 
 
-def _since(context: Context, review_id: str | None, after: int) -> list[Json]:
-    events: list[Json] = []
-    cursor: int | None = after
-    while cursor is not None:
-        page = context.ask("get_audit_log", review_id=review_id, after=cursor, limit=_PAGE)
-        events += page["events"]
-        cursor = page["next_cursor"]
-    return events
+def _left(until: float | None) -> float:
+    return _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - time.monotonic())
 
 
-def _wait(context: Context, review_id: str, version: int, seconds: float) -> tuple[int, bool]:
-    """The review's version, and whether nothing more will come."""
-    status = context.ask(
-        "get_review_status",
-        review_id=review_id,
-        wait=True,
-        wait_seconds=round(seconds, 3),
-        since=version,
-        patience=seconds + _MARGIN_SECONDS,
-    )
-    return status["version"], status["status"] == "closed"
+class _Follower:
+    def __init__(self, context: Context, review_id: str | None, after: int | None) -> None:
+        self._context = context
+        self._review_id = review_id
+        self._after = after
+        self.is_over = False
+
+    def events(self, until: float | None) -> Iterator[list[Json]]:
+        """Until the stream ends, or all is told."""
+        if self._after is not None:
+            yield self._since(self._after)
+        if self._is_closed():
+            self.is_over = True
+            return
+        url, token = self._context.broker.connection.url, self._context.token
+        with contextlib.closing(EventHints(url, token=token, review_id=self._review_id, after=self._after)) as stream:
+            while not self.is_over and (left := _left(until)) > 0:
+                yield self._news(stream.next(left))
+
+    def _news(self, hint: EventHint | None) -> list[Json]:
+        if hint is None:
+            return []
+        if self._after is None:
+            # The first one tells where the audit ends now.
+            self._after = hint.last_id
+        return self._since(self._after) if hint.last_id > self._after else []
+
+    def _since(self, after: int) -> list[Json]:
+        events: list[Json] = []
+        cursor: int | None = after
+        while cursor is not None:
+            page = self._context.ask("get_audit_log", review_id=self._review_id, after=cursor, limit=_PAGE)
+            events += page["events"]
+            cursor = page["next_cursor"]
+        if events:
+            self._after = events[-1]["id"]
+            self.is_over = self._review_id is not None and events[-1]["new_status"] == "closed"
+        return events
+
+    def _is_closed(self) -> bool:
+        """By an event that lies before `after`."""
+        if self._review_id is None or self.is_over:
+            return self.is_over
+        return self._context.ask("get_review_status", review_id=self._review_id)["status"] == "closed"

@@ -4,7 +4,7 @@ import argparse
 import json
 import time
 
-from gsd_review_broker.cli.broker.following import follow, last_event
+from gsd_review_broker.cli.broker.following import follow
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
@@ -48,18 +48,16 @@ def show_log(options: argparse.Namespace) -> int:
 def run_watch(options: argparse.Namespace) -> int:
     context = Context(options)
     until = None if options.seconds is None else time.monotonic() + options.seconds
-    review_id = None
+    review_id, after = None, options.after
     if options.review is not None:
         review_id = context.call("get_review_status", review_id=options.review)["review_id"]
         after = options.after or 0
-    else:
-        after = last_event(context) if options.after is None else options.after
     if review_id is None and context.screen.is_terminal and not context.wants_json:
         return _watch_all(context, after, until)
     return _watch_lines(context, review_id, after, until)
 
 
-def _watch_all(context: Context, after: int, until: float | None) -> int:
+def _watch_all(context: Context, after: int | None, until: float | None) -> int:
     view = LiveView(context)
     with view.shown():
         at_first = True
@@ -69,7 +67,7 @@ def _watch_all(context: Context, after: int, until: float | None) -> int:
     return Exit.DONE
 
 
-def _watch_lines(context: Context, review_id: str | None, after: int, until: float | None) -> int:
+def _watch_lines(context: Context, review_id: str | None, after: int | None, until: float | None) -> int:
     is_lost = False
     for events in follow(context, review_id=review_id, after=after, until=until):
         if events is None:
