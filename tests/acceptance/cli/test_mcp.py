@@ -150,8 +150,8 @@ def test_without_a_broker_a_call_is_answered_with_an_error(repository: Path, own
     assert said.code == 0
 
 
-def test_a_writing_call_that_is_repeated_after_a_restart_is_done_once(process: BrokerProcess) -> None:
-    """The bridge gives each a key of its own, and keeps the one that a client gave."""
+def test_a_writing_call_has_a_key_by_which_it_is_done_once(process: BrokerProcess) -> None:
+    """A key of its own, or the one that the client gave. That it stays the same over retries: test_bridge.py."""
     from gsd_review_broker.cli.broker.bridge import _repeatable
 
     call = {"method": "tools/call", "params": {"name": "create_review", "arguments": dict(PROPOSAL)}}

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
@@ -125,8 +126,12 @@ async def test_a_checkpoint_that_fails_is_told_and_hurts_nobody(broker: LocalBro
         def execute(self, _sql: str) -> None:
             raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(broker.store.writer, "_connection", Refusing())
-    broker.store.writer._checkpoint()
+    with monkeypatch.context() as broken, capture_logs() as logs:
+        broken.setattr(broker.store.writer, "_connection", Refusing())
+        broker.store.writer._checkpoint()
+    assert [(line["event"], line["error"]) for line in logs] == [("checkpoint_failed", "disk I/O error")]
+    review_id = (await broker.create())["review_id"]
+    assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
 
 
 async def test_the_same_verdict_again_stores_nothing(broker: LocalBroker) -> None:
