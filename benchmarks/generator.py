@@ -293,12 +293,14 @@ class Generator:
         self._connection.execute("BEGIN")
         self._insert("counters", self._counter_rows())
         self._insert(
-            "histograms",
+            "histogram_buckets",
             (
-                {"scope": scope, "name": name, "count": spread.count, "total": spread.total, "least": spread.least,
-                 "most": spread.most, "buckets": bytes(spread.buckets)}
+                {"scope": scope, "name": name, "bucket": bucket, "count": count,
+                 "total": spread.total if bucket == min(spread.buckets) else 0,
+                 "least": spread.least, "most": spread.most}
                 for scope, totals in self._totals.items()
                 for name, spread in totals.spreads.items()
+                for bucket, count in spread.buckets.items()
             ),
         )  # fmt: skip
         self._connection.execute("COMMIT")

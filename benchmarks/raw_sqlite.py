@@ -72,9 +72,9 @@ class Recorder:
 
     def _changed_statistics(self) -> list[Statement]:
         statements: list[Statement] = []
-        for table in ("counters", "histograms"):
+        for table in ("counters", "histogram_buckets"):
             for row in self._rows(f"SELECT * FROM {table}"):
-                key = table, row["scope"], row["name"], row.get("key")
+                key = table, row["scope"], row["name"], row.get("key"), row.get("bucket")
                 if self._statistics.get(key) != row:
                     self._statistics[key] = row
                     sql, values = insert(table, row)

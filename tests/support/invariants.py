@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain import audit
-from gsd_review_broker.domain.histogram import Histogram
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -151,16 +150,21 @@ def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
                 EventType.COUNTER_PATCH_OFFERED: [hash_of_counter_patch(patch) for patch in patches],
             },
             counter_patches=patches,
-            findings=[Finding(**found) for found in of(row["id"], "findings", "id")],
+            findings=[Finding(**found) for found in of(row["id"], "findings", "position")],
         )
+
+
+def totals_of(database: Path) -> dict[str, Totals]:
+    with _opened(database) as connection:
+        return _totals(connection)
 
 
 def _totals(connection: sqlite3.Connection) -> dict[str, Totals]:
     totals: dict[str, Totals] = defaultdict(Totals)
     for scope, name, key, value in connection.execute("SELECT * FROM counters"):
-        totals[scope].counts[name, key] = value
-    for scope, name, *values, buckets in connection.execute("SELECT * FROM histograms"):
-        totals[scope].spreads[name] = Histogram(*values, bytearray(buckets))
+        totals[scope].count(name, key, value)
+    for scope, name, bucket, count, total, least, most in connection.execute("SELECT * FROM histogram_buckets"):
+        totals[scope].spreads[name].add_bucket(bucket, count=count, total=total, least=least, most=most)
     return totals
 
 

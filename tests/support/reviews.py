@@ -149,6 +149,7 @@ def finding(review: Review, **fields: Any) -> Finding:
         "id": "f0123456789ab",
         "review_id": review.id,
         "raised_by": REVIEWER,
+        "position": 1,
         "raised_in_round": review.round,
         "raised_at_revision": review.revision,
         "times_raised": 1,

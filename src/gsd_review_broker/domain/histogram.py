@@ -3,19 +3,20 @@
 Values are whole and not negative (milliseconds, rounds). Two histograms add up to that of both.
 """
 
-import struct
 from dataclasses import dataclass, field
 
 _EXACT = 32
 _STEPS = 16
 # Longer than two years of milliseconds is the last bucket's.
 _LARGEST = (1 << 36) - 1
-_BUCKETS = _EXACT + (_LARGEST.bit_length() - _EXACT.bit_length() + 1) * _STEPS
-_COUNT = struct.Struct("<I")
-_ALL = struct.Struct(f"<{_BUCKETS}I")
+BUCKETS = _EXACT + (_LARGEST.bit_length() - _EXACT.bit_length() + 1) * _STEPS
 
 
-def _bucket_of(value: int) -> int:
+def within_bounds(value: int) -> int:
+    return min(max(value, 0), _LARGEST)
+
+
+def bucket_of(value: int) -> int:
     """Small values have a bucket each; a larger one is told by its five leading bits."""
     if value < _EXACT:
         return value
@@ -23,7 +24,7 @@ def _bucket_of(value: int) -> int:
     return _EXACT + (shift - 1) * _STEPS + (value >> shift) - _STEPS
 
 
-def _bounds_of(bucket: int) -> tuple[int, int]:
+def bounds_of(bucket: int) -> tuple[int, int]:
     """The values of a bucket: from, and up to but without."""
     if bucket < _EXACT:
         return bucket, bucket + 1
@@ -38,16 +39,20 @@ class Histogram:
     total: int = 0
     least: int = 0
     most: int = 0
-    buckets: bytearray = field(default_factory=lambda: bytearray(_ALL.size))
+    # How many values each bucket holds; without those that hold none.
+    buckets: dict[int, int] = field(default_factory=dict[int, int])
 
     def add(self, value: int) -> None:
-        value = min(max(value, 0), _LARGEST)
-        self.least = value if self.count == 0 else min(self.least, value)
-        self.most = max(self.most, value)
-        self.count += 1
-        self.total += value
-        place = _bucket_of(value) * _COUNT.size
-        _COUNT.pack_into(self.buckets, place, _COUNT.unpack_from(self.buckets, place)[0] + 1)
+        value = within_bounds(value)
+        self.add_bucket(bucket_of(value), count=1, total=value, least=value, most=value)
+
+    def add_bucket(self, bucket: int, *, count: int, total: int, least: int, most: int) -> None:
+        """Several values of one bucket at once."""
+        self.least = least if self.count == 0 else min(self.least, least)
+        self.most = max(self.most, most)
+        self.count += count
+        self.total += total
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
 
     def average(self) -> float | None:
         return self.total / self.count if self.count else None
@@ -58,10 +63,10 @@ class Histogram:
             return None
         rank = -(-self.count * percent // 100)
         seen = 0
-        for bucket, here in enumerate(_ALL.unpack(self.buckets)):
-            if seen + here >= rank:
-                low, high = _bounds_of(bucket)
+        for bucket in sorted(self.buckets):
+            seen += self.buckets[bucket]
+            if seen >= rank:
+                low, high = bounds_of(bucket)
                 # The bucket's middle: half a bucket off at most, wherever in it the values are.
                 return min(max((low + high - 1) / 2, self.least), self.most)
-            seen += here
         return float(self.most)

@@ -273,6 +273,8 @@ class Finding:
 
     id: str
     review_id: ReviewId
+    # In the order in which reviewers gave them, from 1.
+    position: int
     raised_by: Identity
     raised_in_round: int
     raised_at_revision: int

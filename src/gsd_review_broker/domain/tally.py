@@ -31,8 +31,11 @@ _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
 class Counted(StrEnum):
-    """What is counted; each by a key of its own."""
+    """What is counted; each by a key of its own. Steps, reviewers and pairs are stored; the others follow from the
+    steps (and databases from before there were steps have rows of their own for them)."""
 
+    # One event of one review: its type, the state before and after, the priority, and what else is counted of it.
+    STEP = "step"
     STATUS = "status"
     # Pending reviews by their priority.
     QUEUE = "queue"
@@ -107,9 +110,9 @@ def tally_of(progress: Progress | None, events: Iterable[NewEvent]) -> Tally:
 
 def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progress:
     """Count one event of one review, and give what must be known for the next."""
-    tally.count(Counted.EVENT, event.event_type)
     if progress is None:
         return _begin(event, tally)
+    _count_step(progress, event, tally)
     _move(progress, event, tally)
     match event.event_type:
         case EventType.REVIEW_CLAIMED:
@@ -119,7 +122,6 @@ def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progres
         case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
             _judge(progress, event, tally)
         case EventType.VERDICT_COMMENT:
-            tally.count(Counted.VERDICT, Verdict.COMMENT)
             tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
         case EventType.REVIEW_CLOSED:
             tally.sample(Measured.DURATION, event.timestamp - progress.created_at)
@@ -133,9 +135,7 @@ def _begin(event: NewEvent, tally: Tally) -> Progress:
     category = told.get("category")
     status = event.new_status or Status.PENDING
     priority = Priority(told.get("priority", Priority.NORMAL))
-    tally.count(Counted.CATEGORY, category or UNCATEGORIZED)
-    tally.count(Counted.STATUS, status)
-    tally.count(Counted.QUEUE, priority)
+    tally.count(Counted.STEP, _step_key(event.event_type, None, status, priority, category or UNCATEGORIZED))
     return Progress(
         agent_type=told.get("agent_type", ""),
         category=Category(category) if category else None,
@@ -149,16 +149,45 @@ def _begin(event: NewEvent, tally: Tally) -> Progress:
     )
 
 
+_VERDICT_EVENTS = (EventType.VERDICT_SUBMITTED, EventType.REVIEW_AUTO_REJECTED)
+
+
+def _count_step(progress: Progress, event: NewEvent, tally: Tally) -> None:
+    after = event.new_status or progress.status
+    details: tuple[str, ...] = ()
+    if event.event_type in _VERDICT_EVENTS:
+        details = (str(event.metadata["verdict"]), progress.last_verdict or "")
+    tally.count(Counted.STEP, _step_key(event.event_type, progress.status, after, progress.priority, *details))
+
+
+def _step_key(event_type: EventType, before: Status | None, after: Status, priority: Priority, *details: str) -> str:
+    return ":".join((event_type, before or "", after, priority, *details))
+
+
+def counts_of_step(key: str) -> list[tuple[Counted, str, int]]:
+    """What is counted of one such step."""
+    event_type, before, after, priority, *details = key.split(":")
+    counts = [(Counted.EVENT, event_type, 1)]
+    if not before:
+        counts += [(Counted.CATEGORY, details[0], 1), (Counted.STATUS, after, 1), (Counted.QUEUE, priority, 1)]
+    elif before != after:
+        counts += [(Counted.STATUS, before, -1), (Counted.STATUS, after, 1)]
+        if Status.PENDING in (before, after):
+            counts.append((Counted.QUEUE, priority, 1 if after == Status.PENDING else -1))
+    if event_type in _VERDICT_EVENTS:
+        verdict, previous = details
+        counts.append((Counted.LAST_VERDICT, verdict, 1))
+        counts += [(Counted.LAST_VERDICT, previous, -1)] if previous else []
+        counts += [(Counted.VERDICT, verdict, 1)] if event_type == EventType.VERDICT_SUBMITTED else []
+    elif event_type == EventType.VERDICT_COMMENT:
+        counts.append((Counted.VERDICT, Verdict.COMMENT, 1))
+    return counts
+
+
 def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
     before, status = progress.status, event.new_status
     if status is None or status is before:
         return
-    tally.count(Counted.STATUS, before, -1)
-    tally.count(Counted.STATUS, status)
-    if before is Status.PENDING:
-        tally.count(Counted.QUEUE, progress.priority, -1)
-    elif status is Status.PENDING:
-        tally.count(Counted.QUEUE, progress.priority)
     tally.sample(time_in(before), event.timestamp - progress.entered_at)
     progress.status, progress.entered_at = status, event.timestamp
 
@@ -167,12 +196,8 @@ def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
     verdict = Verdict(event.metadata["verdict"])
     if progress.last_verdict is None:
         tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
-    else:
-        tally.count(Counted.LAST_VERDICT, progress.last_verdict, -1)
-    tally.count(Counted.LAST_VERDICT, verdict)
     progress.last_verdict = verdict
     if event.event_type is EventType.VERDICT_SUBMITTED:
-        tally.count(Counted.VERDICT, verdict)
         tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
         tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
         if verdict is Verdict.APPROVED:
@@ -204,9 +229,16 @@ class Totals:
     counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
     spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
 
+    def count(self, what: str, key: str, by: int) -> None:
+        if what != Counted.STEP:
+            self.counts[what, key] += by
+            return
+        for part, part_key, times in counts_of_step(key):
+            self.counts[part, part_key] += by * times
+
     def add(self, tally: Tally) -> None:
-        for key, by in tally.counts.items():
-            self.counts[key] += by
+        for (what, key), by in tally.counts.items():
+            self.count(what, key, by)
         for what, value in tally.samples:
             self.spreads[what].add(value)
 

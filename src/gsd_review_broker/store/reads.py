@@ -101,9 +101,7 @@ _MESSAGES = (
 )
 _MESSAGES_OF_ROUND = _MESSAGES.where(messages.c.round == parameter("round"))
 _FINDINGS = (
-    sa.select(*FINDINGS.columns)
-    .where(findings.c.review_id == parameter("review_id"))
-    .order_by(findings.c.created_at, findings.c.id)
+    sa.select(*FINDINGS.columns).where(findings.c.review_id == parameter("review_id")).order_by(findings.c.position)
 )
 _ALL_COUNTER_PATCHES = (
     sa.select(*COUNTER_PATCHES.columns)

@@ -3,27 +3,57 @@ does for each execution costs several times what SQLite needs for the statement 
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Values = tuple[Any, ...]
 Parameters = Mapping[str, Any]
 
 
+_Excluded = ReadOnlyColumnCollection[str, sa.ColumnElement[Any]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Upsert:
+    """Insert a row, or change the one that has its key. Core has ON CONFLICT for each dialect by itself.
+    The changes are told by the row that could not be inserted."""
+
+    table: sa.Table
+    changes: Callable[[_Excluded], Mapping[str, Any]]
+
+    def _keys(self) -> list[str]:
+        return [column.name for column in self.table.primary_key.columns]
+
+    def for_sqlite(self) -> sa.Insert:
+        insert = sqlite.insert(self.table)
+        return insert.on_conflict_do_update(index_elements=self._keys(), set_=self.changes(insert.excluded))
+
+    def for_postgresql(self) -> sa.Insert:
+        from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - costs a start on SQLite its time to import
+
+        insert = postgresql.insert(self.table)
+        return insert.on_conflict_do_update(index_elements=self._keys(), set_=self.changes(insert.excluded))
+
+
+Statement = sa.Executable | Upsert
+
+
 class Statements(Protocol):
     """One connection's present transaction. Statements take all their values by name; rows are plain tuples."""
 
-    def rows(self, statement: sa.Executable, parameters: Parameters) -> Sequence[Values]: ...
+    def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]: ...
 
-    def row(self, statement: sa.Executable, parameters: Parameters) -> Values | None: ...
+    def row(self, statement: Statement, parameters: Parameters) -> Values | None: ...
 
-    def run(self, statement: sa.Executable, parameters: Parameters) -> None: ...
+    def run(self, statement: Statement, parameters: Parameters) -> None: ...
 
-    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None: ...
+    def run_all(self, statement: Statement, parameters: Sequence[Parameters]) -> None: ...
 
 
 def parameter(name: str) -> sa.BindParameter[Any]:
@@ -32,14 +62,15 @@ def parameter(name: str) -> sa.BindParameter[Any]:
 
 _DIALECT = sqlite.dialect(paramstyle="named")
 # Statements live as long as the modules that define them, or in a bounded cache of shapes.
-_SQL: dict[sa.Executable, str] = {}
+_SQL: dict[Statement, str] = {}
 
 
-def sql_of(statement: sa.Executable) -> str:
+def sql_of(statement: Statement) -> str:
     text = _SQL.get(statement)
     if text is None:
-        assert isinstance(statement, sa.ClauseElement)  # noqa: S101 - every Core statement is one
-        compiled = statement.compile(dialect=_DIALECT)
+        core = statement.for_sqlite() if isinstance(statement, Upsert) else statement
+        assert isinstance(core, sa.ClauseElement)  # noqa: S101 - every Core statement is one
+        compiled = core.compile(dialect=_DIALECT)
         assert isinstance(compiled, SQLCompiler)  # noqa: S101
         text = str(compiled)
         # Numbers that SQLAlchemy adds of its own (OFFSET 0) are written out, so that callers need not give them.
@@ -54,17 +85,17 @@ class SqliteStatements:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def rows(self, statement: sa.Executable, parameters: Parameters) -> Sequence[Values]:
+    def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]:
         return self._connection.execute(sql_of(statement), parameters).fetchall()
 
-    def row(self, statement: sa.Executable, parameters: Parameters) -> Values | None:
+    def row(self, statement: Statement, parameters: Parameters) -> Values | None:
         # All of it, so that the cursor is done: one left open would hold its snapshot.
         rows = self._connection.execute(sql_of(statement), parameters).fetchall()
         return rows[0] if rows else None
 
-    def run(self, statement: sa.Executable, parameters: Parameters) -> None:
+    def run(self, statement: Statement, parameters: Parameters) -> None:
         self._connection.execute(sql_of(statement), parameters)
 
-    def run_all(self, statement: sa.Executable, parameters: Sequence[Parameters]) -> None:
+    def run_all(self, statement: Statement, parameters: Sequence[Parameters]) -> None:
         if parameters:
             self._connection.executemany(sql_of(statement), parameters)

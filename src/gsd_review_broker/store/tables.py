@@ -11,10 +11,16 @@ metadata = sa.MetaData(
     }
 )
 
-_ID = sa.String(32)
+# Compared by their bytes, whatever the database's locale: prefixes and merges rely on it. SQLite always does.
+_ID = sa.String(32).with_variant(sa.String(32, collation="C"), "postgresql")
 _IDENTITY = sa.String(256)
+# SQLite checks no width, and a declared type cannot be changed there without copying the table: it keeps the old one.
+# An identity in the spelling that is compared may be longer than the identity: NFKC makes 18 letters of U+FDFA.
+_COMPARED = sa.Text().with_variant(sa.String(256), "sqlite")
+# Up to two names as JSON, where each quote takes two letters.
+_COUNTED = sa.Text().with_variant(sa.String(1024), "sqlite")
 _STATE = sa.String(32)
-# On SQLite only INTEGER is the row id itself, and costs no index of its own.
+# Tools take numbers of 64 bits. On SQLite only INTEGER is the row id itself, and costs no index of its own.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 reviews = sa.Table(
@@ -22,10 +28,10 @@ reviews = sa.Table(
     metadata,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("status", _STATE, nullable=False),
-    sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("claim_generation", sa.Integer, nullable=False),
+    sa.Column("version", _NUMBER, nullable=False),
+    sa.Column("revision", _NUMBER, nullable=False),
+    sa.Column("round", _NUMBER, nullable=False),
+    sa.Column("claim_generation", _NUMBER, nullable=False),
     sa.Column("agent_type", _IDENTITY, nullable=False),
     sa.Column("agent_role", _STATE, nullable=False),
     sa.Column("phase", _IDENTITY, nullable=False),
@@ -52,7 +58,7 @@ reviews = sa.Table(
     sa.Column("verdict", _STATE),
     sa.Column("verdict_reason", sa.Text),
     sa.Column("outcome", _STATE),
-    sa.Column("open_finding_count", sa.Integer, nullable=False),
+    sa.Column("open_finding_count", _NUMBER, nullable=False),
     sa.Column("counter_patch_status", _STATE),
     sa.Column("needs_human", sa.Text),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
@@ -61,13 +67,13 @@ reviews = sa.Table(
     sa.Column("first_claimed_at", sa.BigInteger),
     sa.Column("first_verdict_at", sa.BigInteger),
     sa.Column("last_verdict", _STATE),
-    sa.Column("message_count", sa.Integer, nullable=False),
+    sa.Column("message_count", _NUMBER, nullable=False),
     sa.Column("last_message_at", sa.BigInteger),
     sa.Column("last_message_preview", sa.Text),
     # The identities by which a claim is granted or not, in the spelling that is compared (model.identity_key).
-    sa.Column("proposer_key", _IDENTITY, nullable=False),
-    sa.Column("author_key", _IDENTITY, nullable=False),
-    sa.Column("reserved_key", _IDENTITY),
+    sa.Column("proposer_key", _COMPARED, nullable=False),
+    sa.Column("author_key", _COMPARED, nullable=False),
+    sa.Column("reserved_key", _COMPARED),
 )
 
 # A list is always in the order rank, created_at, id; each index serves one filter in that order.
@@ -75,46 +81,42 @@ _ORDER = ("rank", "created_at", "id")
 sa.Index("ix_reviews_order", *(reviews.c[name] for name in _ORDER))
 for _filter in ("status", "phase"):
     sa.Index(f"ix_reviews_{_filter}", *(reviews.c[name] for name in (_filter, *_ORDER)))
-# What need not be said is not indexed where it was not.
+
+
+# Optional columns get partial indexes; NULLs are left out.
+def _partial(index: str, optional: str, *columns: str) -> None:
+    condition = reviews.c[optional].is_not(None)
+    sa.Index(index, *(reviews.c[name] for name in columns), sqlite_where=condition, info={"where": condition})
+
+
 for _optional in ("category", "plan", "proposer_id", "parent_id", "project"):
     _narrowed = (_optional, "status") if _optional == "project" else (_optional,)
-    sa.Index(
-        f"ix_reviews_{_optional}",
-        *(reviews.c[name] for name in (*_narrowed, *_ORDER)),
-        sqlite_where=reviews.c[_optional].is_not(None),
-        postgresql_where=reviews.c[_optional].is_not(None),
-    )
-sa.Index(
-    "ix_reviews_needs_human",
-    *(reviews.c[name] for name in _ORDER),
-    sqlite_where=reviews.c.needs_human.is_not(None),
-    postgresql_where=reviews.c.needs_human.is_not(None),
-)
+    _partial(f"ix_reviews_{_optional}", _optional, *_narrowed, *_ORDER)
+_partial("ix_reviews_needs_human", "needs_human", *_ORDER)
 # The feed is in the order of the last update, read state by state and merged: each index here changes with every event,
 # so there are as few as can be.
 _LATEST = ("updated_at", "id")
 sa.Index("ix_reviews_feed_status", *(reviews.c[name] for name in ("status", *_LATEST)))
 for _optional in ("category", "project"):
-    sa.Index(
-        f"ix_reviews_feed_{_optional}",
-        *(reviews.c[name] for name in (_optional, "status", *_LATEST)),
-        sqlite_where=reviews.c[_optional].is_not(None),
-        postgresql_where=reviews.c[_optional].is_not(None),
-    )
+    _partial(f"ix_reviews_feed_{_optional}", _optional, _optional, "status", *_LATEST)
 # What closed when: retention looks for the oldest.
 for _moment in ("claim_expires_at", "reserved_until", "closed_at"):
-    sa.Index(
-        f"ix_reviews_{_moment}",
-        reviews.c[_moment],
-        sqlite_where=reviews.c[_moment].is_not(None),
-        postgresql_where=reviews.c[_moment].is_not(None),
-    )
+    _partial(f"ix_reviews_{_moment}", _moment, _moment)
+
+
+def prepare_for_postgresql() -> None:
+    """Partial indexes there too. Not from the start: naming the dialect imports it, which a broker on SQLite
+    would pay for at each start."""
+    for index in reviews.indexes:
+        if "where" in index.info:
+            index.dialect_options["postgresql"]["where"] = index.info["where"]
+
 
 revisions = sa.Table(
     "revisions",
     metadata,
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("number", _NUMBER, primary_key=True),
     sa.Column("intent", sa.Text, nullable=False),
     sa.Column("description", sa.Text),
     sa.Column("diff", sa.LargeBinary),
@@ -128,15 +130,15 @@ revisions = sa.Table(
 messages = sa.Table(
     "messages",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("round", _NUMBER, nullable=False),
     sa.Column("sender_role", _STATE, nullable=False),
     sa.Column("sender", _IDENTITY, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("path", sa.Text),
-    sa.Column("line", sa.Integer),
-    sa.Column("in_reply_to", sa.Integer),
+    sa.Column("line", _NUMBER),
+    sa.Column("in_reply_to", _NUMBER),
     sa.Column("metadata", sa.Text),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     # A number is never given twice, not even when its message is in an archive.
@@ -147,10 +149,10 @@ sa.Index("ix_messages_review_id", messages.c.review_id, messages.c.id)
 counter_patches = sa.Table(
     "counter_patches",
     metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
-    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("revision", _NUMBER, nullable=False),
+    sa.Column("round", _NUMBER, nullable=False),
     sa.Column("diff", sa.LargeBinary, nullable=False),
     sa.Column("affected_files", sa.Text, nullable=False),
     sa.Column("offered_by", _IDENTITY, nullable=False),
@@ -166,13 +168,14 @@ findings = sa.Table(
     metadata,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
+    sa.Column("position", _NUMBER, nullable=False),
     sa.Column("raised_by", _IDENTITY, nullable=False),
-    sa.Column("raised_in_round", sa.Integer, nullable=False),
-    sa.Column("raised_at_revision", sa.Integer, nullable=False),
-    sa.Column("times_raised", sa.Integer, nullable=False),
+    sa.Column("raised_in_round", _NUMBER, nullable=False),
+    sa.Column("raised_at_revision", _NUMBER, nullable=False),
+    sa.Column("times_raised", _NUMBER, nullable=False),
     sa.Column("path", sa.Text),
-    sa.Column("line_start", sa.Integer),
-    sa.Column("line_end", sa.Integer),
+    sa.Column("line_start", _NUMBER),
+    sa.Column("line_end", _NUMBER),
     sa.Column("side", _STATE, nullable=False),
     sa.Column("severity", _STATE, nullable=False),
     sa.Column("title", sa.Text, nullable=False),
@@ -185,7 +188,7 @@ findings = sa.Table(
     sa.Column("note", sa.Text),
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
-sa.Index("ix_findings_review_id", findings.c.review_id, findings.c.created_at, findings.c.id)
+sa.Index("ix_findings_review_id", findings.c.review_id, findings.c.position)
 
 events = sa.Table(
     "events",
@@ -229,20 +232,22 @@ counters = sa.Table(
     metadata,
     sa.Column("scope", _IDENTITY, primary_key=True),
     sa.Column("name", _STATE, primary_key=True),
-    sa.Column("key", sa.String(1024), primary_key=True),
+    sa.Column("key", _COUNTED, primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-histograms = sa.Table(
-    "histograms",
+# One row for each bucket that holds anything: adding to it reads nothing, and several writers add up.
+histogram_buckets = sa.Table(
+    "histogram_buckets",
     metadata,
     sa.Column("scope", _IDENTITY, primary_key=True),
     sa.Column("name", _STATE, primary_key=True),
+    sa.Column("bucket", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("total", sa.BigInteger, nullable=False),
     sa.Column("least", sa.BigInteger, nullable=False),
     sa.Column("most", sa.BigInteger, nullable=False),
-    sa.Column("buckets", sa.LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 idempotency_keys = sa.Table(
@@ -268,15 +273,15 @@ reviewers = sa.Table(
     sa.Column("project", _IDENTITY),
     sa.Column("state", _STATE, nullable=False),
     sa.Column("host", _IDENTITY, nullable=False),
-    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("pid", _NUMBER, nullable=False),
     sa.Column("process_start", _IDENTITY),
     sa.Column("started_at", sa.BigInteger, nullable=False),
     sa.Column("drained_at", sa.BigInteger),
     sa.Column("ended_at", sa.BigInteger),
     sa.Column("end_reason", _STATE),
-    sa.Column("exit_code", sa.Integer),
-    sa.Column("reviews_completed", sa.Integer, nullable=False),
-    sa.Column("reviews_approved", sa.Integer, nullable=False),
+    sa.Column("exit_code", _NUMBER),
+    sa.Column("reviews_completed", _NUMBER, nullable=False),
+    sa.Column("reviews_approved", _NUMBER, nullable=False),
     sa.Column("review_milliseconds", sa.BigInteger, nullable=False),
     sa.Column("input_tokens", sa.BigInteger),
     sa.Column("output_tokens", sa.BigInteger),
@@ -289,7 +294,7 @@ reviewer_work = sa.Table(
     "reviewer_work",
     metadata,
     sa.Column("review_id", _ID, primary_key=True),
-    sa.Column("claim_generation", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("claim_generation", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("reviewer_id", _IDENTITY, nullable=False),
     sa.Column("claimed_at", sa.BigInteger, nullable=False),
     sa.Column("ended_at", sa.BigInteger),
@@ -305,7 +310,7 @@ review_failures = sa.Table(
     "review_failures",
     metadata,
     sa.Column("review_id", _ID, primary_key=True),
-    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failures", _NUMBER, nullable=False),
     sa.Column("retry_at", sa.BigInteger, nullable=False),
 )
 

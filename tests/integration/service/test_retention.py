@@ -763,7 +763,7 @@ def test_a_review_taken_out_of_an_archive_is_missed(kept: tuple[Path, Path]) -> 
 
 def test_statistics_altered_after_a_prune_are_named_with_the_archive(kept: tuple[Path, Path]) -> None:
     main, old = kept
-    alter(main, "UPDATE counters SET value = value + 1 WHERE name = 'last_verdict' AND key = 'approved'")
+    alter(main, "INSERT INTO counters VALUES ('', 'last_verdict', 'approved', 1)")
     assert maintenance.verify(main).problems == []
     assert maintenance.verify(main, [old]).problems == [
         "statistics of all projects: last_verdict approved is 3, the events say 2"

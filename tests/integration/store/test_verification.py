@@ -492,14 +492,20 @@ def test_a_row_of_no_review_is_told(made: Made) -> None:
 
 @pytest.mark.parametrize(("scope", "where"), [("", "all projects"), ("site", "project site")])
 def test_an_altered_counter_is_named(made: Made, scope: str, where: str) -> None:
-    which = "scope = :scope AND name = 'event' AND key = 'message_sent'"
+    which = "scope = :scope AND name = 'step' AND key LIKE 'message_sent:%'"
     alter(made, f"UPDATE counters SET value = value + 1 WHERE {which}", scope=scope)
     assert problems(made) == [f"statistics of {where}: event message_sent is 3, the events say 2"]
 
 
 def test_a_counter_that_was_taken_away_is_named(made: Made) -> None:
-    alter(made, "DELETE FROM counters WHERE scope = '' AND name = 'last_verdict'")
-    assert problems(made) == ["statistics of all projects: last_verdict approved is 0, the events say 1"]
+    alter(made, "DELETE FROM counters WHERE scope = '' AND name = 'step' AND key LIKE '%:approved:%'")
+    assert "statistics of all projects: last_verdict approved is 0, the events say 1" in problems(made)
+
+
+@pytest.mark.parametrize("key", ["", "review_created", "verdict_submitted:claimed:approved:normal", "a:b"])
+def test_a_step_that_cannot_be_read_is_told(made: Made, key: str) -> None:
+    alter(made, "INSERT INTO counters VALUES ('', 'step', :key, 1)", key=key)
+    assert problems(made) == ["the counters were altered: they cannot be read"]
 
 
 def test_a_verdict_that_nobody_gave_is_named(made: Made) -> None:
@@ -513,15 +519,15 @@ def test_statistics_of_a_project_that_is_none_are_named(made: Made) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["count = count + 1", "total = total + 1", "least = 0", "most = most + 1", "buckets = zeroblob(2112)"]
+    "change", ["count = count + 1", "total = total + 1", "least = 0", "most = most + 1", "bucket = bucket + 1"]
 )
 def test_an_altered_histogram_is_named(made: Made, change: str) -> None:
-    alter(made, f"UPDATE histograms SET {change} WHERE scope = 'site' AND name = 'time_to_claim'")
+    alter(made, f"UPDATE histogram_buckets SET {change} WHERE scope = 'site' AND name = 'time_to_claim'")
     assert problems(made) == ["statistics of project site: time_to_claim is not what the events say"]
 
 
 def test_a_histogram_that_was_taken_away_is_named(made: Made) -> None:
-    alter(made, "DELETE FROM histograms WHERE scope = '' AND name = 'review_duration'")
+    alter(made, "DELETE FROM histogram_buckets WHERE scope = '' AND name = 'review_duration'")
     assert problems(made) == ["statistics of all projects: review_duration is not what the events say"]
 
 
@@ -600,7 +606,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         maintenance.verify(tmp_path / "x.sqlite3")
 
 
-TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histograms")
+TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histogram_buckets")
 
 
 @pytest.mark.parametrize("value", ["x'00ff'", "'text'", "-1", "1.5"])

@@ -61,9 +61,11 @@ def tallied(before: Review | None, change: Change) -> Tally:
 
 def counts(tally: Tally) -> dict[tuple[str, Any], int]:
     """What changed, with keys of several parts taken apart."""
+    totals = Totals()
+    totals.add(tally)
     return {
         (what, tuple(json.loads(key)) if key.startswith("[") else key): by
-        for (what, key), by in tally.counts.items()
+        for (what, key), by in totals.counts.items()
         if by
     }
 

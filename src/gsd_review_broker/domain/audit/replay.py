@@ -202,6 +202,8 @@ def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
         finding, words = findings.get(finding_id), state.findings.get(finding_id)
         if finding is None or words is None or any(getattr(finding, name) != words[name] for name in words):
             yield f"review {review.id}: finding {finding_id} is not what its events say"
+    if list(state.findings) != list(findings) and state.findings.keys() == findings.keys():
+        yield f"review {review.id}: its findings are not in the order in which its events tell of them"
 
 
 def _compare_rows(review: Review, what: str, told: list[Any], stored: list[Any]) -> Iterator[str]:

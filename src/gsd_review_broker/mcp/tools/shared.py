@@ -109,8 +109,8 @@ async def get_discussion(
     limit: Integer | None = None,
     cursor: str | None = None,
 ) -> Discussion | NothingNew:
-    """Messages in order, and all findings, open ones first. With wait=true it returns when somebody wrote or the
-    state changed; answer with add_message."""
+    """Messages in order, and all findings in the order in which reviewers gave them. With wait=true it returns when
+    somebody wrote or the state changed; answer with add_message."""
     return await call.broker.discussions.read(
         review_id,
         round_=round,

@@ -4,7 +4,6 @@ import asyncio
 import re
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gsd_review_broker.domain.model import (
     BROKER,
@@ -90,10 +89,13 @@ class Remarks:
         known = reader.findings(review.id)
         by = review.claimed_by or BROKER
         changed: dict[str, Finding] = {}
+        position = max((finding.position for finding in known), default=0)
         for remark, place in self.placed:
             free = [finding for finding in known if finding.id not in changed]
             same = _same(free, remark, place, review.round)
-            finding = _again(same, remark, place) if same else _new(review, remark, place, by=by, now=now)
+            if same is None:
+                position += 1
+            finding = _again(same, remark, place) if same else _new(review, position, remark, place, by=by, now=now)
             changed[finding.id] = finding
         after = {finding.id: finding for finding in known} | changed
         return Raised(tuple(changed.values()), count_open(list(after.values())))
@@ -117,10 +119,13 @@ def _sameness(path: str | None, title: str) -> tuple[str | None, str]:
     return path, re.sub(r"\W+", " ", title).strip().casefold()
 
 
-def _new(review: Review, remark: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds) -> Finding:
+def _new(
+    review: Review, position: int, remark: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
+) -> Finding:
     return Finding(
         id=f"f{secrets.token_hex(6)}",
         review_id=review.id,
+        position=position,
         raised_by=by,
         raised_in_round=review.round,
         raised_at_revision=review.revision,
@@ -263,17 +268,21 @@ def open_findings(findings: list[Finding]) -> list[FindingResult]:
 
 
 def shown(findings: list[Finding]) -> tuple[list[FindingResult], int]:
-    """Open ones first, the most severe of them first; and how many did not fit into an answer."""
-    ordered = sorted(findings, key=_importance)
-    results: list[FindingResult] = []
+    """In the order in which reviewers gave them; and how many did not fit into an answer. Open ones have room first,
+    the most severe of them first."""
+    fitting: list[Finding] = []
     room = _SHOWN_CHARACTERS
-    for finding in ordered:
+    for finding in sorted(findings, key=_importance):
         room -= len(finding.body) + len(finding.suggestion or "") + len(finding.title)
-        if results and room < 0:
+        if fitting and room < 0:
             break
-        results.append(view(finding))
-    return results, len(ordered) - len(results)
+        fitting.append(finding)
+    return [view(finding) for finding in sorted(fitting, key=_position)], len(findings) - len(fitting)
 
 
-def _importance(finding: Finding) -> tuple[Any, ...]:
-    return finding.disposition is not Disposition.OPEN, _ORDER[finding.severity], finding.created_at, finding.id
+def _importance(finding: Finding) -> tuple[bool, int, int]:
+    return finding.disposition is not Disposition.OPEN, _ORDER[finding.severity], finding.position
+
+
+def _position(finding: Finding) -> int:
+    return finding.position

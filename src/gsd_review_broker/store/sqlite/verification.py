@@ -29,7 +29,7 @@ from gsd_review_broker.store.tables import (
     counters,
     events,
     findings,
-    histograms,
+    histogram_buckets,
     messages,
     reviews,
     revisions,
@@ -42,7 +42,7 @@ _BY_REVIEW = sa.select(*EVENTS.columns).where(events.c.review_id.is_not(None)).o
 _REVIEWS = sa.select(*REVIEWS.columns).order_by(reviews.c.id)
 _REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revisions.c.number)
 _MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
-_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.created_at, findings.c.id)
+_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.position)
 _COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
 _GAPS = sa.select(audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash).order_by(
     audit_gaps.c.first
@@ -222,16 +222,22 @@ class _Whole:
         return rows[0][0], rows[0][1]
 
     def totals(self) -> dict[str, Totals]:
-        for table in (counters, histograms):
-            for _ in self._rows(sa.select(table), list(table.c), f"the {table.name} were altered: they cannot be read"):
+        for table, what in ((counters, "counters"), (histogram_buckets, "histograms")):
+            for _ in self._rows(sa.select(table), list(table.c), f"the {what} were altered: they cannot be read"):
                 pass
         statements = SqliteStatements(self._connection)
         found: dict[str, Totals] = {}
         row: Values | None = (EVERYTHING,)
         while row is not None:
-            found[row[0]] = read_totals(statements, row[0], most=_EVERY_COUNT)
+            found[row[0]] = self._totals_of(statements, row[0])
             row = statements.row(SCOPES, {"after": row[0]})
         return found
+
+    def _totals_of(self, statements: SqliteStatements, scope: str) -> Totals:
+        try:
+            return read_totals(statements, scope, most=_EVERY_COUNT)
+        except (ValueError, IndexError) as error:
+            raise _UnreadableError("the counters were altered: they cannot be read") from error
 
     def stored(self) -> Iterator[Stored]:
         revisions_of = self._beside(_REVISIONS, REVISIONS, "revision {number}")

@@ -24,8 +24,8 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
+from gsd_review_broker.store import statistics
 from gsd_review_broker.store.statements import SqliteStatements
-from gsd_review_broker.store.statistics import StatisticsRows
 from gsd_review_broker.store.writes import SqlTransaction
 
 T = TypeVar("T")
@@ -69,7 +69,6 @@ class Writer:
         self._clock = clock
         self._wakeups = wakeups
         self._meters = meters
-        self._statistics = StatisticsRows()
         self._traced = tracing.is_on()
         self._jobs: deque[Job] = deque()
         self._watchers = watchers
@@ -205,7 +204,7 @@ class Writer:
                 if done is not None:
                     topics += done.topics
                     tallies += done.tallies
-            self._statistics.add(SqliteStatements(self._connection), tallies)
+            statistics.add(SqliteStatements(self._connection), tallies)
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody in the batch is told, and the next can begin
             return [], self._rolled_back(error)
         return topics, None
@@ -240,7 +239,6 @@ class Writer:
         return None
 
     def _rolled_back(self, error: Exception) -> BaseException:
-        self._statistics.forget()
         with contextlib.suppress(sqlite3.Error):
             self._connection.rollback()
         return translate(error)

@@ -25,7 +25,7 @@ from gsd_review_broker.web.review.threads import Thread, threads_of
 from gsd_review_broker.web.review.timeline import rounds_of
 from gsd_review_broker.web.site import HEADERS, Site
 
-# What nobody reads in one go is left to the tools; open findings come first.
+# What nobody reads in one go is left to the tools: settled findings first, then the last ones.
 _MOST_THREADS = 200
 _COOKIE_SECONDS = 365 * 86_400
 _NO_DRAFT = {"reason": "", "counter_patch": ""}
@@ -132,7 +132,10 @@ def _digest(review: Review, checked: Checked) -> str | None:
 
 def _conversation(facts: ReviewFacts) -> dict[str, Any]:
     threads = threads_of(facts.review, facts.findings, facts.messages)
-    return {"threads": threads[:_MOST_THREADS], "threads_left_out": max(0, len(threads) - _MOST_THREADS)}
+    # Sorting keeps the order among equals, twice.
+    needed = sorted(enumerate(threads), key=lambda numbered: numbered[1].is_settled)[:_MOST_THREADS]
+    shown = [thread for _, thread in sorted(needed, key=lambda numbered: numbered[0])]
+    return {"threads": shown, "threads_left_out": len(threads) - len(shown)}
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:

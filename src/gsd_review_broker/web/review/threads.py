@@ -32,8 +32,8 @@ class Thread:
 
 
 def threads_of(review: Review, findings: Iterable[Finding], messages: Iterable[Message]) -> list[Thread]:
-    """Findings first, as their severity demands, then conversations as they began."""
-    by_finding = {finding.id: _of_finding(finding) for finding in sorted(findings, key=_importance)}
+    """Findings first, in the order in which reviewers gave them, then conversations as they began."""
+    by_finding = {finding.id: _of_finding(finding) for finding in findings}
     by_message: dict[int, Thread] = {}
     begun: list[Thread] = []
     for message in messages:
@@ -75,11 +75,6 @@ def _of_message(review: Review, message: Message) -> Thread:
         line=message.line,
         is_outdated=message.path is not None and message.round != review.round,
     )
-
-
-def _importance(finding: Finding) -> tuple[bool, int, int]:
-    ranks = ["critical", "high", "medium", "low"]
-    return finding.disposition != "open", ranks.index(finding.severity), finding.created_at
 
 
 def role_of(review: Review, person: str) -> Role:

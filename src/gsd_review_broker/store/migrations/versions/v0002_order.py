@@ -1,0 +1,143 @@
+"""Findings get the place in which their reviewer gave them; histograms are kept bucket by bucket.
+
+SQLite checks neither widths nor collations, so only what it stores changes here. Each table that changes is made again
+and copied: its definition then reads as in a new database.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def upgrade() -> None:
+    _place_findings(op.get_bind())
+    _spread_histograms(op.get_bind())
+
+
+def _place_findings(connection: sa.Connection) -> None:
+    positions = list(_positions(connection))
+    op.drop_index("ix_findings_review_id", "findings")
+    op.rename_table("findings", "findings_before")
+    names = _create_findings()
+    connection.execute(sa.text("CREATE TEMPORARY TABLE placed (id TEXT PRIMARY KEY, position INTEGER NOT NULL)"))
+    if positions:
+        connection.execute(sa.text("INSERT INTO placed VALUES (:id, :position)"), positions)
+    # The names are this file's own.
+    given = ", ".join(names)
+    taken = ", ".join("placed.position" if name == "position" else f"findings_before.{name}" for name in names)
+    connection.execute(
+        sa.text(f"INSERT INTO findings ({given}) SELECT {taken} FROM findings_before JOIN placed USING (id)")  # noqa: S608
+    )
+    connection.execute(sa.text("DROP TABLE placed"))
+    op.drop_table("findings_before")
+    op.create_index("ix_findings_review_id", "findings", ["review_id", "position"], unique=False)
+
+
+def _positions(connection: sa.Connection) -> Iterator[dict[str, object]]:
+    """The verdicts' events tell in which order findings were given; what no event tells of comes last."""
+    rows = connection.execute(sa.text("SELECT review_id, id FROM findings ORDER BY review_id, created_at, id"))
+    stored: dict[str, list[str]] = {}
+    for review_id, finding_id in rows:
+        stored.setdefault(review_id, []).append(finding_id)
+    for review_id, known in stored.items():
+        first_told = dict.fromkeys(_told(connection, review_id))
+        order = [*(one for one in first_told if one in known), *(one for one in known if one not in first_told)]
+        for position, finding_id in enumerate(order, 1):
+            yield {"id": finding_id, "position": position}
+
+
+def _told(connection: sa.Connection, review_id: str) -> Iterator[str]:
+    verdicts = connection.execute(
+        sa.text(
+            "SELECT metadata FROM events WHERE review_id = :review_id "
+            "AND event_type IN ('verdict_submitted', 'verdict_comment') ORDER BY id"
+        ),
+        {"review_id": review_id},
+    )
+    for (metadata,) in verdicts:
+        for finding in json.loads(metadata).get("findings", ()):
+            yield finding["finding_id"]
+
+
+def _create_findings() -> Sequence[str]:
+    columns: list[sa.Column[object]] = [
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("review_id", sa.String(length=32), nullable=False),
+        sa.Column("position", _NUMBER, nullable=False),
+        sa.Column("raised_by", sa.String(length=256), nullable=False),
+        sa.Column("raised_in_round", sa.Integer(), nullable=False),
+        sa.Column("raised_at_revision", sa.Integer(), nullable=False),
+        sa.Column("times_raised", sa.Integer(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=True),
+        sa.Column("line_start", _NUMBER, nullable=True),
+        sa.Column("line_end", _NUMBER, nullable=True),
+        sa.Column("side", sa.String(length=32), nullable=False),
+        sa.Column("severity", sa.String(length=32), nullable=False),
+        sa.Column("title", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("suggestion", sa.Text(), nullable=True),
+        sa.Column("confidence", sa.Float(), nullable=True),
+        sa.Column("anchor", sa.String(length=32), nullable=False),
+        sa.Column("anchor_text", sa.Text(), nullable=True),
+        sa.Column("disposition", sa.String(length=32), nullable=False),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+    ]
+    op.create_table(
+        "findings",
+        *columns,
+        sa.ForeignKeyConstraint(["review_id"], ["reviews.id"], name=op.f("fk_findings_review_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_findings")),
+    )
+    return [column.name for column in columns]
+
+
+def _spread_histograms(connection: sa.Connection) -> None:
+    """A row for each bucket instead of all in one value. Of a histogram only the whole sum is known, and only the
+    whole least and most: they go where they make the same whole."""
+    op.create_table(
+        "histogram_buckets",
+        sa.Column("scope", sa.String(length=256), nullable=False),
+        sa.Column("name", sa.String(length=32), nullable=False),
+        sa.Column("bucket", _NUMBER, autoincrement=False, nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.Column("total", sa.BigInteger(), nullable=False),
+        sa.Column("least", sa.BigInteger(), nullable=False),
+        sa.Column("most", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "name", "bucket", name=op.f("pk_histogram_buckets")),
+        sqlite_with_rowid=False,
+    )
+    stored = connection.execute(sa.text("SELECT scope, name, total, least, most, buckets FROM histograms"))
+    rows = [row for scope, name, *values in stored for row in _bucket_rows(scope, name, *values)]
+    if rows:
+        connection.execute(
+            sa.text("INSERT INTO histogram_buckets VALUES (:scope, :name, :bucket, :count, :total, :least, :most)"),
+            rows,
+        )
+    op.drop_table("histograms")
+
+
+def _bucket_rows(
+    scope: str, name: str, total: int, least: int, most: int, buckets: bytes
+) -> Iterator[dict[str, object]]:
+    counts = {bucket: count for bucket, (count,) in enumerate(struct.iter_unpack("<I", buckets)) if count}
+    for bucket, count in counts.items():
+        first = bucket == min(counts)
+        last = bucket == max(counts)
+        yield {
+            "scope": scope,
+            "name": name,
+            "bucket": bucket,
+            "count": count,
+            "total": total if first else 0,
+            "least": least if first else most,
+            "most": most if last else least,
+        }
