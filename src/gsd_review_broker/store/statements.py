@@ -16,7 +16,7 @@ Values = tuple[Any, ...]
 Parameters = Mapping[str, Any]
 
 
-_Excluded = ReadOnlyColumnCollection[str, sa.ColumnElement[Any]]
+Excluded = ReadOnlyColumnCollection[str, sa.ColumnElement[Any]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -25,7 +25,7 @@ class Upsert:
     The changes are told by the row that could not be inserted."""
 
     table: sa.Table
-    changes: Callable[[_Excluded], Mapping[str, Any]]
+    changes: Callable[[Excluded], Mapping[str, Any]]
 
     def _keys(self) -> list[str]:
         return [column.name for column in self.table.primary_key.columns]

@@ -1,14 +1,14 @@
 """Counters and histograms: added to in the transaction of each change, read whole by key."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.histogram import bucket_of, within_bounds
 from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
-from gsd_review_broker.store.statements import Statements, Upsert, parameter
+from gsd_review_broker.store.statements import Excluded, Statements, Upsert, parameter
 from gsd_review_broker.store.tables import counters, histogram_buckets
 
 # What is there is added to by the database itself: nothing is read, nothing is kept in memory, and what several
@@ -17,7 +17,7 @@ _ADD_COUNT = Upsert(counters, lambda new: {"value": counters.c.value + new["valu
 _FIELDS = ("count", "total", "least", "most")
 
 
-def _added(new: Mapping[str, sa.ColumnElement[Any]]) -> dict[str, sa.ColumnElement[Any]]:
+def _added(new: Excluded) -> dict[str, sa.ColumnElement[Any]]:
     kept = histogram_buckets.c
     return {
         "count": kept.count + new["count"],

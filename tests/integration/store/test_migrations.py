@@ -11,7 +11,9 @@ from alembic import command
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.domain.histogram import BUCKETS
+from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite.archive import _ARCHIVE_MARK
 from tests.support.invariants import problems, totals_of
 from tests.support.local import LocalBroker, local_broker
 
@@ -37,7 +39,7 @@ async def lived(broker: LocalBroker) -> str:
             findings=[remark(title) for title in titles],
         )
     other = (await broker.create(project="q"))["review_id"]
-    broker.clock.pass_time(70_000)
+    broker.clock.pass_time(700)
     await broker("claim_review", review_id=other, reviewer_id="claude")
     await broker("close_review", review_id=other)
     return review_id
@@ -94,6 +96,27 @@ async def test_a_database_of_the_first_schema_is_whole_after_its_migration(tmp_p
     assert problems(broker.database) == []
     assert maintenance.verify(broker.database).problems == []
     assert [path.name for path in tmp_path.glob("*.backup-*")] == ["broker.sqlite3.backup-0001"]
+
+
+async def test_an_archive_of_the_first_schema_is_proven_and_added_to(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        for _ in range(2):
+            review_id = await lived(broker)
+            await broker("close_review", review_id=review_id)
+            broker.clock.pass_time(10)
+            pruned = await broker.application.broker.retention.prune(iso(broker.clock.now()))
+            assert pruned["reviews"] == 2
+            archive = tmp_path / pruned["archive"]
+            old = as_of_the_first_schema(archive)
+            with contextlib.closing(sqlite3.connect(old)) as connection, connection:
+                connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
+            old.replace(archive)
+            for beside in ("-wal", "-shm"):
+                archive.with_name(archive.name + beside).unlink(missing_ok=True)
+            assert maintenance.verify(broker.database, [archive]).problems == []
+            assert maintenance.verify(archive).problems == []
+            with contextlib.closing(sqlite3.connect(archive)) as connection:
+                assert schema.stored_version(connection) == "0001"
 
 
 async def test_a_finding_that_no_event_tells_of_comes_last(tmp_path: Path) -> None:

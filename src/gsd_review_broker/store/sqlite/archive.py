@@ -72,8 +72,10 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
         connection.execute("PRAGMA synchronous=FULL")
         version = schema.stored_version(connection)
         schema.refuse_foreign(connection, version, path)
-        if version != schema.HEAD or not is_archive(connection):
-            raise StartError(f"{path} is there already and is no archive of this version; move it away.")
+        if not is_archive(connection) or (version != schema.HEAD and not schema.is_older(version)):
+            raise StartError(f"{path} exists and is not an archive of this version; move it away.")
+        if version != schema.HEAD:
+            schema.upgrade(connection)
         yield connection
 
 

@@ -34,6 +34,11 @@ def refuse_newer(version: str | None, database: object) -> None:
         )
 
 
+def is_older(version: str | None) -> bool:
+    """One that can be brought up to date."""
+    return version in _KNOWN and version != HEAD
+
+
 def _nothing(_connection: object) -> None:
     pass
 

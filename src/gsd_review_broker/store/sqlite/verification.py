@@ -168,6 +168,11 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
             version = schema.stored_version(connection)
         except sqlite3.Error as error:
             raise StartError(f"the database {database} cannot be read: {error}.") from error
+        if schema.is_older(version) and is_archive(connection):
+            # No broker starts on an archive: what is read is a copy of it, of the present schema.
+            with _brought_up_to_date(connection) as copy:
+                yield copy
+            return
         if version != schema.HEAD:
             raise StartError(
                 f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
@@ -176,6 +181,15 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
         # One moment for all that is read.
         connection.execute("BEGIN")
         yield connection
+
+
+@contextlib.contextmanager
+def _brought_up_to_date(archive: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+    # A file without a name, which is gone when it is closed.
+    with contextlib.closing(sqlite3.connect("", isolation_level=None, check_same_thread=False)) as copy:
+        archive.backup(copy)
+        schema.upgrade(copy)
+        yield copy
 
 
 class _Whole:
