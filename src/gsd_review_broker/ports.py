@@ -42,6 +42,8 @@ class ReviewFilter:
     proposer_id: str | None = None
     parent_id: str | None = None
     needs_human: bool | None = None
+    # Leave out what is closed.
+    only_live: bool = False
     # Leave out what this reviewer may not claim at this moment.
     claimable_by: Identity | None = None
     claimable_at: Milliseconds | None = None
@@ -194,7 +196,13 @@ class Transaction(Reader, Protocol):
 
     def shift_deadlines(self, by: int) -> None: ...
 
-    def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None: ...
+    def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
+        """Take the key for this call; gives the answer of the call that took it before, if there is one."""
+        ...
+
+    def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
+        """The answer of the call that took the key."""
+        ...
 
     def forget_keys_before(self, moment: Milliseconds) -> None: ...
 
@@ -204,6 +212,14 @@ class Transaction(Reader, Protocol):
 
     def announce(self, topic: str) -> None:
         """Wakes who waits for it, after the commit."""
+        ...
+
+    def lock_reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
+
+    def lock_open_work(self, review_id: ReviewId) -> Work | None: ...
+
+    def lock_work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
+        """The last ones first."""
         ...
 
     def save_reviewer(self, reviewer: Reviewer) -> None: ...

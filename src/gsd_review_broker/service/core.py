@@ -103,8 +103,13 @@ def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | N
     return reader.recall(repeat.within(project, core.policy.limits.name), core.clock.now())
 
 
+def taken(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None) -> Any:
+    """Take the call's key. Gives what an earlier call with it was answered, or None: then it is ours to answer."""
+    return None if repeat is None else tx.take(repeat.within(project, core.policy.limits.name))
+
+
 def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, result: R) -> R:
-    """Keep the answer for when the call is repeated."""
+    """Keep the answer for when the call is repeated; its key was taken before."""
     if repeat is not None:
         tx.remember(repeat.within(project, core.policy.limits.name), cast("dict[str, Any]", result))
     return result
@@ -112,7 +117,7 @@ def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str 
 
 def once(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, do: Callable[[], R]) -> R:
     """Do it, or answer as the first time. A refusal is not remembered: it may be different next time."""
-    kept = recalled(tx, core, repeat, project)
+    kept = taken(tx, core, repeat, project)
     if kept is not None:
         return cast("R", kept)
     result = do()

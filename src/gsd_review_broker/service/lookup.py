@@ -22,12 +22,10 @@ def find_review(reader: Reader, given: str) -> Review:
             _shown(matches),
         )
     if not matches:
-        raise BrokerError(Code.NOT_FOUND, f"there is no review {given[:64]!r}", NextStep(Next.LIST_REVIEWS))
+        raise _not_found(given)
     if len(matches) > 1:
         raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
-    found = reader.review(matches[0])
-    assert found is not None  # noqa: S101 - its id was read a moment ago, and reviews are not deleted
-    return found
+    return present(reader.review(matches[0]), given)
 
 
 def lock_review(tx: Transaction, given: str) -> Review:
@@ -36,9 +34,18 @@ def lock_review(tx: Transaction, given: str) -> Review:
     exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
     if exact is not None:
         return exact
-    found = tx.lock_review(find_review(tx, given).id)
-    assert found is not None  # noqa: S101 - reviews are not deleted
-    return found
+    return present(tx.lock_review(find_review(tx, given).id), given)
+
+
+def present(review: Review | None, given: str) -> Review:
+    """What was there a moment ago may have been moved into an archive since."""
+    if review is None:
+        raise _not_found(given)
+    return review
+
+
+def _not_found(given: str) -> BrokerError:
+    return BrokerError(Code.NOT_FOUND, f"there is no review {given[:64]!r}", NextStep(Next.LIST_REVIEWS))
 
 
 def _shown(matches: list[ReviewId]) -> str:

@@ -15,7 +15,7 @@ from gsd_review_broker.domain.pool import (
     WorkOutcome,
 )
 from gsd_review_broker.store.rows import Rows, member_of
-from gsd_review_broker.store.statements import Statements, parameter
+from gsd_review_broker.store.statements import Statements, Upsert, parameter
 from gsd_review_broker.store.tables import pool_switches, review_failures, reviewer_work, reviewers, reviews
 
 REVIEWERS = Rows(Reviewer, reviewers, state=member_of(ReviewerState), end_reason=member_of(EndReason))
@@ -23,6 +23,7 @@ WORK = Rows(Work, reviewer_work, outcome=member_of(WorkOutcome))
 FAILURES = Rows(Failure, review_failures)
 
 _REVIEWER = sa.select(*REVIEWERS.columns).where(reviewers.c.id == parameter("reviewer_id"))
+_LOCKED_REVIEWER = _REVIEWER.with_for_update()
 _REVIEWER_IDS = sa.select(reviewers.c.id)
 _RUNNING = (
     sa.select(*REVIEWERS.columns).where(reviewers.c.ended_at.is_(None)).order_by(reviewers.c.started_at, reviewers.c.id)
@@ -40,12 +41,14 @@ _WORK_ON = (
     .order_by(reviewer_work.c.claim_generation)
 )
 _OPEN_WORK = _WORK_ON.where(reviewer_work.c.ended_at.is_(None))
+_LOCKED_OPEN_WORK = _OPEN_WORK.with_for_update()
 _WORK_OF = (
     sa.select(*WORK.columns)
     .where(reviewer_work.c.reviewer_id == parameter("reviewer_id"))
     .order_by(reviewer_work.c.claimed_at.desc(), reviewer_work.c.review_id)
     .limit(parameter("most"))
 )
+_LOCKED_WORK_OF = _WORK_OF.with_for_update()
 _FAILURE = sa.select(*FAILURES.columns).where(review_failures.c.review_id == parameter("review_id"))
 _SPENT = sa.select(
     sa.func.count(),
@@ -53,9 +56,6 @@ _SPENT = sa.select(
     + sa.func.coalesce(sa.func.sum(reviewers.c.output_tokens), sa.literal_column("0")),
 ).where(reviewers.c.started_at > parameter("moment"))
 _SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
-_FORGET_SWITCH = sa.delete(pool_switches).where(pool_switches.c.name == parameter("name"))
-_INSERT_SWITCH = sa.insert(pool_switches)
-_INSERT = {table: sa.insert(table) for table in (reviewers, reviewer_work, review_failures)}
 _MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
 _PAUSED = {"name": "paused"}
 
@@ -80,13 +80,14 @@ _PENDING_FOR_POOL = sa.select(sa.func.count()).select_from(
 )
 
 
-def _update(table: sa.Table) -> sa.Update:
-    keys = [column.name for column in table.primary_key.columns]
-    values = {column: parameter(f"new_{column.name}") for column in table.c if column.name not in keys}
-    return sa.update(table).where(*(table.c[name] == parameter(name) for name in keys)).values(values)
+def _put(table: sa.Table) -> Upsert:
+    """A row as it is now, whether there was one or not: nothing is read before, so nothing changes in between."""
+    keys = {column.name for column in table.primary_key.columns}
+    return Upsert(table, lambda new: {column.name: new[column.name] for column in table.c if column.name not in keys})
 
 
-_UPDATE = {table: _update(table) for table in _INSERT}
+_PUT = {table: _put(table) for table in (reviewers, reviewer_work, review_failures)}
+_SWITCH_POOL = _put(pool_switches)
 
 
 class PoolReads:
@@ -139,25 +140,32 @@ class PoolReads:
 
 
 class PoolWrites(PoolReads):
+    """What is read to be changed is read under a lock."""
+
+    def lock_reviewer(self, reviewer_id: Identity) -> Reviewer | None:
+        row = self._statements.row(_LOCKED_REVIEWER, {"reviewer_id": reviewer_id})
+        return REVIEWERS.read(row) if row else None
+
+    def lock_open_work(self, review_id: ReviewId) -> Work | None:
+        row = self._statements.row(_LOCKED_OPEN_WORK, {"review_id": review_id})
+        return WORK.read(row) if row else None
+
+    def lock_work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
+        wanted = {"reviewer_id": reviewer_id, "most": limit}
+        return [WORK.read(row) for row in self._statements.rows(_LOCKED_WORK_OF, wanted)]
+
     def save_reviewer(self, reviewer: Reviewer) -> None:
-        self._put(reviewers, reviewer, known=self.reviewer(reviewer.id) is not None)
+        self._put(reviewers, reviewer)
 
     def save_work(self, work: Work) -> None:
-        known = any(one.claim_generation == work.claim_generation for one in self.work_on(work.review_id))
-        self._put(reviewer_work, work, known=known)
+        self._put(reviewer_work, work)
 
     def save_failure(self, failure: Failure) -> None:
-        self._put(review_failures, failure, known=self.failure(failure.review_id) is not None)
+        """A review's failures are changed by who holds the review."""
+        self._put(review_failures, failure)
 
-    def _put(self, table: sa.Table, row: object, *, known: bool) -> None:
-        values: dict[str, Any] = {column.name: getattr(row, column.name) for column in table.c}
-        if not known:
-            self._statements.run(_INSERT[table], values)
-            return
-        changed = {f"new_{name}": value for name, value in values.items()}
-        keys = {column.name: values[column.name] for column in table.primary_key.columns}
-        self._statements.run(_UPDATE[table], changed | keys)
+    def _put(self, table: sa.Table, row: object) -> None:
+        self._statements.run(_PUT[table], {column.name: getattr(row, column.name) for column in table.c})
 
     def pause_pool(self, paused: bool) -> None:
-        self._statements.run(_FORGET_SWITCH, _PAUSED)
-        self._statements.run(_INSERT_SWITCH, _PAUSED | {"on": paused})
+        self._statements.run(_SWITCH_POOL, _PAUSED | {"on": paused})

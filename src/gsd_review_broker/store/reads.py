@@ -138,6 +138,8 @@ _LAST_MESSAGE = (
     .limit(parameter("most"))
 )
 _AFTER_ALL = 2**62
+# The answer of a call that has not ended, or ended without one.
+UNANSWERED = ""
 _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
@@ -182,6 +184,7 @@ class SqlReader(PoolReads):
             after=after is not None,
             live=wanted.status is not Status.CLOSED,
             for_pool=wanted.for_pool,
+            only_live=wanted.only_live,
         )
         parameters: dict[str, Any] = {**equal, "most": limit, "now": wanted.claimable_at or 0}
         if wanted.claimable_by is not None:
@@ -256,7 +259,7 @@ class SqlReader(PoolReads):
         since = now - KEY_LIFETIME_MILLISECONDS
         parameters = {"project": key.project, "tool": key.tool, "key": key.key, "since": since}
         row = self._statements.row(_KEY, parameters)
-        if row is None:
+        if row is None or row[1] == UNANSWERED:
             return None
         arguments_hash, result = row
         if arguments_hash != key.arguments_hash:
@@ -296,6 +299,7 @@ def _list_statement(
     after: bool,
     live: bool,
     for_pool: bool = False,
+    only_live: bool = False,
 ) -> sa.Select[Any]:
     """One statement for each shape of question; there are few, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
@@ -305,6 +309,8 @@ def _list_statement(
     if needs_human is not None:
         is_null = reviews.c.needs_human.is_(None)
         conditions.append(sa.not_(is_null) if needs_human else is_null)
+    if only_live:
+        conditions.append(reviews.c.status != sa.literal_column(f"'{Status.CLOSED}'"))
     if claimable:
         conditions += _claimable()
     if for_pool:

@@ -26,19 +26,32 @@ class Upsert:
 
     table: sa.Table
     changes: Callable[[Excluded], Mapping[str, Any]]
+    # Only where this holds of the row that is there; the key's first column is given back if anything was written.
+    where: sa.ColumnElement[bool] | None = None
 
     def _keys(self) -> list[str]:
         return [column.name for column in self.table.primary_key.columns]
 
     def for_sqlite(self) -> sa.Insert:
         insert = sqlite.insert(self.table)
-        return insert.on_conflict_do_update(index_elements=self._keys(), set_=self.changes(insert.excluded))
+        return self._returning(
+            insert.on_conflict_do_update(
+                index_elements=self._keys(), set_=self.changes(insert.excluded), where=self.where
+            )
+        )
 
     def for_postgresql(self) -> sa.Insert:
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - costs a start on SQLite its time to import
 
         insert = postgresql.insert(self.table)
-        return insert.on_conflict_do_update(index_elements=self._keys(), set_=self.changes(insert.excluded))
+        return self._returning(
+            insert.on_conflict_do_update(
+                index_elements=self._keys(), set_=self.changes(insert.excluded), where=self.where
+            )
+        )
+
+    def _returning(self, insert: sa.Insert) -> sa.Insert:
+        return insert if self.where is None else insert.returning(self.table.c[self._keys()[0]])
 
 
 Statement = sa.Executable | Upsert
@@ -71,7 +84,7 @@ def sql_of(statement: Statement) -> str:
         core = statement.for_sqlite() if isinstance(statement, Upsert) else statement
         assert isinstance(core, sa.ClauseElement)  # noqa: S101 - every Core statement is one
         compiled = core.compile(dialect=_DIALECT)
-        assert isinstance(compiled, SQLCompiler)  # noqa: S101
+        assert isinstance(compiled, SQLCompiler)  # noqa: S101 - what a Core statement compiles to
         text = str(compiled)
         # Numbers that SQLAlchemy adds of its own (OFFSET 0) are written out, so that callers need not give them.
         for name, value in compiled.params.items():

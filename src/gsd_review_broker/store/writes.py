@@ -19,9 +19,10 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
-from gsd_review_broker.ports import EVENTS, QUEUE, IdempotencyKey, Watcher, review_topic
+from gsd_review_broker.ports import EVENTS, KEY_LIFETIME_MILLISECONDS, QUEUE, IdempotencyKey, Watcher, review_topic
+from gsd_review_broker.store import statistics
 from gsd_review_broker.store.pool_rows import PoolWrites
-from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.reads import UNANSWERED, SqlReader
 from gsd_review_broker.store.rows import (
     REVIEWS,
     changed_columns,
@@ -32,18 +33,38 @@ from gsd_review_broker.store.rows import (
     review_row,
     revision_row,
 )
-from gsd_review_broker.store.statements import Statements, parameter
+from gsd_review_broker.store.statements import Statements, Upsert, parameter
 from gsd_review_broker.store.tables import (
     audit_head,
     counter_patches,
+    counters,
     events,
     findings,
+    histogram_buckets,
     idempotency_keys,
     messages,
+    pool_switches,
+    review_failures,
+    reviewer_work,
+    reviewers,
     reviews,
     revisions,
 )
 
+# The order in which a command takes the locks of rows that others may want too: first reviews (several in the order of
+# their ids), at the end the rows that everybody writes. What belongs to one review is locked with it.
+LOCK_ORDER = (
+    reviews,
+    idempotency_keys,
+    review_failures,
+    reviewer_work,
+    reviewers,
+    pool_switches,
+    audit_head,
+    events,
+    counters,
+    histogram_buckets,
+)
 # FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
 _HEAD = (
@@ -81,16 +102,28 @@ _UPDATE_FINDING = (
 )
 _FINDING_IDS = sa.select(findings.c.id).where(findings.c.review_id == parameter("review_id"))
 _INSERT_EVENT = sa.insert(events)
-_FORGET_KEY = sa.delete(idempotency_keys).where(
-    idempotency_keys.c.project == parameter("project"),
-    idempotency_keys.c.tool == parameter("tool"),
-    idempotency_keys.c.key == parameter("key"),
+# Until its call is answered, a key stands there with an empty answer; one that is a day old is as good as none.
+_TAKE_KEY = Upsert(
+    idempotency_keys,
+    lambda new: {name: new[name] for name in ("arguments_hash", "result", "created_at")},
+    where=sa.or_(
+        idempotency_keys.c.created_at <= parameter("expired"), idempotency_keys.c.result == parameter("unanswered")
+    ),
 )
-_INSERT_KEY = sa.insert(idempotency_keys)
+_ANSWER_KEY = (
+    sa.update(idempotency_keys)
+    .where(
+        idempotency_keys.c.project == parameter("of_project"),
+        idempotency_keys.c.tool == parameter("of_tool"),
+        idempotency_keys.c.key == parameter("of_key"),
+    )
+    .values(result=parameter("answer"))
+)
 _FORGET_OLD_KEYS = sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= parameter("moment"))
+# All that is compared with the clock: a deadline that does not move comes early or late by the whole step.
 _SHIFTS = [
-    sa.update(reviews).where(column.is_not(None)).values({column: column + parameter("by")})
-    for column in (reviews.c.claim_expires_at, reviews.c.reserved_until)
+    sa.update(column.table).where(column.is_not(None)).values({column: column + parameter("by")})
+    for column in (reviews.c.claim_expires_at, reviews.c.reserved_until, review_failures.c.retry_at)
 ]
 
 
@@ -108,7 +141,8 @@ class SqlTransaction(SqlReader, PoolWrites):
         self._watchers = watchers
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
-        # What there is to count; added once for all commands that share the commit.
+        # What happened and what there is to count; written once for all commands that share the commit (see finish).
+        self.new_events: list[NewEvent] = []
         self.tallies: list[tuple[str | None, Tally]] = []
         # How much content went in, beside the rows themselves.
         self.stored_bytes = 0
@@ -193,15 +227,7 @@ class SqlTransaction(SqlReader, PoolWrites):
 
     def append(self, *new_events: NewEvent) -> None:
         """The chain's next events. Those of a review come with its change (see save)."""
-        head = self._statements.row(_HEAD, _THE_HEAD)
-        assert head is not None  # noqa: S101 - the first migration wrote it
-        number, previous = head
-        for event in new_events:
-            number += 1
-            row = event_row(event, number=number, previous_hash=previous)
-            self._statements.run(_INSERT_EVENT, row)
-            previous = row["hash"]
-        self._statements.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
+        self.new_events.extend(new_events)
         self.topics.append(EVENTS)
 
     def announce(self, topic: str) -> None:
@@ -215,12 +241,46 @@ class SqlTransaction(SqlReader, PoolWrites):
         for statement in _SHIFTS:
             self._statements.run(statement, {"by": by})
 
+    def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
+        """Where two take one key at once, the database makes the second wait for the first's commit."""
+        values = {
+            "project": key.project,
+            "tool": key.tool,
+            "key": key.key,
+            "arguments_hash": key.arguments_hash,
+            "result": UNANSWERED,
+            "created_at": self._now,
+        }
+        expired = {"expired": self._now - KEY_LIFETIME_MILLISECONDS, "unanswered": UNANSWERED}
+        is_ours = self._statements.row(_TAKE_KEY, values | expired) is not None
+        return None if is_ours else self.recall(key, self._now)
+
     def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
-        same = {"project": key.project, "tool": key.tool, "key": key.key}
-        # One that is older than a day may still be there.
-        self._statements.run(_FORGET_KEY, same)
-        kept = {"arguments_hash": key.arguments_hash, "result": canonical(result), "created_at": self._now}
-        self._statements.run(_INSERT_KEY, same | kept)
+        same = {"of_project": key.project, "of_tool": key.tool, "of_key": key.key}
+        self._statements.run(_ANSWER_KEY, same | {"answer": canonical(result)})
 
     def forget_keys_before(self, moment: Milliseconds) -> None:
         self._statements.run(_FORGET_OLD_KEYS, {"moment": moment})
+
+
+def finish(statements: Statements, done: Sequence[SqlTransaction]) -> None:
+    """The last step of a commit: its events and what they add to the statistics. The chain's head is one row for
+    everybody: taken last, it is held for the shortest time, and all who write take their locks in one order
+    (LOCK_ORDER)."""
+    new_events = [event for transaction in done for event in transaction.new_events]
+    if new_events:
+        _append(statements, new_events)
+    statistics.add(statements, [tally for transaction in done for tally in transaction.tallies])
+
+
+def _append(statements: Statements, new_events: Sequence[NewEvent]) -> None:
+    head = statements.row(_HEAD, _THE_HEAD)
+    assert head is not None  # noqa: S101 - the first migration wrote it
+    number, previous = head
+    rows: list[dict[str, Any]] = []
+    for event in new_events:
+        number += 1
+        rows.append(event_row(event, number=number, previous_hash=previous))
+        previous = rows[-1]["hash"]
+    statements.run_all(_INSERT_EVENT, rows)
+    statements.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})

@@ -4,6 +4,7 @@ No clock, no chance, no storage. A status can change in no other way, and each C
 events, so that no state is written without the event that explains it.
 """
 
+from gsd_review_broker.domain.rules import pool
 from gsd_review_broker.domain.rules.claims import (
     auto_reject,
     claim,
@@ -49,6 +50,7 @@ __all__ = [
     "followed_by",
     "give_verdict",
     "may_claim",
+    "pool",
     "possible_now",
     "priority_of",
     "put_off",

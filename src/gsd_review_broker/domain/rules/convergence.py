@@ -36,6 +36,13 @@ def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change
     return _with(change, EventType.HUMAN_CLEARED, None, actor=actor, now=now)
 
 
+def no_human_needed(review: Review, *, actor: Identity, now: Milliseconds) -> Change | None:
+    """What a person was asked for is settled without one. None where nobody was asked."""
+    if review.needs_human is None:
+        return None
+    return record(review, EventType.HUMAN_CLEARED, actor=actor, now=now, metadata={"reason": None}, needs_human=None)
+
+
 def _with(change: Change, event_type: EventType, reason: str | None, *, actor: Identity, now: Milliseconds) -> Change:
     marked = record(change.review, event_type, actor=actor, now=now, metadata={"reason": reason}, needs_human=reason)
     return followed_by(change, marked)

@@ -24,8 +24,8 @@ from gsd_review_broker.domain.model import (
     values_of,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_revision
-from gsd_review_broker.domain.rules.convergence import call_human_if_stuck
-from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, record, require
+from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, no_human_needed
+from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, followed_by, record, require
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000
@@ -186,8 +186,10 @@ def close(
         Status.CHANGES_REQUESTED: Outcome.CHANGES_REQUESTED,
     }.get(review.status, Outcome.WITHDRAWN)
     withdrawn = cleared_claim(review) if review.is_claim_live else {}
+    # Nobody is asked about what is closed.
+    answered = no_human_needed(review, actor=actor, now=now)
     change = record(
-        review,
+        answered.review if answered else review,
         EventType.REVIEW_CLOSED,
         actor=actor,
         now=now,
@@ -200,7 +202,8 @@ def close(
         counter_patch_status=_superseded(review) or review.counter_patch_status,
         **withdrawn,
     )
-    return replace(change, counter_patch_settled=_settled(review))
+    whole = followed_by(answered, change) if answered else change
+    return replace(whole, counter_patch_settled=_settled(review))
 
 
 def _superseded(review: Review) -> CounterPatchStatus | None:

@@ -15,9 +15,9 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.findings import open_findings
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
+from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import lock_review
+from gsd_review_broker.service.lookup import lock_review, present
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
 
@@ -83,9 +83,8 @@ class Claims:
         self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
     ) -> Claim | AutoRejected | None:
         """Only if revision and status are those that git checked; None asks for another look."""
-        review = tx.lock_review(seen.id)
-        assert review is not None  # noqa: S101 - found a moment ago
-        kept = recalled(tx, self._core, repeat, review.project)
+        review = present(tx.lock_review(seen.id), seen.id)
+        kept = taken(tx, self._core, repeat, review.project)
         if kept is not None:
             return kept
         if not rules.may_claim(review, reviewer=reviewer, now=tx.now):

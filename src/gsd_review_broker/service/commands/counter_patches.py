@@ -71,7 +71,7 @@ class CounterPatches:
                     NextStep(Next.READ_COUNTER_PATCH),
                 )
             revision = tx.revision(review.id, current.revision, with_diff=False)
-            assert revision is not None  # noqa: S101
+            assert revision is not None  # noqa: S101 - a review that is held has the revision that it names
             change = rules.accept_counter_patch(
                 current,
                 patch=open_patch,

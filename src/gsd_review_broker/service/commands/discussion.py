@@ -25,6 +25,7 @@ from gsd_review_broker.service.commands import findings
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.core import Core, Repeat
 from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.lookup import present
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.wire import cursors
 from gsd_review_broker.service.wire.reviews import (
@@ -160,7 +161,7 @@ class Discussions:
                     reader.counter_patches(review.id) if cursor is None else [],
                 )
             )
-            assert current is not None  # noqa: S101
+            current = present(current, review.id)
             # A verdict or an end while one waits is news as well.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None

@@ -1,7 +1,6 @@
 """Inline remarks: where they stand, when they come back, what became of them. None is ever lost."""
 
 import asyncio
-import re
 import secrets
 from dataclasses import dataclass, replace
 
@@ -18,6 +17,7 @@ from gsd_review_broker.domain.model import (
     Side,
 )
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
+from gsd_review_broker.domain.rules.findings import same_finding
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
@@ -92,7 +92,7 @@ class Remarks:
         position = max((finding.position for finding in known), default=0)
         for remark, place in self.placed:
             free = [finding for finding in known if finding.id not in changed]
-            same = _same(free, remark, place, review.round)
+            same = same_finding(free, title=remark.title, place=place, round_=review.round)
             if same is None:
                 position += 1
             finding = _again(same, remark, place) if same else _new(review, position, remark, place, by=by, now=now)
@@ -103,20 +103,6 @@ class Remarks:
 
 def count_open(findings: list[Finding]) -> int:
     return sum(finding.disposition is Disposition.OPEN for finding in findings)
-
-
-def _same(findings: list[Finding], remark: NewFinding, place: LinePlace, round_: int) -> Finding | None:
-    """The earlier finding that a remark repeats: the same title in the same file, about the same text or line;
-    or, from an earlier round, about lines that have changed since. In doubt it is a new one, so that none is lost."""
-    alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, remark.title)]
-    exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]
-    about_the_same = exact or [f for f in alike if f.anchor_text is not None and f.anchor_text == place.text]
-    changed_since = [f for f in alike if f.raised_in_round < round_ and f.anchor is Anchor.OUTDATED]
-    return next(iter([*about_the_same, *changed_since]), None)
-
-
-def _sameness(path: str | None, title: str) -> tuple[str | None, str]:
-    return path, re.sub(r"\W+", " ", title).strip().casefold()
 
 
 def _new(

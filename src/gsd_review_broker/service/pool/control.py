@@ -1,14 +1,16 @@
 """The pool as its users see it: who reviews, and the switches."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState, Work
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports import Reader
+from gsd_review_broker.ports import Reader, Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered
+from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.wire.pool import (
     KilledReviewer,
@@ -20,6 +22,8 @@ from gsd_review_broker.service.wire.pool import (
     WorkRow,
 )
 from gsd_review_broker.service.wire.views import moment
+
+R = TypeVar("R")
 
 LARGEST_POOL = 10
 _ENDED_SHOWN = 20
@@ -38,6 +42,14 @@ class PoolFacts:
     max_tokens_per_day: int | None
     next_spawn_at: Milliseconds | None
     problem: str | None
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """Calls with one key: one is done, the others wait for its answer."""
+
+    callers: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Pool(Protocol):
@@ -63,6 +75,8 @@ class PoolControl:
         self._core = core
         self.records = records
         self._pool: Pool | None = None
+        # Calls with a key that are under way: starting and ending a process takes longer than a transaction.
+        self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def attach(self, pool: Pool) -> None:
         """The pool itself stands above the services; the composition root brings it here."""
@@ -108,34 +122,24 @@ class PoolControl:
     ) -> SpawnedReviewer:
         pool = self._switched_on()
         project = validation.optional_text("project", project, self._core.policy.limits.name)
-        kept = await self._recalled(repeat)
-        if kept is not None:
-            return kept
-        started = await pool.spawn(agent, project)
-        result: SpawnedReviewer = {
-            "reviewer_id": started.id,
-            "display_name": started.display_name,
-            "pid": started.pid,
-        }
-        await self._core.store.write(lambda tx: remembered(tx, self._core, repeat, None, result))
-        return result
+
+        async def start() -> SpawnedReviewer:
+            started = await pool.spawn(agent, project)
+            return {"reviewer_id": started.id, "display_name": started.display_name, "pid": started.pid}
+
+        return await self._once(repeat, start)
 
     async def kill(self, reviewer_id: str, force: bool = False, *, repeat: Repeat | None = None) -> KilledReviewer:
         pool = self._switched_on()
-        kept = await self._recalled(repeat)
-        if kept is not None:
-            return kept
-        reviewer = await self._find(reviewer_id)
-        if reviewer.state is not ReviewerState.TERMINATED:
-            await pool.kill(reviewer.id, force=force)
-        now = await self._find(reviewer.id)
-        result: KilledReviewer = {
-            "reviewer_id": now.id,
-            "display_name": now.display_name,
-            "state": now.state.value,
-        }
-        await self._core.store.write(lambda tx: remembered(tx, self._core, repeat, None, result))
-        return result
+
+        async def stop() -> KilledReviewer:
+            reviewer = await self._find(reviewer_id)
+            if reviewer.state is not ReviewerState.TERMINATED:
+                await pool.kill(reviewer.id, force=force)
+            now = await self._find(reviewer.id)
+            return {"reviewer_id": now.id, "display_name": now.display_name, "state": now.state.value}
+
+        return await self._once(repeat, stop)
 
     async def pause(self) -> PoolState:
         return await self._paused(True)
@@ -169,8 +173,28 @@ class PoolControl:
         review = await self._core.find(review_id)
         return [_work(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
 
-    async def _recalled(self, repeat: Repeat | None) -> Any:
-        return await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, None))
+    async def _once(self, repeat: Repeat | None, do: Callable[[], Awaitable[R]]) -> R:
+        """The same call twice at once is done once: the second waits for the first, and is answered as it was."""
+        if repeat is None:
+            return await do()
+        name = repeat.tool, repeat.key
+        same = self._under_way.setdefault(name, _UnderWay())
+        same.callers += 1
+        try:
+            async with same.turn:
+                kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, None))
+                return kept if kept is not None else await self._done(repeat, await do())
+        finally:
+            same.callers -= 1
+            if not same.callers:
+                del self._under_way[name]
+
+    async def _done(self, repeat: Repeat, result: R) -> R:
+        def command(tx: Transaction) -> R:
+            kept = taken(tx, self._core, repeat, None)
+            return kept if kept is not None else remembered(tx, self._core, repeat, None, result)
+
+        return await self._core.store.write(command)
 
     async def _find(self, given: str) -> Reviewer:
         found = await self._core.store.read(lambda reader: _found(reader, given.strip()))

@@ -1,7 +1,7 @@
 """What is recorded of the pool's reviewers. Starts and ends come from the pool; claims and verdicts are seen in the
 very transactions that make them, so that the statistics are what the broker recorded and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,16 +19,15 @@ from gsd_review_broker.domain.model import (
     same_identity,
 )
 from gsd_review_broker.domain.pool import (
-    FAILURES_THAT_NEED_A_PERSON,
     JUDGED,
     EndReason,
-    Failure,
     Reviewer,
     ReviewerState,
     Usage,
     Work,
     WorkOutcome,
 )
+from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.ports import POOL, QUEUE, Reader, ReviewFilter, Transaction
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.core import Core
@@ -94,7 +93,7 @@ class PoolRecords:
         self._core.access.drain(reviewer_id)
 
         def command(tx: Transaction) -> None:
-            reviewer = tx.reviewer(reviewer_id)
+            reviewer = tx.lock_reviewer(reviewer_id)
             if reviewer is None or reviewer.state is not ReviewerState.ACTIVE:
                 return
             tx.save_reviewer(replace(reviewer, state=ReviewerState.DRAINING, drained_at=tx.now, end_reason=reason))
@@ -112,8 +111,8 @@ class PoolRecords:
 
     async def failed_to_start(self, display_name: str, why: str, pause: Callable[[int], int]) -> None:
         def command(tx: Transaction) -> None:
-            for review_id in _started_for(tx):
-                _blame(tx, review_id, f"{display_name}: {why}", pause)
+            for review in _held(tx, _next_up(tx)).values():
+                _blame(tx, review, f"{display_name}: {why}", pause)
 
         await self._core.store.write(command)
 
@@ -155,16 +154,32 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
     if reviewer is None or reviewer.state is ReviewerState.TERMINATED:
         return False
     held = [work.review_id for work in tx.work_under_way() if work.reviewer_id == reviewer_id]
+    failed_on = rules.pool.failed_on(
+        reviewer,
+        ending.reason,
+        held=held,
+        worked_on=[work.review_id for work in tx.work_of(reviewer_id, 1)],
+        next_up=_next_up(tx),
+    )
+    reviews = _held(tx, [*held, *failed_on])
     how = f"exit code {ending.exit_code}" if ending.exit_code is not None else ending.reason.value
-    for review_id in held:
-        review = tx.lock_review(review_id)
-        if review is not None and review.is_claim_live and same_identity(review.claimed_by, reviewer_id):
-            tx.save(rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now))
-    failed_on = _failed_on(tx, reviewer, ending.reason, held)
+    for review_id, review in reviews.items():
+        if review.is_claim_live and same_identity(review.claimed_by, reviewer_id):
+            change = rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
+            tx.save(change)
+            reviews[review_id] = change.review
     for review_id in failed_on:
-        _blame(tx, review_id, f"{reviewer.display_name}, {how}", ending.pause)
-    # Read again: giving back what it held was recorded with it.
-    reviewer = tx.reviewer(reviewer_id) or reviewer
+        if review_id in reviews:
+            _blame(tx, reviews[review_id], f"{reviewer.display_name}, {how}", ending.pause)
+    _terminate(tx, reviewer_id, ending)
+    return bool(failed_on)
+
+
+def _terminate(tx: Transaction, reviewer_id: Identity, ending: Ending) -> None:
+    """With what it did until now, and while its reviews were given back."""
+    reviewer = tx.lock_reviewer(reviewer_id)
+    if reviewer is None:
+        return
     ended = replace(
         reviewer,
         state=ReviewerState.TERMINATED,
@@ -176,62 +191,34 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
     said = ("exit_code", "reviews_completed", "input_tokens", "output_tokens", "cost_usd")
     tx.append(_event(EventType.REVIEWER_TERMINATED, ended, tx.now, reason=ending.reason, **_facts(ended, said)))
     tx.announce(POOL)
-    return bool(failed_on)
 
 
-def _failed_on(tx: Transaction, reviewer: Reviewer, reason: EndReason, held: list[ReviewId]) -> list[ReviewId]:
-    """Which reviews it should have judged and did not. Who was told to end did not fail."""
-    match reason:
-        case EndReason.EXITED:
-            return held or ([] if reviewer.reviews_completed else _started_for(tx))
-        case EndReason.HUNG:
-            return held or [work.review_id for work in tx.work_of(reviewer.id, 1)]
-        case EndReason.IDLE:
-            # It did not even begin, although there was work.
-            return [] if reviewer.reviews_completed or tx.work_of(reviewer.id, 1) else _started_for(tx)
-        case EndReason.TTL | EndReason.MANUAL | EndReason.BROKER_STOPPED | EndReason.BROKER_DIED:
-            return []
+def _held(tx: Transaction, ids: Iterable[ReviewId]) -> dict[ReviewId, Review]:
+    """All that a command changes, locked before it changes any, and in one order: no two wait for each other."""
+    locked = {review_id: tx.lock_review(review_id) for review_id in sorted(set(ids))}
+    return {review_id: review for review_id, review in locked.items() if review is not None}
 
 
-def _started_for(tx: Transaction) -> list[ReviewId]:
-    """One that never claimed anything failed on what it would have claimed first."""
+def _next_up(tx: Transaction) -> list[ReviewId]:
+    """What the pool's next reviewer would claim first."""
     wanted = ReviewFilter(status=Status.PENDING, for_pool=True, claimable_at=tx.now)
     return [review.id for review, _ in tx.reviews(wanted, after=None, limit=1)]
 
 
-def _blame(tx: Transaction, review_id: ReviewId, last: str, pause: Callable[[int], int]) -> None:
-    review = tx.lock_review(review_id)
-    if review is None:
-        return
-    before = tx.failure(review_id)
-    failures = before.failures if before else 0
-    if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None:
-        # A person has looked since: it begins anew.
-        failures = 0
-    failures += 1
-    tx.save_failure(Failure(review_id=review_id, failures=failures, retry_at=Milliseconds(tx.now + pause(failures))))
-    if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None and review.status is Status.PENDING:
-        reason = f"{failures} reviewers ended without a verdict, the last of them {last}"
-        tx.save(rules.call_human(review, reason=reason, now=tx.now))
+def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> None:
+    failures = rules.pool.failures_after(review, tx.failure(review.id))
+    blame = rules.pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
+    tx.save_failure(blame.failure)
+    if blame.asks is not None:
+        tx.save(rules.call_human(review, reason=blame.asks, now=tx.now))
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
-    """On the reviewer, and on the reviews it worked on since the last report (some agents report only at the end:
-    then each review has an equal share); else on its last."""
-    reviewer = tx.reviewer(reviewer_id)
-    if reviewer is None:
-        return
-    tx.save_reviewer(replace(reviewer, **_more(reviewer, usage)))
-    work = tx.work_of(reviewer_id, _LAST_WORK)
-    unbooked = [one for one in work if one.input_tokens is None] or work[:1]
-    for index, one in enumerate(unbooked):
-        tx.save_work(replace(one, **_more(one, usage.share(index, len(unbooked)))))
-
-
-def _more(had: Reviewer | Work, usage: Usage) -> dict[str, Any]:
-    so_far = Usage(input_tokens=had.input_tokens or 0, output_tokens=had.output_tokens or 0, cost_usd=had.cost_usd)
-    total = so_far + usage
-    return {"input_tokens": total.input_tokens, "output_tokens": total.output_tokens, "cost_usd": total.cost_usd}
+    for work in rules.pool.shared(tx.lock_work_of(reviewer_id, _LAST_WORK), usage):
+        tx.save_work(work)
+    reviewer = tx.lock_reviewer(reviewer_id)
+    if reviewer is not None:
+        tx.save_reviewer(rules.pool.booked(reviewer, usage))
 
 
 def _event(event_type: EventType, reviewer: Reviewer, now: Milliseconds, **metadata: Any) -> NewEvent:
@@ -250,43 +237,38 @@ def _facts(reviewer: Reviewer, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(reviewer, name) for name in names}
 
 
-_ENDS = {
-    EventType.REVIEW_RELEASED: WorkOutcome.RELEASED,
-    EventType.REVIEW_RECLAIMED: WorkOutcome.RECLAIMED,
-    EventType.COUNTER_PATCH_ACCEPTED: WorkOutcome.SUPERSEDED,
-    EventType.REVIEW_CLOSED: WorkOutcome.WITHDRAWN,
-}
-
-
 class WorkWatcher:
-    """Sees every change in its transaction, and keeps the pool's part of it."""
+    """Sees every change in its transaction, and keeps the pool's part of it. What is known of reviewers in memory is
+    this broker's; the rows are everybody's."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     def __call__(self, tx: Transaction, change: Change) -> None:
-        if self._access.guards:
-            for event in change.events:
-                self._see(tx, change.review, event)
+        for event in change.events:
+            self._see(tx, change.review, event)
         if change.review.status is Status.PENDING:
             tx.announce(POOL)
 
     def _see(self, tx: Transaction, review: Review, event: NewEvent) -> None:
         if event.event_type is EventType.REVIEW_CLAIMED:
-            if self._access.standing(event.actor) is not None:
+            if self._is_of_the_pool(tx, event.actor):
                 _begin_work(tx, review, event)
             return
-        if event.event_type is EventType.VERDICT_SUBMITTED:
-            _forgive(tx, review.id)
-            outcome = WorkOutcome(str(event.metadata["verdict"]))
-        elif event.event_type in _ENDS:
-            outcome = _ENDS[event.event_type]
-        else:
+        outcome = rules.pool.outcome_of(review, event)
+        if outcome is None:
             return
-        work = tx.open_work(review.id)
+        if outcome in JUDGED:
+            _forgive(tx, review.id)
+        work = tx.lock_open_work(review.id)
         if work is not None:
-            taken = outcome is WorkOutcome.RECLAIMED and review.is_claim_live
-            _end_work(tx, work, WorkOutcome.TAKEN_OVER if taken else outcome)
+            _end_work(tx, work, outcome)
+
+    def _is_of_the_pool(self, tx: Transaction, actor: Identity) -> bool:
+        if self._access.standing(actor) is not None:
+            return True
+        # Another broker's: only names of the pool's own shape are worth a look.
+        return display_name(actor) != actor and tx.reviewer(actor) is not None
 
 
 def _begin_work(tx: Transaction, review: Review, event: NewEvent) -> None:
@@ -303,21 +285,12 @@ def _begin_work(tx: Transaction, review: Review, event: NewEvent) -> None:
 def _end_work(tx: Transaction, work: Work, outcome: WorkOutcome) -> None:
     tx.save_work(replace(work, ended_at=tx.now, outcome=outcome))
     tx.announce(POOL)
-    reviewer = tx.reviewer(work.reviewer_id)
-    if reviewer is None or outcome not in JUDGED:
-        return
-    tx.save_reviewer(
-        replace(
-            reviewer,
-            reviews_completed=reviewer.reviews_completed + 1,
-            reviews_approved=reviewer.reviews_approved + (outcome is WorkOutcome.APPROVED),
-            review_milliseconds=reviewer.review_milliseconds + max(0, tx.now - work.claimed_at),
-        )
-    )
+    reviewer = tx.lock_reviewer(work.reviewer_id) if outcome in JUDGED else None
+    if reviewer is not None:
+        tx.save_reviewer(rules.pool.credited(reviewer, work, outcome, now=tx.now))
 
 
 def _forgive(tx: Transaction, review_id: ReviewId) -> None:
-    """It was judged after all."""
-    failure = tx.failure(review_id)
-    if failure is not None and failure.failures:
-        tx.save_failure(replace(failure, failures=0, retry_at=tx.now))
+    failure = rules.pool.forgiven(tx.failure(review_id), now=tx.now)
+    if failure is not None:
+        tx.save_failure(failure)

@@ -18,11 +18,11 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.ports import EVENT_SUMMARY, Reader, ReviewFilter
 from gsd_review_broker.service.core import Core
 
-# Nobody took it for so long: nobody is there.
+# Pending this long means that no reviewer is available.
 STUCK_AFTER_MILLISECONDS = 15 * 60_000
 # An agent answers sooner, if it answers at all.
 UNANSWERED_AFTER_MILLISECONDS = 10 * 60_000
-# A longer inbox is not read; what is left out is counted by no one.
+# Nobody reads a longer inbox; the rest is not counted.
 _MOST = 200
 _LATELY = 50
 _UNDER_WAY = (Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUESTED)
@@ -86,11 +86,10 @@ def _listed(reader: Reader, status: Status) -> list[Review]:
 
 
 def _needs(reader: Reader, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
-    asked = reader.reviews(ReviewFilter(needs_human=True), after=None, limit=_MOST)
+    asked = reader.reviews(ReviewFilter(needs_human=True, only_live=True), after=None, limit=_MOST)
     for review, _position in asked:
-        if review.status is not Status.CLOSED:
-            why = review.needs_human or ""
-            yield InboxEntry(review=review, need=Need.ASKED, why=why, since=_asked_at(reader, review))
+        why = review.needs_human or ""
+        yield InboxEntry(review=review, need=Need.ASKED, why=why, since=_asked_at(reader, review))
     for review in _listed(reader, Status.PENDING):
         if now - review.updated_at >= STUCK_AFTER_MILLISECONDS:
             why = "pending, and nobody has claimed it"

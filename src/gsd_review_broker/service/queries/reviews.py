@@ -12,7 +12,7 @@ from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosi
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
@@ -74,8 +74,7 @@ class ReviewQueries:
         at_once = since is None and _proposer_must_act(review)
 
         async def look() -> Review | None:
-            current = await self._core.store.glance(lambda reader: reader.review(review.id))
-            assert current is not None  # noqa: S101 - reviews are not deleted
+            current = present(await self._core.store.glance(lambda reader: reader.review(review.id)), review.id)
             news = at_once or current.version > known or current.status is Status.CLOSED
             return current if news else None
 

@@ -19,14 +19,12 @@ from typing import Any, TypeVar
 
 import structlog
 
-from gsd_review_broker.domain.tally import Tally
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
-from gsd_review_broker.store import statistics
 from gsd_review_broker.store.statements import SqliteStatements
-from gsd_review_broker.store.writes import SqlTransaction
+from gsd_review_broker.store.writes import SqlTransaction, finish
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -196,18 +194,12 @@ class Writer:
             self._connection.execute("PRAGMA busy_timeout=0")
 
     def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
-        topics: list[str] = []
-        tallies: list[tuple[str | None, Tally]] = []
         try:
-            for job in batch:
-                done = self._run(job)
-                if done is not None:
-                    topics += done.topics
-                    tallies += done.tallies
-            statistics.add(SqliteStatements(self._connection), tallies)
+            done = [transaction for job in batch if (transaction := self._run(job)) is not None]
+            finish(SqliteStatements(self._connection), done)
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody in the batch is told, and the next can begin
             return [], self._rolled_back(error)
-        return topics, None
+        return [topic for transaction in done for topic in transaction.topics], None
 
     def _run(self, job: Job) -> SqlTransaction | None:
         """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""

@@ -1,0 +1,116 @@
+"""Decisions about the pool's reviewers: who failed on what, when a person is asked, how tokens are shared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, Review, ReviewId, Status
+from gsd_review_broker.domain.pool import (
+    FAILURES_THAT_NEED_A_PERSON,
+    JUDGED,
+    EndReason,
+    Failure,
+    Reviewer,
+    Usage,
+    Work,
+    WorkOutcome,
+)
+
+_ENDS = {
+    EventType.REVIEW_RELEASED: WorkOutcome.RELEASED,
+    EventType.REVIEW_RECLAIMED: WorkOutcome.RECLAIMED,
+    EventType.COUNTER_PATCH_ACCEPTED: WorkOutcome.SUPERSEDED,
+    EventType.REVIEW_CLOSED: WorkOutcome.WITHDRAWN,
+}
+Booked = TypeVar("Booked", Reviewer, Work)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blame:
+    """What a failure on a review leaves behind, and why a person is asked, if one is."""
+
+    failure: Failure
+    asks: str | None
+
+
+def failed_on(
+    reviewer: Reviewer,
+    reason: EndReason,
+    *,
+    held: Sequence[ReviewId],
+    worked_on: Sequence[ReviewId],
+    next_up: Sequence[ReviewId],
+) -> list[ReviewId]:
+    """Which reviews it should have judged and did not: what it holds; else what it worked on last, where it hung; else,
+    where it did nothing at all, what it would have claimed first. Who was told to end did not fail."""
+    match reason:
+        case EndReason.EXITED:
+            return list(held) or ([] if reviewer.reviews_completed else list(next_up))
+        case EndReason.HUNG:
+            return list(held) or list(worked_on)
+        case EndReason.IDLE:
+            # It did not even begin, although there was work.
+            return [] if reviewer.reviews_completed or worked_on else list(next_up)
+        case EndReason.TTL | EndReason.MANUAL | EndReason.BROKER_STOPPED | EndReason.BROKER_DIED:
+            return []
+
+
+def failures_after(review: Review, before: Failure | None) -> int:
+    """With this one. After a person was asked and has looked, it begins again."""
+    failures = before.failures if before else 0
+    if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None:
+        failures = 0
+    return failures + 1
+
+
+def blamed(review: Review, failures: int, *, last: str, pause: int, now: Milliseconds) -> Blame:
+    failure = Failure(review_id=review.id, failures=failures, retry_at=Milliseconds(now + pause))
+    asks = failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None and review.status is Status.PENDING
+    reason = f"{failures} reviewers ended without a verdict, the last of them {last}" if asks else None
+    return Blame(failure=failure, asks=reason)
+
+
+def forgiven(failure: Failure | None, *, now: Milliseconds) -> Failure | None:
+    """It was judged after all. None where there is nothing to forgive."""
+    if failure is None or not failure.failures:
+        return None
+    return replace(failure, failures=0, retry_at=now)
+
+
+def outcome_of(review: Review, event: NewEvent) -> WorkOutcome | None:
+    """How a claim ended by this event, after which the review is as given; None where it goes on."""
+    if event.event_type is EventType.VERDICT_SUBMITTED:
+        return WorkOutcome(str(event.metadata["verdict"]))
+    outcome = _ENDS.get(event.event_type)
+    taken = outcome is WorkOutcome.RECLAIMED and review.is_claim_live
+    return WorkOutcome.TAKEN_OVER if taken else outcome
+
+
+def credited(reviewer: Reviewer, work: Work, outcome: WorkOutcome, *, now: Milliseconds) -> Reviewer:
+    """With one more verdict of its own."""
+    if outcome not in JUDGED:
+        return reviewer
+    return replace(
+        reviewer,
+        reviews_completed=reviewer.reviews_completed + 1,
+        reviews_approved=reviewer.reviews_approved + (outcome is WorkOutcome.APPROVED),
+        review_milliseconds=reviewer.review_milliseconds + max(0, now - work.claimed_at),
+    )
+
+
+def shared(work: Sequence[Work], usage: Usage) -> list[Work]:
+    """A report of tokens belongs to what the reviewer worked on since its last report (some agents report only at the
+    end: then each review has an equal share); else to its last review. The last comes first."""
+    unbooked = [one for one in work if one.input_tokens is None] or list(work[:1])
+    return [booked(one, usage.share(index, len(unbooked))) for index, one in enumerate(unbooked)]
+
+
+def booked(had: Booked, usage: Usage) -> Booked:
+    so_far = Usage(input_tokens=had.input_tokens or 0, output_tokens=had.output_tokens or 0, cost_usd=had.cost_usd)
+    total = so_far + usage
+    more: dict[str, Any] = {
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "cost_usd": total.cost_usd,
+    }
+    return replace(had, **more)
