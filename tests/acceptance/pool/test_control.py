@@ -55,6 +55,22 @@ async def test_a_reviewer_is_started_drained_and_ended_by_the_tools(
         assert (end["metadata"]["exit_code"], end["metadata"]["reviews_completed"]) == (-15, 0)
 
 
+async def test_the_same_start_asked_for_several_times_at_once_is_one_start(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, STAYS)) as broker:
+        calls = [broker.call("spawn_reviewer", idempotency_key="once") for _ in range(4)]
+        first, *others = await asyncio.gather(*calls)
+        assert others == [first] * 3
+        assert len(await broker.listed()) == 1
+        assert len(await broker.events("reviewer_spawned")) == 1
+        # One that fails answers nobody else: each has its own try.
+        gone = [broker.call("kill_reviewer", reviewer_id="nobody", idempotency_key="end") for _ in range(2)]
+        refused = await asyncio.gather(*gone, return_exceptions=True)
+        assert [getattr(error, "code", None) for error in refused] == ["not_found"] * 2
+        assert broker.application.broker.pool._under_way == {}
+
+
 async def test_only_reviewers_that_the_broker_started_are_ended(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:

@@ -159,3 +159,46 @@ async def test_a_person_takes_over_a_live_claim(broker: LocalBroker) -> None:
     with pytest.raises(ToolError) as refused:
         await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=generation)
     assert refused.value.code == "stale_claim"
+
+
+async def _reserved(broker: LocalBroker) -> str:
+    """A revision that is kept for its reviewer for a minute."""
+    review_id, generation = await claimed(broker)
+    request = {"verdict": "changes_requested", "reason": "no", "claim_generation": generation}
+    await broker("submit_verdict", review_id=review_id, **request)
+    await broker.create(review_id=review_id)
+    return review_id
+
+
+@pytest.mark.parametrize("step", [-24 * 3600, 24 * 3600])
+async def test_a_reservation_lasts_as_long_as_it_was_meant_whatever_the_clock_does(
+    broker: LocalBroker, step: int
+) -> None:
+    review_id = await _reserved(broker)
+    broker.clock.step_wall(step)
+    await broker.sweep()
+    broker.clock.pass_time(59)
+    await broker.sweep()
+    assert await broker("claim_next", reviewer_id="claude") == {"claimed": False}
+    broker.clock.pass_time(2)
+    await broker.sweep()
+    assert (await broker("claim_next", reviewer_id="claude"))["review_id"] == review_id
+
+
+@pytest.mark.parametrize("step", [-24 * 3600, 24 * 3600])
+async def test_the_pool_leaves_a_review_alone_as_long_as_it_was_meant_whatever_the_clock_does(
+    broker: LocalBroker, step: int
+) -> None:
+    await broker.create()
+    records = broker.application.broker.pool.records
+    await records.failed_to_start("codex-r1", "no program", lambda _failures: 60_000)
+
+    async def pending() -> int:
+        return (await records.situation()).pending
+
+    broker.clock.step_wall(step)
+    await broker.sweep()
+    broker.clock.pass_time(59)
+    assert await pending() == 0
+    broker.clock.pass_time(2)
+    assert await pending() == 1

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from gsd_review_broker.service.queries.inbox import InboxEntry
+from tests.support.invariants import problems
 from tests.support.local import LocalBroker
 
 ADA = "human:ada"
@@ -98,3 +101,32 @@ async def test_who_was_asked_for_stands_first_and_goes_when_a_person_answers(bro
     assert (await entries(broker))[0].since == asked_at
     await broker("add_message", review_id=review_id, sender_role="reviewer", sender_id=ADA, body="Do it so.")
     assert await needs(broker) == [("stuck", waiting)]
+
+
+async def asked(broker: LocalBroker, **arguments: Any) -> str:
+    """Three reviewers ended without a verdict on it."""
+    review_id = (await broker.create(**arguments))["review_id"]
+    for _ in range(3):
+        await broker.application.broker.pool.records.failed_to_start("codex-r1", "no program", lambda _failures: 0)
+    return review_id
+
+
+async def test_closing_takes_back_the_call_for_a_person(broker: LocalBroker) -> None:
+    review_id = await asked(broker)
+    assert await needs(broker) == [("asked", review_id)]
+    await broker("close_review", review_id=review_id)
+    assert (await broker("get_review_status", review_id=review_id))["needs_human"] is None
+    events = (await broker("get_review_timeline", review_id=review_id))["events"]
+    assert [event["event_type"] for event in events][-2:] == ["human_cleared", "review_closed"]
+    assert await needs(broker) == []
+    assert problems(broker.database) == []
+
+
+async def test_closed_reviews_leave_room_for_a_live_one(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in databases from before closing took the call back: closed reviews that a person was asked about."""
+    monkeypatch.setattr("gsd_review_broker.domain.rules.proposals.no_human_needed", lambda *_args, **_fields: None)
+    monkeypatch.setattr("gsd_review_broker.service.queries.inbox._MOST", 3)
+    for _ in range(4):
+        await broker("close_review", review_id=await asked(broker))
+    live = await asked(broker)
+    assert await needs(broker) == [("asked", live)]

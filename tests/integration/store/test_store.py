@@ -1,6 +1,7 @@
 """What the store promises beside its faults: privacy, one owner, and answers in our own codes."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -10,15 +11,23 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.pool import Failure
+from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports import Reader
+from gsd_review_broker.ports import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Reader
+from gsd_review_broker.store import statistics
+from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.store.statements import SqliteStatements
+from gsd_review_broker.store.writes import SqlTransaction
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
+from tests.support.reviews import NOW
 
 
 def store_at(path: Path) -> SqliteStore:
@@ -193,3 +202,88 @@ def test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_
     finally:
         os.close(opened)
         next_owner.release()
+
+
+def _two_writers(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    one, other = (sqlite3.connect(path, isolation_level=None) for _ in range(2))
+    return one, other
+
+
+def _key(arguments_hash: str = "a") -> IdempotencyKey:
+    return IdempotencyKey(project="p", tool="create_review", key="k", arguments_hash=arguments_hash)
+
+
+async def test_a_key_that_two_take_is_answered_by_the_first(tmp_path: Path) -> None:
+    """As two brokers on one database would: each with a connection and a transaction of its own."""
+    async with local_broker(tmp_path) as broker:
+        pass
+    one, other = _two_writers(broker.database)
+    with contextlib.closing(one), contextlib.closing(other):
+        # Both have looked before, and found nothing.
+        readers = [SqlReader(SqliteStatements(connection)) for connection in (one, other)]
+        assert [reader.recall(_key(), NOW) for reader in readers] == [None, None]
+        one.execute("BEGIN IMMEDIATE")
+        first = SqlTransaction(SqliteStatements(one), NOW)
+        assert first.take(_key()) is None
+        first.remember(_key(), {"review_id": "r1"})
+        one.execute("COMMIT")
+        other.execute("BEGIN IMMEDIATE")
+        second = SqlTransaction(SqliteStatements(other), NOW)
+        assert second.take(_key()) == {"review_id": "r1"}
+        with pytest.raises(BrokerError, match="was used for another create_review call"):
+            second.take(_key("b"))
+        other.execute("COMMIT")
+
+
+async def test_a_key_whose_call_was_not_answered_is_free_and_so_is_an_old_one(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        pass
+    with contextlib.closing(sqlite3.connect(broker.database, isolation_level=None)) as connection:
+        transaction = SqlTransaction(SqliteStatements(connection), NOW)
+        assert transaction.take(_key()) is None
+        assert transaction.recall(_key("b"), NOW) is None
+        assert transaction.take(_key("b")) is None
+        transaction.remember(_key("b"), {"answer": 1})
+        assert transaction.take(_key("b")) == {"answer": 1}
+        later = SqlTransaction(SqliteStatements(connection), Milliseconds(NOW + KEY_LIFETIME_MILLISECONDS))
+        assert later.take(_key("c")) is None
+
+
+async def test_what_two_writers_count_adds_up(tmp_path: Path) -> None:
+    """Neither reads what the other wrote: the database adds."""
+    async with local_broker(tmp_path) as broker:
+        pass
+    tallies: list[Tally] = [Tally(), Tally()]
+    tallies[0].count(Counted.REVIEWER, "r", 2)
+    tallies[1].count(Counted.REVIEWER, "r", 3)
+    for tally, values in zip(tallies, ([5, 1000, 1001], [4, 1003]), strict=True):
+        for value in values:
+            tally.sample("time_to_claim", value)
+    connections = _two_writers(broker.database)
+    for connection, tally in zip(connections, tallies, strict=True):
+        connection.execute("BEGIN IMMEDIATE")
+        statistics.add(SqliteStatements(connection), [("p", tally)])
+        connection.execute("COMMIT")
+    for scope in ("", "p"):
+        totals = statistics.read_totals(SqliteStatements(connections[0]), scope, most=100)
+        assert totals.counts[Counted.REVIEWER, "r"] == 5
+        spread = totals.spreads["time_to_claim"]
+        assert (spread.count, spread.total, spread.least, spread.most) == (5, 3_013, 4, 1_003)
+    for connection in connections:
+        connection.close()
+
+
+async def test_what_is_put_is_there_once_whoever_was_first(tmp_path: Path) -> None:
+    """Two brokers that save one row: the last is kept, and neither fails on the other's."""
+    async with local_broker(tmp_path) as broker:
+        pass
+    connections = _two_writers(broker.database)
+    for number, connection in enumerate(connections):
+        transaction = SqlTransaction(SqliteStatements(connection), NOW)
+        transaction.save_failure(Failure(review_id=ReviewId("r"), failures=number, retry_at=NOW))
+        transaction.pause_pool(bool(number))
+    reader = SqlReader(SqliteStatements(connections[0]))
+    assert reader.failure(ReviewId("r")) == Failure(review_id=ReviewId("r"), failures=1, retry_at=NOW)
+    assert reader.is_pool_paused()
+    for connection in connections:
+        connection.close()
