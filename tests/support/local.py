@@ -64,6 +64,32 @@ class LocalBroker:
     async def create(self, **arguments: Any) -> Any:
         return await self("create_review", **{**PROPOSAL, **arguments})
 
+    async def page(self, path: str) -> str:
+        """What a browser gets, without a socket between."""
+        scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(b"host", b"127.0.0.1:8321")],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 8321),
+        }
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self.application.asgi(scope, receive, send)
+        assert sent[0]["status"] == 200
+        return b"".join(message.get("body", b"") for message in sent[1:]).decode()
+
     async def sweep(self) -> list[Any]:
         return await self.application.broker.sweep.once()
 

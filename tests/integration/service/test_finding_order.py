@@ -4,7 +4,6 @@ import io
 import re
 from typing import Any
 
-import httpx
 import pytest
 
 from gsd_review_broker.cli.render import describe
@@ -70,9 +69,7 @@ async def test_the_timeline_has_them_in_order(broker: LocalBroker) -> None:
 
 async def test_the_dashboard_has_them_in_order(broker: LocalBroker) -> None:
     review_id = await judged(broker, "changes_requested", GIVEN)
-    transport = httpx.ASGITransport(broker.application.asgi)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8321") as browser:
-        page = (await browser.get(f"/r/{review_id}")).text
+    page = await broker.page(f"/r/{review_id}")
     assert list(dict.fromkeys(re.findall(r"remark \d\d", page))) == TITLES
 
 
@@ -103,7 +100,5 @@ async def test_a_page_with_too_many_threads_leaves_out_settled_findings(
     review_id = await judged(broker, "changes_requested", GIVEN)
     settled = (await broker("get_discussion", review_id=review_id))["findings"][4]
     await broker("resolve_finding", review_id=review_id, finding_id=settled["finding_id"], disposition="fixed")
-    transport = httpx.ASGITransport(broker.application.asgi)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8321") as browser:
-        page = (await browser.get(f"/r/{review_id}")).text
+    page = await broker.page(f"/r/{review_id}")
     assert list(dict.fromkeys(re.findall(r"remark \d\d", page))) == [*TITLES[:4], *TITLES[5:]]

@@ -85,7 +85,7 @@ async def _tools(broker: LocalBroker) -> None:
         return await broker(tool, **arguments, idempotency_key=f"k{next(key)}")
 
     review_id = (await broker.create(idempotency_key="first"))["review_id"]
-    claim = await call("claim_review", review_id=review_id, reviewer_id="codex-r1-0a1b2c3d")
+    claim = await call("claim_review", review_id=review_id, reviewer_id="gemini-r1-0a1b2c3d")
     given = {"review_id": review_id, "claim_generation": claim["claim_generation"]}
     findings = [{"title": "t", "body": "b", "severity": "low"}]
     await call("submit_verdict", **given, verdict="comment", reason="hm", findings=findings)
@@ -94,16 +94,16 @@ async def _tools(broker: LocalBroker) -> None:
     told = (await broker("get_discussion", review_id=review_id))["findings"]
     await call("resolve_finding", review_id=review_id, finding_id=told[0]["finding_id"], disposition="fixed")
     await broker.create(review_id=review_id, intent="again", idempotency_key="second")
-    claim = await call("claim_next", reviewer_id="codex-r1-0a1b2c3d")
-    await call("release_claim", review_id=review_id, reviewer_id="codex-r1-0a1b2c3d")
-    claim = await call("claim_review", review_id=review_id, reviewer_id="codex-r1-0a1b2c3d")
+    claim = await call("claim_next", reviewer_id="gemini-r1-0a1b2c3d")
+    await call("release_claim", review_id=claim["review_id"], claim_generation=claim["claim_generation"])
+    await call("claim_review", review_id=review_id, reviewer_id="gemini-r1-0a1b2c3d")
     await broker.application.broker.claims.take_over(review_id, "human:ada")
     await call("close_review", review_id=review_id)
 
 
 async def _pool(broker: LocalBroker) -> None:
     records = broker.application.broker.pool.records
-    for name in ("codex", "claude"):
+    for name in ("codex", "claude", "gemini"):
         await records.begun(reviewer(name))
     held = [(await broker.create())["review_id"] for _ in range(4)]
     for review_id in held:

@@ -111,8 +111,9 @@ class PoolRecords:
 
     async def failed_to_start(self, display_name: str, why: str, pause: Callable[[int], int]) -> None:
         def command(tx: Transaction) -> None:
-            for review in _held(tx, _next_up(tx)).values():
-                _blame(tx, review, f"{display_name}: {why}", pause)
+            changes = [_blame(tx, one, f"{display_name}: {why}", pause) for one in _held(tx, _next_up(tx)).values()]
+            for change in filter(None, changes):
+                tx.save(change)
 
         await self._core.store.write(command)
 
@@ -163,14 +164,15 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
     )
     reviews = _held(tx, [*held, *failed_on])
     how = f"exit code {ending.exit_code}" if ending.exit_code is not None else ending.reason.value
+    changes: list[Change | None] = []
     for review_id, review in reviews.items():
-        if review.is_claim_live and same_identity(review.claimed_by, reviewer_id):
-            change = rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
-            tx.save(change)
-            reviews[review_id] = change.review
-    for review_id in failed_on:
-        if review_id in reviews:
-            _blame(tx, reviews[review_id], f"{reviewer.display_name}, {how}", ending.pause)
+        given_back = _given_back(tx, review, reviewer_id, how)
+        changes.append(given_back)
+        if review_id in failed_on:
+            now = given_back.review if given_back else review
+            changes.append(_blame(tx, now, f"{reviewer.display_name}, {how}", ending.pause))
+    for change in filter(None, changes):
+        tx.save(change)
     _terminate(tx, reviewer_id, ending)
     return bool(failed_on)
 
@@ -205,12 +207,18 @@ def _next_up(tx: Transaction) -> list[ReviewId]:
     return [review.id for review, _ in tx.reviews(wanted, after=None, limit=1)]
 
 
-def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> None:
+def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str) -> Change | None:
+    if not review.is_claim_live or not same_identity(review.claimed_by, reviewer_id):
+        return None
+    return rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
+
+
+def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
+    """Counts the failure; gives the call for a person, if it takes one."""
     failures = rules.pool.failures_after(review, tx.failure(review.id))
     blame = rules.pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
     tx.save_failure(blame.failure)
-    if blame.asks is not None:
-        tx.save(rules.call_human(review, reason=blame.asks, now=tx.now))
+    return rules.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
