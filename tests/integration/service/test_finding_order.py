@@ -44,7 +44,7 @@ async def test_the_discussion_has_them_in_order(broker: LocalBroker) -> None:
 async def test_the_next_claim_and_the_next_verdict_keep_the_order(broker: LocalBroker) -> None:
     review_id = await judged(broker, "changes_requested", GIVEN)
     await broker.create(review_id=review_id, intent="again")
-    claim = await broker("claim_review", review_id=review_id, reviewer_id="claude")
+    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert [finding["title"] for finding in claim["open_findings"]] == TITLES
     later = [("remark 99", "critical"), GIVEN[-1], ("remark 11", "low")]
     await broker(
