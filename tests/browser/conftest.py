@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.support.dashboard import SHOP, Person
 from tests.support.processes import BrokerProcess, make_repository
+from tests.support.waiting import PATIENCE
 
 ARTEFACTS = Path(__file__).parents[2] / "test-artifacts"
 _NAMES = (
@@ -20,8 +21,7 @@ _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
-# Two shared cores may be slow; an outcome that does not come at all fails all the same.
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 def chromium() -> str | None:
@@ -70,7 +70,7 @@ def open_context(browser: Browser) -> Generator[Callable[..., BrowserContext]]:
 
     def make(**options: object) -> BrowserContext:
         context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **options})  # type: ignore[arg-type]
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE * 1000)
         opened.append(context)
         return context
 

@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from tests.support.waiting import PATIENCE
+
 TOKEN = re.compile(r'name="token" value="([^"]+)"')
 
 
@@ -25,7 +27,7 @@ class Browser:
         self.token: str | None = None
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()

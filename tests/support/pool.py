@@ -21,6 +21,7 @@ from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.settings import config
 from tests.support.local import PROPOSAL
 from tests.support.mcp import AsyncMcp
+from tests.support.waiting import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "reviewers"
 QUICK = PoolLimits(
@@ -78,7 +79,7 @@ class PoolBroker:
                 return [event for event in found if not kinds or event["event_type"] in kinds]
             after = page["next_cursor"]
 
-    async def until(self, done: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:
+    async def until(self, done: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
         """What `done` gives, as soon as it gives something."""
         deadline = time.monotonic() + seconds
         while not (result := await done()):
@@ -87,17 +88,23 @@ class PoolBroker:
             await asyncio.sleep(0.02)
         return result
 
+    async def change_limits(self, **limits: Any) -> None:
+        """The pool has looked at them when this returns."""
+        pool = self.application.pool
+        pool._limits = replace(pool._limits, **limits)
+        await pool.look()
+
     async def status(self, review_id: str) -> str:
         return (await self.call("get_review_status", review_id=review_id))["status"]
 
-    async def until_status(self, review_id: str, *wanted: str, seconds: float = 20) -> str:
+    async def until_status(self, review_id: str, *wanted: str, seconds: float = PATIENCE) -> str:
         async def look() -> str | None:
             status = await self.status(review_id)
             return status if status in wanted else None
 
         return await self.until(look, seconds)
 
-    async def until_state(self, state: str, count: int = 1, seconds: float = 20) -> list[dict[str, Any]]:
+    async def until_state(self, state: str, count: int = 1, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]]:
             found = [one for one in await self.listed() if one["state"] == state]
             return found if len(found) >= count else []

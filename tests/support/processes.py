@@ -13,6 +13,7 @@ from gsd_review_broker.pool.child.leftovers import end_leftovers
 from gsd_review_broker.pool.launch.launcher import pool_name
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
 from tests.support.mcp import Mcp
+from tests.support.waiting import PATIENCE
 
 DATABASE = ".planning/codex_review_broker.sqlite3"
 
@@ -63,7 +64,7 @@ class BrokerProcess:
         self.port = 0
         self._clients: list[Mcp] = []
 
-    def start(self, *, port: int = 0, deadline: float = 30) -> Self:
+    def start(self, *, port: int = 0, deadline: float = PATIENCE) -> Self:
         self.runtime_file.unlink(missing_ok=True)
         self.log = (self.home / "broker.log").open("ab")
         self.process = subprocess.Popen(
@@ -92,7 +93,7 @@ class BrokerProcess:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(kind)
-        code = self.process.wait(timeout=10)
+        code = self.process.wait(timeout=PATIENCE)
         self.log.close()
         return code
 
@@ -114,9 +115,11 @@ class BrokerProcess:
             end_leftovers([], f"{POOL_MARKER}={pool_name(self.database)}".encode(), grace=0)
 
 
-def run_broker(folder: Path, home: Path, *arguments: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
+def run_broker(
+    folder: Path, home: Path, *arguments: str, timeout: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
     """To its end: for starts that must fail."""
     return subprocess.run(
         [sys.executable, "-m", "gsd_review_broker", *arguments],
-        cwd=folder, env=free_environment(home), capture_output=True, text=True, timeout=timeout, check=False,
+        cwd=folder, env=free_environment(home), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, Self
 import pyte
 
 from tests.support.tandem import interruptible
+from tests.support.waiting import PATIENCE
 
 
 class Terminal:
@@ -54,14 +55,14 @@ class Terminal:
         above = ["".join(line[x].data for x in range(self.screen.columns)) for line in self.screen.history.top]
         return "\n".join(line.rstrip() for line in [*above, *self.screen.display]).rstrip()
 
-    def until(self, seen: Callable[[], bool], deadline: float = 30) -> None:
+    def until(self, seen: Callable[[], bool], deadline: float = PATIENCE) -> None:
         """Reads on until it is seen."""
         end = time.monotonic() + deadline
         while not seen():
             assert time.monotonic() < end, f"not seen; the screen shows:\n{self.text}"
             self._read(0.2)
 
-    def end(self, deadline: float = 60) -> int:
+    def end(self, deadline: float = PATIENCE) -> int:
         self.until(lambda: self.process.poll() is not None, deadline)
         while self._read(0.1):
             pass

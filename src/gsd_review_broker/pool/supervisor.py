@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -85,10 +86,22 @@ class Supervisor:
         self._running: asyncio.Task[None] | None = None
         # Two never start at once.
         self._spawning = asyncio.Lock()
+        # One look after the other, so that the last to be done is the one that saw most.
+        self._looking = asyncio.Lock()
         self._starting: set[asyncio.Task[Any]] = set()
         self._may_spawn_at: Milliseconds | None = None
         self._hindrance: policy.Hindrance | None = None
         self._descendants_at = clock.steady()
+
+    @property
+    def name(self) -> str:
+        """What its processes carry in their environment (BROKER_POOL)."""
+        return self._launcher.pool
+
+    @property
+    def folder(self) -> Path:
+        """Where its reviewers have their folders."""
+        return self._launcher.folder
 
     # The life of the pool.
 
@@ -144,6 +157,10 @@ class Supervisor:
 
     async def look(self) -> float:
         """Decide and act once. Gives for how long nothing else is to be decided, in seconds."""
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> float:
         await self._remember_descendants()
         recorded = await self._records.situation()
         self._note(recorded)

@@ -23,6 +23,7 @@ from tests.support.local import PROPOSAL
 from tests.support.mcp import Mcp, ToolError
 from tests.support.processes import BrokerProcess, free_environment
 from tests.support.texts import BETTER, GOOD, STALE
+from tests.support.waiting import PATIENCE
 
 SEED = int(os.environ.get("KILL_SEED") or random.SystemRandom().randrange(2**32))
 CLIENTS = 6
@@ -61,7 +62,7 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
         for thread in self.threads:
-            thread.join(30)
+            thread.join(PATIENCE)
         assert not any(thread.is_alive() for thread in self.threads)
 
     def _run(self, number: int) -> None:
@@ -74,7 +75,7 @@ class Load:
         finally:
             client.mcp.close()
 
-    def wait_for(self, more: int, *, deadline: float = 10) -> None:
+    def wait_for(self, more: int, *, deadline: float = PATIENCE) -> None:
         """Until clients were told of this many more writes, so that each kill hits a busy broker."""
         wanted, end = len(self.acknowledged) + more, time.monotonic() + deadline
         while len(self.acknowledged) < wanted:
@@ -88,7 +89,7 @@ class _Client:
         self.load = load
         self.random = random.Random(load.seed * 1_000 + number)
         self.name = f"reviewer-{number}"
-        self.mcp = Mcp(load.port, timeout=10)
+        self.mcp = Mcp(load.port, timeout=PATIENCE)
         self.words = (f"{self.name} says {count};" for count in itertools.count())
         self.claims: dict[str, int] = {}
         self.acts: list[tuple[int, Callable[[], None]]] = [
@@ -268,7 +269,7 @@ def survive(repository: Path, home: Path, *, kills: int, check_each: bool) -> Lo
         load.wait_for(20)
         load.stopping.set()
         for thread in load.threads:
-            thread.join(30)
+            thread.join(PATIENCE)
         assert load.failures == []
         kill(broker)
     assert problems(broker.database) == [], f"KILL_SEED={SEED}"

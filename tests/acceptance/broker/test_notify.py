@@ -17,11 +17,12 @@ from gsd_review_broker.ports import EVENTS
 from tests.support.dashboard import hello, propose
 from tests.support.local import LocalBroker
 from tests.support.processes import BrokerProcess, run_broker
+from tests.support.waiting import PATIENCE
 
 WRITES = "import sys, pathlib; pathlib.Path(sys.argv[1]).open('a').write(sys.stdin.read() + '\\n')"
 
 
-def told(path: Path, count: int, deadline: float = 20) -> list[dict[str, Any]]:
+def told(path: Path, count: int, deadline: float = PATIENCE) -> list[dict[str, Any]]:
     end = time.monotonic() + deadline
     while time.monotonic() < end:
         lines = path.read_text().splitlines() if path.exists() else []

@@ -19,13 +19,14 @@ from gsd_review_broker import __version__
 from gsd_review_broker.git.checkout import exclude_from_git, find_root
 from tests.support.local import PROPOSAL
 from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository, run_broker
+from tests.support.waiting import PATIENCE
 
 PROGRAMS = Path(sys.executable).parent
 NAME = Path(DATABASE).name
 
 
 def healthz(port: int) -> dict[str, object]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("GET", "/healthz")
     answer = json.loads(connection.getresponse().read())
     connection.close()
@@ -438,7 +439,7 @@ def test_a_pool_that_came_with_the_repository_needs_the_users_word(
     )  # fmt: skip
     assert process.stdout is not None
     if consent is None:
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 3
         assert b"tandem pool enable --scope user" in said
         return
@@ -446,5 +447,5 @@ def test_a_pool_that_came_with_the_repository_needs_the_users_word(
     while b"broker_ready" not in said:
         said += process.stdout.readline()
     process.terminate()
-    said += process.communicate(timeout=30)[0]
+    said += process.communicate(timeout=PATIENCE)[0]
     assert (b"pool_on" in said) is (consent == "true")

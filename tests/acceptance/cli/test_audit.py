@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from gsd_review_broker.cli.main import main
 from tests.support.local import PROPOSAL
 from tests.support.mcp import Mcp
 from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository
+from tests.support.waiting import PATIENCE, until
 
 TANDEM = str(Path(sys.executable).parent / "tandem")
 
@@ -63,13 +63,6 @@ def moment_after_all(client: Mcp) -> str:
     last = datetime.fromisoformat(client("broker_status")["last_activity_at"]) + timedelta(milliseconds=1)
     until(lambda: datetime.now(UTC) > last)
     return last.isoformat(timespec="milliseconds")
-
-
-def until(condition: Callable[[], bool], *, deadline: float = 20) -> None:
-    end = time.monotonic() + deadline
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.001)
 
 
 @dataclass
@@ -467,7 +460,7 @@ def ask_and_be_cut_off(port: int, closed_before: str) -> None:
 
 
 def post(port: int, body: Any, *, content_type: str = "application/json") -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         text = body if isinstance(body, str) else json.dumps(body)
         connection.request("POST", "/api/db/prune", text, {"Content-Type": content_type})

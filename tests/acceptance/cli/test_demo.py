@@ -1,13 +1,13 @@
 """`tandem demo`: the whole loop, real in all but the agents, and nothing left of it."""
 
 import signal
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.tandem import Tandem
+from tests.support.waiting import PATIENCE, within
 
 EVENTS = [
     "review_created", "review_claimed", "verdict_submitted", "finding_resolved", "finding_resolved", "message_sent",
@@ -31,9 +31,8 @@ def scratch(tandem: Tandem) -> list[str]:
 def test_three_rounds_findings_a_counter_patch_an_approval_and_a_gated_commit_within_20_seconds(
     tandem: Tandem,
 ) -> None:
-    begin = time.monotonic()
-    told = tandem("demo", "--fast")
-    assert time.monotonic() - begin < 20
+    with within(20):
+        told = tandem("demo", "--fast", timeout=2 * PATIENCE)
     assert told["events"] == EVENTS
     said = [detail for step in told["steps"] for detail in step["details"]]
     assert [line for line in said if line.startswith("the gate")] == [
@@ -70,6 +69,6 @@ def test_interrupted_it_takes_everything_down(tandem: Tandem, kind: signal.Signa
         children = psutil.Process(running.pid).children(recursive=True)
         assert children
         running.send_signal(kind)
-        assert running.wait(20) == 130
+        assert running.wait(PATIENCE) == 130
     assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
     assert scratch(tandem) == []

@@ -1,10 +1,8 @@
 """`tandem pool …` and `tandem stats` against a real broker with real reviewer programs."""
 
 import signal
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from tests.support.mcp import Mcp
 from tests.support.pool import pool_of, script, user_file
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import Tandem
+from tests.support.waiting import until
 
 DASH = "\u2013"
 # Lives until it is ended, and says something hostile.
@@ -33,13 +32,6 @@ def tandem(pool: BrokerProcess) -> Tandem:
     return Tandem(pool.folder, pool.home)
 
 
-def eventually(look: Callable[[], Any], deadline: float = 20) -> Any:
-    end = time.monotonic() + deadline
-    while not (found := look()):
-        assert time.monotonic() < end, "it did not happen"
-    return found
-
-
 def test_reviewers_are_started_listed_read_and_ended(tandem: Tandem) -> None:
     started = tandem("pool", "spawn")
     assert set(started) == {"reviewer_id", "display_name", "pid"}
@@ -51,13 +43,13 @@ def test_reviewers_are_started_listed_read_and_ended(tandem: Tandem) -> None:
     said = tandem.run("pool", "list")
     assert said.out.startswith(f"{reviewer}\tactive\t")
     assert "pool on; command, at most 3" in said.out
-    log = eventually(lambda: tandem("pool", "logs", reviewer)["text"])
+    log = until(lambda: tandem("pool", "logs", reviewer)["text"])
     assert "\x1b]52" in log
     shown = tandem.run("pool", "logs", reviewer).out
     assert "here \\x1b]52;c;x\\x07 I am" in shown
     assert "\x1b" not in shown
     assert tandem("pool", "kill", reviewer)["reviewer_id"] == reviewer
-    eventually(lambda: tandem("pool", "list")["reviewers"][0]["state"] == "terminated")
+    until(lambda: tandem("pool", "list")["reviewers"][0]["state"] == "terminated")
     assert tandem.run("pool", "kill", "codex-r9-00000000").code == 7
 
 

@@ -12,6 +12,7 @@ from gsd_review_broker.git.digest import digest_of
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess, git
 from tests.support.tandem import PROGRAM, Tandem, broker_of_module, put_back
+from tests.support.waiting import PATIENCE
 
 FILES = {"hello.txt": "one\ntwo\nthree\n", "bin/run.sh": "#!/bin/sh\necho hi\n", "old name.txt": "some\nlines\nhere\n"}
 
@@ -147,7 +148,7 @@ def test_a_pipe_that_stays_open_and_silent_is_not_waited_for(tandem: Tandem, rep
     try:
         done = subprocess.run(
             [PROGRAM, "propose", "-m", "x"], cwd=repository, env=tandem.environment, stdin=read,
-            capture_output=True, timeout=30, check=False,
+            capture_output=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
     finally:
         os.close(read)

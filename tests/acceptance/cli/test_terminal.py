@@ -144,9 +144,11 @@ def test_watch_shows_what_is_open_and_what_happens_and_leaves_the_terminal_as_it
     process: BrokerProcess, own_home: Any
 ) -> None:
     tandem, mcp = Tandem(process.folder, process.home), process.client()
-    with terminal(tandem, "watch", size=(100, 14)) as seen:
+    title = f"tandem watch  live  {process.folder}"
+    # Wide enough for the temporary folder's name, however long it is.
+    with terminal(tandem, "watch", size=(max(100, len(title)), 14)) as seen:
         seen.until(lambda: "Nothing is open." in seen.text)
-        assert seen.text.splitlines()[0] == f"tandem watch  live  {process.folder}"[:100]
+        assert seen.text.splitlines()[0] == title
         review_id = watched(mcp)["review_id"]
         seen.until(lambda: "review_created" in seen.text)
         claim = mcp("claim_review", review_id=review_id, reviewer_id="codex")

@@ -5,7 +5,6 @@ import json
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Generator
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.support.local import PROPOSAL
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess
 from tests.support.tandem import Tandem, broker_of_module
+from tests.support.waiting import PATIENCE, until
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,7 @@ def created(mcp: Mcp) -> str:
 
 def until_somebody_waits(mcp: Mcp) -> None:
     """Asked again and again, with a deadline: waiting itself is what is looked for."""
-    end = time.monotonic() + 20
-    while mcp("broker_status")["waiting"] == 0:
-        assert time.monotonic() < end, "nobody waits"
+    until(lambda: mcp("broker_status")["waiting"])
 
 
 def judged(mcp: Mcp, review_id: str, verdict: str, **more: Any) -> None:
@@ -55,7 +53,7 @@ def judged(mcp: Mcp, review_id: str, verdict: str, **more: Any) -> None:
 
 
 def ended(waiting: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
-    out, err = waiting.communicate(timeout=30)
+    out, err = waiting.communicate(timeout=PATIENCE)
     return waiting.returncode, out.decode(), err.decode()
 
 

@@ -14,6 +14,7 @@ from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, request_body, request_headers
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.texts import GOOD
+from tests.support.waiting import PATIENCE
 
 HANDSHAKES = ["2025-03-26", "2025-06-18", "2025-11-25"]
 VERSIONS = [PROTOCOL, *HANDSHAKES]
@@ -49,7 +50,7 @@ async def connected(
     """The official client, which offers its newest handshake version unless told otherwise."""
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", version)
     mode = version if version == PROTOCOL else "legacy"
-    async with Client(f"http://127.0.0.1:{port}{path}", mode=mode, read_timeout_seconds=20) as client:
+    async with Client(f"http://127.0.0.1:{port}{path}", mode=mode, read_timeout_seconds=PATIENCE) as client:
         assert client.protocol_version == version
         yield client
 
@@ -148,7 +149,7 @@ async def test_discovery_says_who_answers_and_in_which_protocol(broker: BrokerPr
 
 
 def test_a_protocol_that_nobody_knows_is_refused_with_those_that_are_known(broker: BrokerProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=PATIENCE)
     with contextlib.closing(connection):
         body = request_body("tools/list", {}).replace(PROTOCOL.encode(), b"2031-01-01")
         headers = request_headers("tools/list") | {"MCP-Protocol-Version": "2031-01-01"}

@@ -1,11 +1,10 @@
 """The broker ends, one way or another, while its reviewers run: nothing of them is left (I8)."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
 from tests.support.pool import alive, pool_of, script, user_file
 from tests.support.processes import DATABASE, BrokerProcess
+from tests.support.waiting import PATIENCE, until, within
 
 HOLDS = """
 import client, os, signal, subprocess, time
@@ -34,14 +34,6 @@ os.wait()
 client.claim()
 time.sleep(600)
 """
-
-
-def until(done: Callable[[], Any], seconds: float = 20) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (result := done()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return result
 
 
 def start_holding(home: Path, repository: Path) -> tuple[BrokerProcess, str, dict[str, Any]]:
@@ -68,11 +60,11 @@ def test_after_kill_9_the_next_start_leaves_no_reviewer_and_gives_back_what_they
     assert len(alive("BROKER_REVIEWER_ID", reviewer["id"])) == 3
     if not pool_stays_on:
         user_file(own_home, enabled=False)
-    started = time.monotonic()
-    with BrokerProcess(repository, home=own_home) as again:
-        client = again.client()
-        assert alive("BROKER_REVIEWER_ID", reviewer["id"]) == []
-        assert time.monotonic() - started < 15
+    with contextlib.ExitStack() as stack:
+        with within(15):
+            again = stack.enter_context(BrokerProcess(repository, home=own_home))
+            client = again.client()
+            assert alive("BROKER_REVIEWER_ID", reviewer["id"]) == []
         (old,) = [one for one in client("list_reviewers")["reviewers"] if one["id"] == reviewer["id"]]
         assert (old["state"], old["end_reason"], old["exit_code"]) == ("terminated", "broker_died", None)
         events = client("get_audit_log", review_id=review_id)["events"]
@@ -88,16 +80,16 @@ def test_a_broker_that_is_told_to_end_leaves_nothing(
     own_home: Path, repository: Path, kinds: list[signal.Signals]
 ) -> None:
     broker, review_id, reviewer = start_holding(own_home, repository)
-    started = time.monotonic()
-    with broker.log:
-        assert broker.process is not None
-        for kind in kinds:
-            broker.process.send_signal(kind)
-        code = broker.process.wait(timeout=10)
+    with within(10):
+        with broker.log:
+            assert broker.process is not None
+            for kind in kinds:
+                broker.process.send_signal(kind)
+            code = broker.process.wait(timeout=PATIENCE)
+        until(lambda: alive("BROKER_REVIEWER_ID", reviewer["id"]) == [])
     for client in broker._clients:
         client.close()
     assert code == (130 if signal.SIGINT in kinds else 0)
-    until(lambda: alive("BROKER_REVIEWER_ID", reviewer["id"]) == [], 10 - (time.monotonic() - started))
     assert review_id
 
 
@@ -147,7 +139,7 @@ def test_a_signal_goes_to_the_process_that_was_meant_or_to_none() -> None:
         tree.tell(stranger, signal.SIGKILL)
         assert process.poll() is None
         tree.tell(found, signal.SIGKILL)
-        assert process.wait(timeout=10) == -9
+        assert process.wait(timeout=PATIENCE) == -9
         tree.tell(found, signal.SIGKILL)
         assert os.getpid() != found.pid
     finally:

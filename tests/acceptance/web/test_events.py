@@ -7,6 +7,7 @@ import socket
 import statistics
 import time
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
@@ -15,9 +16,10 @@ import pytest
 
 from tests.support.dashboard import PROPOSAL, propose
 from tests.support.mcp import AsyncMcp, Mcp
-from tests.support.processes import BrokerProcess
+from tests.support.processes import BrokerProcess, make_repository
+from tests.support.waiting import PATIENCE, within
 
-DEADLINE = 20
+DEADLINE = PATIENCE
 
 
 class Stream:
@@ -137,9 +139,8 @@ def test_streams_end_at_once_when_the_broker_does(process: BrokerProcess) -> Non
         viewers = [stack.enter_context(Stream(process.port)) for _ in range(20)]
         for viewer in viewers:
             viewer.ready()
-        began = time.monotonic()
-        assert process.stop() == 0
-        assert time.monotonic() - began < 5
+        with within(5):
+            assert process.stop() == 0
         for viewer in viewers:
             with pytest.raises(EOFError):
                 viewer.next()
@@ -148,15 +149,17 @@ def test_streams_end_at_once_when_the_broker_does(process: BrokerProcess) -> Non
 # Many, and half of them asleep.
 
 
-async def latency(client: AsyncMcp, review_id: str, calls: int = 60) -> float:
-    """The median of a read and a write."""
-    taken: list[float] = []
+async def latency(client: AsyncMcp, control: AsyncMcp, calls: int = 60) -> float:
+    """The median of a read and a write, in times of what they take at a broker that nobody watches. They are asked in
+    turns: what slows the whole machine down slows both."""
+    taken: tuple[list[float], list[float]] = ([], [])
     for number in range(calls):
-        began = time.perf_counter()
-        await client("get_review_status", review_id=review_id)
-        await client("create_review", **PROPOSAL, intent=f"latency {number}")
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+        for caller, seconds in zip((client, control), taken, strict=True):
+            began = time.perf_counter()
+            created = await caller("create_review", **PROPOSAL, intent=f"latency {number}")
+            await caller("get_review_status", review_id=created["review_id"])
+            seconds.append(time.perf_counter() - began)
+    return statistics.median(taken[0]) / statistics.median(taken[1])
 
 
 @contextlib.asynccontextmanager
@@ -187,25 +190,31 @@ async def watching(session: aiohttp.ClientSession, port: int, heard: list[int]) 
         connection.close()
 
 
-async def test_two_hundred_streams_cost_no_one_else(process: BrokerProcess) -> None:
+@pytest.fixture
+def unwatched(tmp_path: Path) -> Generator[BrokerProcess]:
+    (tmp_path / "unwatched-home").mkdir()
+    with BrokerProcess(make_repository(tmp_path / "unwatched"), home=tmp_path / "unwatched-home") as running:
+        yield running
+
+
+async def test_two_hundred_streams_cost_no_one_else(process: BrokerProcess, unwatched: BrokerProcess) -> None:
     assert process.process is not None
     broker = psutil.Process(process.process.pid)
     heard = [0] * 100
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        client = AsyncMcp(session, process.port)
-        review_id = (await client("create_review", **PROPOSAL, intent="watched"))["review_id"]
-        await latency(client, review_id)
-        before, memory = await latency(client, review_id), broker.memory_info().rss
+        client, control = AsyncMcp(session, process.port), AsyncMcp(session, unwatched.port)
+        await latency(client, control)
+        before, memory = await latency(client, control), broker.memory_info().rss
         async with watching(session, process.port, heard):
-            during = await latency(client, review_id)
+            during = await latency(client, control)
             for _ in range(20):
                 await asyncio.gather(*(client("create_review", **PROPOSAL, intent="many") for _ in range(50)))
             events = (await client("get_review_stats"))["total_reviews"]
             async with asyncio.timeout(DEADLINE):
                 # Each hears of all that happened since it came (its greeting has a number, too).
-                while min(heard) < events - 121:
+                while min(heard) < events - 120:
                     await asyncio.sleep(0.02)
             grown = broker.memory_info().rss - memory
-        after = await latency(client, review_id)
+        after = await latency(client, control)
     assert grown < 40 * 1024 * 1024
     assert during < 2 * max(before, after)

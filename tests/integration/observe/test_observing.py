@@ -24,10 +24,11 @@ from tests.support.mcp import ToolError
 from tests.support.processes import BrokerProcess
 from tests.support.spans import recorded_spans
 from tests.support.texts import GOOD, change_line
+from tests.support.waiting import PATIENCE
 
 
 def get(port: int, path: str, *, host: str | None = None) -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path, headers={"Host": host} if host else {})
         answer = connection.getresponse()

@@ -30,9 +30,10 @@ from tests.support.invariants import events_of, problems
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import Mcp, ToolError
 from tests.support.processes import BrokerProcess, run_broker
+from tests.support.waiting import PATIENCE
 
 LARGE = "x" * 60_000
-DEADLINE = 10
+DEADLINE = PATIENCE
 
 
 def writer_of(broker: LocalBroker) -> sqlite3.Connection:

@@ -22,9 +22,15 @@ def wait_for_verdict(
     """The review's status when its proposer must act, or at the end of the time, and then it says that nothing
     changed. `changed` is told of each step."""
     end = time.monotonic() + seconds
+
+    def tell(status: Json) -> None:
+        changed(status)
+        # Whoever reads from a pipe reads what was printed before the wait is over.
+        context.screen.write("")
+
     # The first look must find a broker; after that, one that is gone is waited for.
     status = context.call("get_review_status", review_id=review_id)
-    changed(status)
+    tell(status)
     lost: UnreachableError | None = None
     with context.screen.progress(f"waiting for a verdict on {status['review_id']}"):
         while not is_decided(status) and (left := end - time.monotonic()) > 0:
@@ -37,7 +43,7 @@ def wait_for_verdict(
                 continue
             if answer["changed"]:
                 status = answer
-                changed(status)
+                tell(status)
     if lost is not None:
         raise lost
     # The first look has nothing to compare with, and calls itself a change.

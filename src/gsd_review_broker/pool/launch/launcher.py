@@ -62,6 +62,14 @@ class Launcher:
         self._inherited = os.environ if inherited is None else inherited
 
     @property
+    def pool(self) -> str:
+        return self._place.pool
+
+    @property
+    def folder(self) -> Path:
+        return self._place.folder
+
+    @property
     def mark(self) -> bytes:
         """What every process of this pool has in its environment."""
         return f"{POOL_MARKER}={self._place.pool}".encode()

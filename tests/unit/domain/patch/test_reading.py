@@ -3,10 +3,8 @@
 import contextlib
 import random
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,6 +14,7 @@ from gsd_review_broker.domain.model import AffectedFile, Operation
 from gsd_review_broker.domain.patch import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.patch.names import text
 from tests.support.diffs import FILE, LINK, PROGRAM, Corpus, Tree, diff_of_trees, git, make_corpus, run_git
+from tests.support.growth import FACTOR, LIMIT, growth
 from tests.support.hostile_diffs import binary_block, hostile
 
 _SUMMARY = re.compile(
@@ -299,17 +298,6 @@ def test_bytes_of_any_kind_are_refused_politely(diff: bytes) -> None:
         read(b"diff --git " + diff)
 
 
-def _ratio_to_splitting(diff: bytes, reading: Callable[[bytes], Any]) -> float:
-    """The best of two each, in turns: machines are noisy."""
-    taken: dict[bool, float] = {}
-    for _ in range(2):
-        for ours, work in ((False, lambda: diff.split(b"\n")), (True, lambda: reading(diff))):
-            begun = time.perf_counter()
-            work()
-            taken[ours] = min(taken.get(ours, 1e9), time.perf_counter() - begun)
-    return taken[True] / max(taken[False], 1e-3)
-
-
 def _tolerant(diff: bytes) -> None:
     with contextlib.suppress(UnreadableDiffError):
         read(diff)
@@ -340,5 +328,5 @@ _LARGE = {
 
 @pytest.mark.parametrize("name", _LARGE)
 def test_reading_takes_time_in_proportion_to_the_size(name: str) -> None:
-    # What is linear stays below 200, and what is quadratic begins at 10,000.
-    assert _ratio_to_splitting(_LARGE[name], _tolerant) < 1_000
+    large = _LARGE[name]
+    assert growth(_tolerant, large[: len(large) // FACTOR], large) < LIMIT

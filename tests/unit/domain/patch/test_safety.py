@@ -1,12 +1,11 @@
 """Which paths a diff may name."""
 
-import time
-
 import pytest
 
 from gsd_review_broker.domain.patch import FilePatch, UnreadableDiffError, read, unsafe_paths
 from gsd_review_broker.domain.patch.safety import is_unsafe
 from tests.support.diffs import Corpus, make_corpus
+from tests.support.growth import FACTOR, LIMIT, growth
 from tests.support.hostile_diffs import UNSAFE_PATHS, Hostile, hostile
 
 _HOSTILE = [case for case in hostile() if case.refused_with == "diff_invalid"]
@@ -97,15 +96,5 @@ def test_no_odd_diff_that_git_made_is_refused(corpus: Corpus) -> None:
     ids=["quotes", "slashes", "backslashes", "spaces"],
 )
 def test_looking_at_a_broken_diff_takes_time_in_proportion_to_its_size(start: str, piece: str) -> None:
-    """Four times as much takes about four times as long; were it quadratic, it would be sixteen."""
-
-    def seconds(pieces: int) -> float:
-        diff = (start + piece * pieces).encode()
-        taken = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            unsafe_paths(diff, None)
-            taken.append(time.perf_counter() - begun)
-        return min(taken)
-
-    assert seconds(200_000) < 10 * max(seconds(50_000), 1e-4)
+    small, large = ((start + piece * count).encode() for count in (20_000, 20_000 * FACTOR))
+    assert growth(lambda diff: unsafe_paths(diff, None), small, large) < LIMIT
