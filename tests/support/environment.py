@@ -8,7 +8,7 @@ KEPT = {
     # Who runs the tests, where programs are found, and where temporary files go.
     *("PATH", "USER", "LOGNAME", "SHELL", "TMPDIR"),
     # What says how to test: see tests/README.md.
-    *("CI", "CHROMIUM", "TANDEM_CLIENTS"),
+    *("CI", "CHROMIUM", "TANDEM_CLIENTS", "KILL_SEED", "RACE_SEED"),
     # `make faults` tests a copy of the source by it, in the programs that tests start too.
     "PYTHONPATH",
     # Without these some systems start no program at all.

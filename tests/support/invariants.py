@@ -1,6 +1,7 @@
 """Invariants I2 to I7, checked on a database whose broker has stopped.
 
-Plain SQL on the tables, so that a mistake in the store's own reading hides nothing."""
+`audit.check` is the function that `tandem audit verify` uses, too. The rows are read by plain SQL and not by the
+store's own verification: a mistake in how the store reads its rows would otherwise hide what it wrote."""
 
 import contextlib
 import json

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from gsd_review_broker.git.scratch import PLACE as SCRATCH
+from gsd_review_broker.git.scratch import prefix_of
 from gsd_review_broker.pool.child.leftovers import end_leftovers
 from gsd_review_broker.pool.launch.launcher import pool_name
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
@@ -95,6 +98,7 @@ class BrokerProcess:
             self.process.send_signal(kind)
         code = self.process.wait(timeout=PATIENCE)
         self.log.close()
+        self._remove_scratch()
         return code
 
     def __enter__(self) -> Self:
@@ -108,6 +112,12 @@ class BrokerProcess:
         elif not self.log.closed:
             self.log.close()
         self._end_reviewers()
+
+    def _remove_scratch(self) -> None:
+        """A broker that is killed in the middle of a check leaves its folder to a start tomorrow."""
+        assert self.process is not None
+        for folder in SCRATCH.glob(f"{prefix_of(self.process.pid)}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _end_reviewers(self) -> None:
         """A broker that is killed leaves its pool's reviewers to the next start, and here there is none."""

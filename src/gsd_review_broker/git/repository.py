@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,14 +19,13 @@ from typing import TypeVar
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.digest import RAW, digest_of
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, alternate, run_git, text_of
+from gsd_review_broker.git.scratch import make_scratch, remove_stale
 from gsd_review_broker.ports import Applies, DoesNotApply
 
 T = TypeVar("T")
 
 MOST_AT_ONCE = 8
 _OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-# In memory where there is such a place: the scratch index lives for some milliseconds.
-_SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a private folder is made in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,7 @@ class GitRepository:
         self._allowed_roots = tuple(path.resolve() for path in allowed_roots)
         self._timeout = timeout
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="git")
+        self._threads.submit(remove_stale)
         self._common: str | None = None
 
     async def _in_thread(self, question: Callable[[], T]) -> T:
@@ -120,7 +119,7 @@ class GitRepository:
                 f"the workspace {workspace} is gone",
                 "Bring it back, or withdraw the review and create another.",
             )
-        scratch = Path(tempfile.mkdtemp(prefix="tandem-", dir=_SCRATCH))
+        scratch = make_scratch()
         try:
             return self._check_in(scratch, workspace, diff, already_applied=already_applied)
         finally:

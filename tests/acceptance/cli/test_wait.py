@@ -5,6 +5,7 @@ import json
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Generator
 from typing import Any
 

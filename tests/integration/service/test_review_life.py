@@ -1,6 +1,8 @@
 """A review's life through the tools, on a real SQLite file and with real git."""
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 
@@ -130,25 +132,26 @@ async def test_a_workspace_that_is_gone_leaves_the_review_pending(broker: LocalB
 
 
 async def test_git_missing_or_too_slow_is_unavailable_and_the_review_stays_pending(
-    broker: LocalBroker, monkeypatch, tmp_path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
 ) -> None:
-    review_id = (await broker.create(diff=GOOD))["review_id"]
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "git").write_text("#!/bin/sh\nexec sleep 30\n")
     (slow / "git").chmod(0o755)
     empty = tmp_path / "empty"
     empty.mkdir()
-    path = __import__("os").environ["PATH"]
-    for broken in (str(empty), f"{slow}:{path}"):
-        monkeypatch.setenv("PATH", broken)
-        broker.application.broker.claims._core.repository._timeout = 0.2
-        with pytest.raises(ToolError) as refused:
-            await broker("claim_review", review_id=review_id, reviewer_id="codex")
-        assert refused.value.code == "unavailable"
+    path = os.environ["PATH"]
+    async with local_broker(tmp_path, root=repository) as broker:
+        review_id = (await broker.create(diff=GOOD))["review_id"]
+    async with local_broker(tmp_path, root=repository, git_timeout_seconds=0.2) as impatient:
+        for broken in (str(empty), f"{slow}:{path}"):
+            monkeypatch.setenv("PATH", broken)
+            with pytest.raises(ToolError) as refused:
+                await impatient("claim_review", review_id=review_id, reviewer_id="codex")
+            assert refused.value.code == "unavailable"
     monkeypatch.setenv("PATH", path)
-    broker.application.broker.claims._core.repository._timeout = 30
-    assert (await broker("claim_review", review_id=review_id, reviewer_id="codex"))["status"] == "claimed"
+    async with local_broker(tmp_path, root=repository) as broker:
+        assert (await broker("claim_review", review_id=review_id, reviewer_id="codex"))["status"] == "claimed"
 
 
 async def test_without_a_repository_reviews_without_a_diff_are_served(tmp_path) -> None:

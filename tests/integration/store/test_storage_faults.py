@@ -42,7 +42,7 @@ def writer_of(broker: LocalBroker) -> sqlite3.Connection:
 
 
 def queued(broker: LocalBroker) -> int:
-    return len(broker.store.writer._jobs)
+    return broker.store.pending_writes
 
 
 async def refused(call: Any) -> str:

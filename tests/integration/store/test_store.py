@@ -114,7 +114,7 @@ async def test_after_closing_a_write_is_unavailable(tmp_path: Path) -> None:
 async def test_closing_waits_for_what_was_asked_before(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:
         creating = [asyncio.create_task(broker.create()) for _ in range(40)]
-        while not broker.store.writer._jobs:
+        while not broker.store.pending_writes:
             await asyncio.sleep(0)
         await broker.store.close()
         assert len({(await task)["review_id"] for task in creating}) == 40

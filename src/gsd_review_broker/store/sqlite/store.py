@@ -72,6 +72,11 @@ class SqliteStore:
             watchers=self.watchers,
         )
 
+    @property
+    def pending_writes(self) -> int:
+        """How many commands wait for their turn."""
+        return self.writer.pending
+
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         self._connections.append(connection)
         return connection

@@ -81,6 +81,10 @@ class Writer:
         self.patience_milliseconds = BUSY_TIMEOUT_MILLISECONDS
         connection.execute("PRAGMA busy_timeout=0")
 
+    @property
+    def pending(self) -> int:
+        return len(self._jobs)
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Acknowledged when it is on disk. A caller that goes away does not undo what is under way."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
