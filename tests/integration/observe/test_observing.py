@@ -52,6 +52,7 @@ def at(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset(labels.items())
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_waits_and_what_was_done(process: BrokerProcess) -> None:
     client = process.client()
     first = client("create_review", **PROPOSAL)["review_id"]
@@ -77,6 +78,7 @@ def test_metrics_tell_what_waits_and_what_was_done(process: BrokerProcess) -> No
     assert found[at("process_cpu_seconds_total")] > 0
 
 
+@pytest.mark.slow
 def test_metrics_are_not_for_other_sites(process: BrokerProcess) -> None:
     assert get(process.port, "/metrics", host="evil.example")[0] == 421
 
@@ -184,6 +186,7 @@ def test_a_log_file_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) 
         logs.configure(level="info", form="json", file=tmp_path / "file" / "broker.log")
 
 
+@pytest.mark.slow
 def test_what_is_proposed_is_in_no_log(repository: Path, own_home: Path) -> None:
     log_file = own_home / "broker.log.json"
     settings = own_home / "config" / "gsd-review-broker"

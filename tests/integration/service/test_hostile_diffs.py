@@ -69,6 +69,7 @@ async def _met(broker: LocalBroker, case: Hostile, *, skip: bool) -> str | None:
 
 
 @pytest.mark.parametrize("skip", [False, True], ids=["validated", "not validated"])
+@pytest.mark.slow
 async def test_a_hostile_diff_is_refused_or_rejected_and_touches_nothing(
     target: LocalBroker, ground: Path, *, skip: bool
 ) -> None:
@@ -106,6 +107,7 @@ def _digest(corpus: Corpus, commit: str) -> str:
     return "sha256:" + hashlib.sha256(b"".join(records)).hexdigest()
 
 
+@pytest.mark.slow
 async def test_an_odd_diff_is_kept_byte_for_byte_and_has_the_digest_of_its_commit(
     corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -131,6 +133,7 @@ async def test_an_odd_diff_is_kept_byte_for_byte_and_has_the_digest_of_its_commi
     assert {name: pair for name, pair in digests.items() if pair[0] != pair[1]} == {}
 
 
+@pytest.mark.slow
 async def test_a_large_diff_comes_back_whole_in_pages(target: LocalBroker) -> None:
     lines = "".join(f"+line {number} é漢🎉\n" for number in range(60_000))
     diff = f"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,60000 @@\n{lines}"

@@ -795,6 +795,7 @@ async def test_a_pruned_database_starts_and_works_as_before(kept: tuple[Path, Pa
 
 @settings(max_examples=12)
 @given(steps=STORIES, seed=st.integers(0, 2**32))
+@pytest.mark.slow
 def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[Step], seed: int) -> None:
     """Between the steps of any story, now and then, what was closed goes away; statistics tell nothing of it."""
     chance = random.Random(seed)

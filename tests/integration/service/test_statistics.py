@@ -679,6 +679,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=25)
 @given(steps=STORIES)
+@pytest.mark.slow
 def test_after_any_story_the_statistics_are_what_a_recount_of_the_audit_gives(tree: Path, steps: list[Step]) -> None:
     async def live(folder: Path) -> Path:
         async with local_broker(folder, root=tree) as broker:

@@ -148,6 +148,7 @@ async def test_a_database_that_cannot_be_written_is_unavailable_and_still_read(l
     assert (await lone("claim_review", review_id=review_id, reviewer_id="codex"))["claim_generation"] == 1
 
 
+@pytest.mark.slow
 def test_a_broker_whose_files_cannot_grow_refuses_and_recovers(process: BrokerProcess) -> None:
     """The operating system itself refuses each write, the log's too."""
     client = Mcp(process.port, timeout=DEADLINE)
@@ -600,6 +601,7 @@ def _cut(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_garbled, _cut], ids=["garbled", "cut"])
+@pytest.mark.slow
 def test_a_damaged_database_is_refused_and_kept(
     repository: Path, own_home: Path, damage: Callable[[bytes], bytes]
 ) -> None:
@@ -619,6 +621,7 @@ def test_a_damaged_database_is_refused_and_kept(
     assert process.database.read_bytes() == damaged
 
 
+@pytest.mark.slow
 def test_a_second_broker_on_one_database_exits_at_once_and_names_the_first(
     process: BrokerProcess, own_home: Path
 ) -> None:

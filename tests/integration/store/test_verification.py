@@ -610,6 +610,7 @@ TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "find
 
 @pytest.mark.parametrize("value", ["x'00ff'", "'text'", "-1", "1.5"])
 @pytest.mark.parametrize("table", [*TABLES, "audit_head", "audit_gaps"])
+@pytest.mark.slow
 def test_no_value_whatever_makes_verify_fall_over(made: Made, table: str, value: str) -> None:
     """SQLite stores any kind of value in any column. Whatever stands there, verify ends with an answer."""
     if table == "audit_gaps":

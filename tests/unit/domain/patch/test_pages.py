@@ -47,6 +47,7 @@ def _pages(diff: str, path: str | None = None) -> tuple[list[str], list[int]]:
 
 
 @given(diff=_DIFFS)
+@pytest.mark.slow
 def test_joined_the_pages_are_the_diff_and_each_fits(diff: str) -> None:
     pages, offsets = _pages(diff)
     assert "".join(pages) == diff
@@ -72,6 +73,7 @@ def test_a_cut_is_between_files_or_hunks_where_one_fits(diff: str) -> None:
 
 
 @given(diff=_DIFFS)
+@pytest.mark.slow
 def test_a_hunk_too_large_is_cut_between_lines_unless_one_line_is_too_large(diff: str) -> None:
     content = diff.encode()
     begin = 0

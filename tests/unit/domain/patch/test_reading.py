@@ -77,6 +77,7 @@ def _gits_summary(folder: Path, diff: bytes) -> list[tuple[str | None, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_paths_and_counts_of_every_odd_diff_are_those_of_git(corpus: Corpus) -> None:
     expected = {odd.name: _gits(corpus.folder, odd.diff) for odd in corpus.odd}
     assert None not in expected.values()
@@ -177,6 +178,7 @@ _OPTIONS = st.sampled_from([("--binary", "-M", "-C"), ("-U0",), ("-B", "-M")])
 
 
 @given(before=_TREES, after=_TREES, both=_TREES, options=_OPTIONS)
+@pytest.mark.slow
 def test_any_two_trees_give_a_diff_that_we_read_as_git_does(
     corpus: Corpus, before: Tree, after: Tree, both: Tree, options: tuple[str, ...]
 ) -> None:
@@ -271,6 +273,7 @@ def _mutated(chance: random.Random, diff: bytes) -> bytes:
 
 @settings(max_examples=400)
 @given(seed=st.integers(min_value=0, max_value=2**32))
+@pytest.mark.slow
 def test_a_broken_diff_is_refused_or_read_as_git_reads_it(corpus: Corpus, seed: int) -> None:
     """Git is more lenient than we are in these ways, each seen in this test and none in a diff made in good faith:
 
@@ -327,6 +330,7 @@ _LARGE = {
 
 
 @pytest.mark.parametrize("name", _LARGE)
+@pytest.mark.slow
 def test_reading_takes_time_in_proportion_to_the_size(name: str) -> None:
     large = _LARGE[name]
     assert growth(_tolerant, large[: len(large) // FACTOR], large) < LIMIT

@@ -95,6 +95,7 @@ def test_no_odd_diff_that_git_made_is_refused(corpus: Corpus) -> None:
     [("diff --git ", '"\\" '), ("diff --git ", "a/ "), ('--- "', "\\"), ("--- ", " ")],
     ids=["quotes", "slashes", "backslashes", "spaces"],
 )
+@pytest.mark.slow
 def test_looking_at_a_broken_diff_takes_time_in_proportion_to_its_size(start: str, piece: str) -> None:
     small, large = ((start + piece * count).encode() for count in (20_000, 20_000 * FACTOR))
     assert growth(lambda diff: unsafe_paths(diff, None), small, large) < LIMIT
