@@ -239,9 +239,12 @@ class CountingContext(Context):
         return super().ask(tool, **arguments)
 
 
-def test_whoever_watches_asks_the_broker_only_when_something_happened(shared: BrokerProcess, mcp: Mcp) -> None:
+def test_whoever_watches_asks_the_broker_only_when_something_happened(
+    shared: BrokerProcess, mcp: Mcp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     created(mcp)
-    where = {"url": f"http://127.0.0.1:{shared.port}", "db": None, "config": None, "user": False}
+    monkeypatch.chdir(shared.folder)
+    where = {"url": None, "db": None, "config": None, "user": False}
     context = CountingContext(argparse.Namespace(**where))
     following = follow(context, review_id=None, after=None, until=time.monotonic() + 60)
     # The stream begins, and tells where the audit ends: nothing is looked for.
