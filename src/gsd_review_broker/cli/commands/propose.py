@@ -82,6 +82,8 @@ def run_propose(options: argparse.Namespace) -> int:
         _tell(context, created, has_diff=has_diff)
     if options.web and not context.wants_json:
         open_page(context, page)
+    # Whoever reads a pipe learns the review's id before the wait, not after it.
+    context.screen.write("")
     status = wait_for_verdict(context, created["review_id"], seconds=options.wait)
     if context.wants_json:
         context.screen.json({**created, "waited": status})
