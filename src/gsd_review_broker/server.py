@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
 log = structlog.get_logger()
 
 _SHUTDOWN_SECONDS = 1
+_LOOK_SECONDS = 0.05
 # Agents think for longer than a web page's reader; a connection that is closed under a call looks like a failure.
 _IDLE_SECONDS = 120
 _LONGEST_HEALTH = 64 * 1024
@@ -67,7 +69,17 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # While the database's lock is still ours: afterwards the file may be the next broker's.
         self._announce.remove()
+        await self._let_answers_out()
         await super().shutdown(sockets)
+
+    async def _let_answers_out(self) -> None:
+        """On a busy machine the answers to all who waited take long: it goes on while one after the other gets out."""
+        left = {task for task in self.server_state.tasks if not task.done()}
+        since = time.monotonic()
+        while left and not self.force_exit and time.monotonic() - since < _SHUTDOWN_SECONDS:
+            done, left = await asyncio.wait(left, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                since = time.monotonic()
 
 
 def serve(configuration: Configuration) -> int:
