@@ -135,8 +135,8 @@ STORAGE = (
     _fault(
         "the runtime file is removed when the lock is free",
         "server.py",
-        "        self._announce.remove()\n        await self._let_answers_out()\n        await super().shutdown(sockets)\n",
-        "        await self._let_answers_out()\n        await super().shutdown(sockets)\n        self._announce.remove()\n",
+        "self._announce.remove()\n        await self._let_answers_out()\n        await super().shutdown(sockets)\n",
+        "await self._let_answers_out()\n        await super().shutdown(sockets)\n        self._announce.remove()\n",
         "tests/acceptance/broker/test_shutdown.py::test_the_runtime_file_is_removed_while_the_lock_is_still_held",
     ),
     Fault(
