@@ -257,6 +257,7 @@ def test_whoever_watches_asks_the_broker_only_when_something_happened(
     assert next(following) == []
     assert context.asked == 1
     following.close()
+    context.forget_broker()
 
 
 def test_a_closed_review_is_told_to_its_end_and_not_waited_for(tandem: Tandem, mcp: Mcp) -> None:
