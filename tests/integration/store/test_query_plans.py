@@ -59,6 +59,10 @@ async def test_a_question_goes_by_an_index(broker: LocalBroker, name: str) -> No
     assert [step for step in steps if step.startswith("SCAN")] == [WHOLE[name]] * (name in WHOLE), steps
 
 
+def test_every_filter_of_a_list_is_among_the_shapes() -> None:
+    assert {name for shape in FILTERS for name in shape} == set(reads._EQUAL)
+
+
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("equal", FILTERS, ids="-".join)

@@ -1,0 +1,269 @@
+"""Each field stands in every register that it belongs to, or in a list here that says why not.
+
+Whoever adds a field, a filter, or an argument that names an identity, and forgets one of the places that must follow,
+fails here.
+"""
+
+import collections
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gsd_review_broker.domain import audit, rules
+from gsd_review_broker.domain.audit import replay
+from gsd_review_broker.domain.model import (
+    AffectedFile,
+    CounterPatch,
+    Draft,
+    Event,
+    EventType,
+    Finding,
+    Message,
+    Operation,
+    Origin,
+    Review,
+    Revision,
+    Role,
+    Verdict,
+    field_names,
+)
+from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
+from gsd_review_broker.domain.rules.transitions import FACTS
+from gsd_review_broker.domain.tally import Totals
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.ports import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
+from gsd_review_broker.service import access
+from gsd_review_broker.service.commands.proposals import NewProposal
+from gsd_review_broker.service.wire import cursors
+from gsd_review_broker.service.wire.reviews import (
+    CounterPatchResult,
+    EventResult,
+    FeedRow,
+    FindingResult,
+    MessageResult,
+    Proposal,
+    ReviewRow,
+)
+from gsd_review_broker.store import reads, rows
+from tests.support import reviews
+
+# Fields of a review that no fact of an event repeats: replay derives them from the events themselves.
+DERIVED = {
+    *("id", "status", "version", "verdict_reason", "message_count", "last_verdict"),
+    *("created_at", "updated_at", "claimed_at", "closed_at", "entered_at"),
+    *("first_claimed_at", "first_verdict_at", "last_message_at"),
+}
+# Fields of a review that the audit does not prove, and why.
+UNPROVEN = {
+    "workspace": "a path of this machine is not for everybody who watches",
+    "claim_expires_at": "moves with each call of the claimant and with the wall clock",
+    "reserved_for": "a courtesy of one minute",
+    "reserved_until": "a courtesy of one minute",
+    "last_message_preview": "the message itself is proven by its hash",
+}
+
+
+def test_every_field_of_a_review_is_in_one_register_of_the_audit() -> None:
+    registers = [set(FACTS), set(FIXED), DERIVED, set(UNPROVEN)]
+    assert set().union(*registers) == set(field_names(Review))
+    assert sum(map(len, registers)) == len(field_names(Review)), "a field is in two registers"
+
+
+def life() -> tuple[Review, list[Event], list[str]]:
+    """A review that has been through most of what can happen, and its events."""
+    created = reviews.created(project="p", plan="2", task="3", proposer_id=reviews.PROPOSER)
+    claim = rules.claim(
+        created.review, reviewer=reviews.REVIEWER, digest=reviews.DIGEST, timeout=reviews.TIMEOUT, now=reviews.NOW
+    )
+    message = reviews.message(claim.review)
+    sent = rules.send_message(claim.review, message=message, timeout=reviews.TIMEOUT, now=reviews.LATER)
+    judged = reviews.judged(sent.review, Verdict.CHANGES_REQUESTED)
+    closed = reviews.closed(judged.review, caller=reviews.PROPOSER)
+    new = [event for change in (created, claim, sent, judged, closed) for event in change.events]
+    events = [
+        Event(**{name: getattr(event, name) for name in field_names(type(event))}, id=number, previous_hash="", hash="")
+        for number, event in enumerate(new, 1)
+    ]
+    return closed.review, events, [hash_of_message(message)]
+
+
+def problems(review: Review, events: list[Event], messages: list[str]) -> list[str]:
+    contents = {
+        EventType.REVIEW_REVISED: [hash_of_revision(reviews.revision())],
+        EventType.MESSAGE_SENT: messages,
+    }
+    stored = audit.Stored(review=review, contents=contents, counter_patches=[], findings=[])
+    return list(audit.check_reviews(events, [stored], collections.defaultdict(Totals)))
+
+
+def test_a_review_as_its_events_tell_it_has_no_problem() -> None:
+    assert problems(*life()) == []
+
+
+@pytest.mark.parametrize("name", sorted({*FACTS, *FIXED, *DERIVED}))
+def test_a_changed_field_of_a_review_is_found_by_the_audit(name: str) -> None:
+    review, events, messages = life()
+    assert problems(replace(review, **{name: "0" * 16}), events, messages)
+
+
+def test_creation_fixes_every_field_of_the_origin_that_may_be_told() -> None:
+    assert set(FIXED) == {*field_names(Origin), "priority"} - NOT_IN_EVENTS
+
+
+# What the audit proves of a finding: its words whenever it is raised, and how it was resolved.
+UNPROVEN_OF_FINDINGS = {
+    *("id", "review_id", "raised_by", "raised_in_round", "raised_at_revision", "times_raised", "created_at"),
+    *("path", "line_start", "line_end", "side", "anchor", "anchor_text"),
+}
+
+
+def test_every_field_of_a_finding_is_proven_or_named_as_unproven() -> None:
+    assert {*replay._WORDS, "disposition", "note"} | UNPROVEN_OF_FINDINGS == set(field_names(Finding))
+
+
+FILES = (
+    AffectedFile(
+        path="b", operation=Operation.RENAME, added=1, removed=2, old_path="a", binary=True, old_mode="1", new_mode="2"
+    ),
+)
+OTHER_VALUES: dict[str, Any] = {
+    **dict.fromkeys(("intent", "description", "author", "written_by", "sender", "body", "path", "offered_by"), "other"),
+    **dict.fromkeys(("number", "round", "revision", "line", "in_reply_to"), 99),
+    "diff": b"other",
+    "skip_diff_validation": True,
+    "affected_files": FILES,
+    "sender_role": Role.PROPOSER,
+    "metadata": {"other": 1},
+}
+# Where a row belongs and when it came is in its event; a counter-patch's end is told by later events.
+TOLD_BY_EVENTS = {"id", "review_id", "created_at"}
+
+
+def hashed() -> list[tuple[Any, Callable[[Any], str], str]]:
+    review = reviews.claimed()
+    rows_of: list[tuple[Any, Callable[[Any], str], set[str]]] = [
+        (reviews.revision(), hash_of_revision, TOLD_BY_EVENTS),
+        (reviews.message(review), hash_of_message, TOLD_BY_EVENTS),
+        (reviews.counter_patch(review), hash_of_counter_patch, TOLD_BY_EVENTS | {"status", "reason"}),
+    ]
+    return [(row, hash_, name) for row, hash_, told in rows_of for name in field_names(type(row)) if name not in told]
+
+
+@pytest.mark.parametrize(("row", "hash_", "name"), hashed(), ids=lambda part: part if isinstance(part, str) else "")
+def test_every_field_of_what_stands_beside_a_review_is_in_its_hash(
+    row: Any, hash_: Callable[[Any], str], name: str
+) -> None:
+    assert hash_(replace(row, **{name: OTHER_VALUES[name]})) != hash_(row)
+
+
+def test_every_field_of_an_affected_file_is_stored() -> None:
+    defaults = {one.name for one in dataclasses.fields(AffectedFile) if getattr(FILES[0], one.name) == one.default}
+    assert defaults == set(), "give the sample a value that is not the default"
+    assert rows._files_from(files_text(FILES)) == FILES
+
+
+STORED = {
+    Review: rows.REVIEWS,
+    Revision: rows.REVISIONS,
+    Message: rows.MESSAGES,
+    CounterPatch: rows.COUNTER_PATCHES,
+    Finding: rows.FINDINGS,
+    Event: rows.EVENTS,
+}
+
+
+def parts(hint: Any) -> list[Any]:
+    is_union = typing.get_origin(hint) in {typing.Union, types.UnionType}
+    return list(typing.get_args(hint)) if is_union else [hint]
+
+
+@pytest.mark.parametrize("kind", STORED, ids=lambda kind: kind.__name__)
+def test_a_field_that_is_not_stored_as_it_is_has_a_converter(kind: type) -> None:
+    plain = {str, int, float, bytes, types.NoneType}
+    hints = typing.get_type_hints(kind)
+    needed = {
+        name
+        for name, hint in hints.items()
+        if any(getattr(part, "__supertype__", part) not in plain for part in parts(hint))
+    }
+    names = field_names(kind)
+    assert {names[index] for index, _ in STORED[kind]._converted} == needed
+
+
+@pytest.mark.parametrize(("shown", "columns"), [(ReviewRow, SUMMARY), (FeedRow, FEED), (EventResult, EVENT_SUMMARY)])
+def test_a_row_shows_exactly_the_columns_that_are_read(shown: type, columns: tuple[str, ...]) -> None:
+    assert tuple(typing.get_type_hints(shown)) == columns
+
+
+# By model: what is shown under another name, and what is not shown.
+SHOWN = [
+    (Finding, FindingResult, {"id": "finding_id", "raised_in_round": "round"},
+     {"review_id", "raised_at_revision", "anchor_text", "created_at"}),
+    (Message, MessageResult, {"id": "message_id", "sender": "sender_id"}, {"review_id"}),
+    (CounterPatch, CounterPatchResult, {"id": "counter_patch_id", "affected_files": "paths"}, {"review_id"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "shown", "renamed", "hidden"), SHOWN, ids=["finding", "message", "counter-patch"])
+def test_every_field_is_shown_or_named_as_hidden(
+    kind: type, shown: type, renamed: dict[str, str], hidden: set[str]
+) -> None:
+    expected = {renamed.get(name, name) for name in field_names(kind) if name not in hidden}
+    assert set(typing.get_type_hints(shown)) == expected
+
+
+def test_a_proposal_shows_every_field_of_its_origin_and_its_draft() -> None:
+    # A proposal has one author for both; who wrote an accepted counter-patch is in the events.
+    shown = {*field_names(Origin), *field_names(Draft)} - {"author", "written_by"}
+    assert shown <= set(typing.get_type_hints(Proposal))
+
+
+def parameters(tool: str) -> set[str]:
+    return set(all_tools().shown_to(Audience.ALL)[tool].arguments.model_fields)
+
+
+def test_create_review_takes_every_field_of_a_proposal() -> None:
+    fields = {*field_names(Origin), *field_names(NewProposal)} - {"origin"}
+    assert parameters("create_review") == fields | {"review_id", "idempotency_key"}
+
+
+def test_list_reviews_takes_every_filter() -> None:
+    # The service adds the moment, and whether the caller is one of the pool's reviewers.
+    filters = set(field_names(ReviewFilter)) - {"claimable_by", "claimable_at", "for_pool"}
+    assert parameters("list_reviews") == filters | {"reviewer_id", "wait", "wait_seconds", "limit", "cursor"}
+
+
+def test_the_store_reads_every_filter() -> None:
+    by_hand = {"needs_human", "claimable_by", "claimable_at", "for_pool"}
+    assert {*reads._EQUAL} | by_hand == set(field_names(ReviewFilter))
+
+
+@pytest.mark.parametrize("name", field_names(ReviewFilter))
+def test_a_cursor_is_bound_to_every_filter(name: str) -> None:
+    cursor = cursors.make(ReviewFilter(), [0, 0, "a"])
+    with pytest.raises(BrokerError, match="other arguments"):
+        cursors.read(cursor, replace(ReviewFilter(), **{name: "other"}))
+    assert cursors.read(cursor, ReviewFilter()) == [0, 0, "a"]
+
+
+# Every other argument of a tool. Who adds one decides whether it says who acts.
+NAMES_NOBODY = {
+    *("review_id", "parent_id", "finding_id", "idempotency_key", "cursor", "after", "since", "limit", "wait"),
+    *("wait_seconds", "intent", "description", "diff", "phase", "plan", "task", "category", "project", "workspace"),
+    *("agent_role", "closer_role", "sender_role", "skip_diff_validation", "reason", "verdict", "claim_generation"),
+    *("counter_patch", "findings", "status", "needs_human", "body", "path", "line", "in_reply_to", "metadata", "round"),
+    *("revision", "since_revision", "disposition", "note", "agent", "force"),
+}
+
+
+def test_every_argument_that_names_who_acts_is_guarded() -> None:
+    arguments = {name for tool in all_tools().shown_to(Audience.ALL) for name in parameters(tool)}
+    assert arguments - NAMES_NOBODY == set(access._ACTING_WHEN_WRITING)
