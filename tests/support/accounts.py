@@ -12,11 +12,12 @@ from gsd_review_broker.integrations import (
     Environment,
     InstallOutcome,
     Scope,
+    every_client,
     install,
     uninstall,
 )
-from gsd_review_broker.integrations.clients.wanted import server_document
 
+CLAUDE, CODEX, GEMINI, OPENCODE = every_client()
 URL = "http://127.0.0.1:8321/mcp/proposer"
 
 
@@ -38,11 +39,12 @@ class Account:
         return self.around.root
 
     def document(self, client: Client, scope: Scope) -> Path:
-        return server_document(client, scope, self.around)
+        assert client.server is not None
+        return client.server.file(scope, self.around)
 
     def install(
         self,
-        client: Client = Client.CLAUDE,
+        client: Client = CLAUDE,
         scope: Scope = Scope.PROJECT,
         *,
         url: str | None = URL,
@@ -53,7 +55,7 @@ class Account:
         return install(client, Choice(url=url, role=role, scope=scope, trust=trust), self.around, dry_run=dry_run)
 
     def uninstall(
-        self, client: Client = Client.CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False
+        self, client: Client = CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False
     ) -> InstallOutcome:
         return uninstall(client, scope, self.around, dry_run=dry_run)
 

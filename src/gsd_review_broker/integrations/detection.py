@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.wanted import FORMATS, server_document, server_path
-from gsd_review_broker.integrations.environment import Client, Environment, Scope
+from gsd_review_broker.integrations.clients import every_client
+from gsd_review_broker.integrations.clients.setup import FORMATS, Client, ServerEntry
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import MISSING, UnfitError, UnreadableError, is_still_ours, refused
 from gsd_review_broker.integrations.planning import text_of
 from gsd_review_broker.integrations.receipts import Receipts
@@ -56,7 +57,8 @@ class ClientStatus:
 
 def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
     """Of every client. Asking the programs for their versions takes a second or two."""
-    programs = [shutil.which(client.value, path=around.variables.get("PATH", os.defpath)) for client in Client]
+    clients = every_client()
+    programs = [shutil.which(client.name, path=around.variables.get("PATH", os.defpath)) for client in clients]
     with ThreadPoolExecutor(len(programs)) as pool:
         said = list(pool.map(_version, programs)) if versions else [None] * len(programs)
     return [
@@ -66,12 +68,15 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
             version=version,
             places=places_of(client, around),
         )
-        for client, program, version in zip(Client, programs, said, strict=True)
+        for client, program, version in zip(clients, programs, said, strict=True)
     ]
 
 
 def places_of(client: Client, around: Environment) -> tuple[ConfigFile, ...]:
-    return tuple(_place(client, scope, around) for scope in Scope if scope is Scope.USER or around.root)
+    """Empty for a client that has no server entry."""
+    server = client.server
+    scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
+    return tuple(_place(client, server, scope, around) for scope in scopes) if server else ()
 
 
 def _version(program: str | None) -> str | None:
@@ -93,29 +98,27 @@ def _version(program: str | None) -> str | None:
     return found[0] if found and done.returncode == 0 else None
 
 
-def _place(client: Client, scope: Scope, around: Environment) -> ConfigFile:
-    path = server_document(client, scope, around)
+def _place(client: Client, server: ServerEntry, scope: Scope, around: Environment) -> ConfigFile:
+    path = server.file(scope, around)
     try:
-        value = _entry(client, path)
+        value = _entry(server, path)
         if value is None:
             return ConfigFile(scope=scope, path=path, origin=Origin.ABSENT)
-        receipt = Receipts(around.state).read(client.value, around.base(scope))
+        receipt = Receipts(around.state).read(client.name, around.base(scope))
         record = receipt.document(path) if receipt else None
     except BrokerError as error:
         return ConfigFile(scope=scope, path=path, origin=Origin.UNREADABLE, problem=error.message)
-    ours = any(
-        e.path == server_path(client) and is_still_ours(value, e.value) for e in (record.entries if record else ())
-    )
+    ours = any(e.path == server.path and is_still_ours(value, e.value) for e in (record.entries if record else ()))
     return ConfigFile(scope=scope, path=path, origin=Origin.OURS if ours else Origin.FOREIGN, url=_address(value))
 
 
-def _entry(client: Client, path: Path) -> Any:
-    form = FORMATS["toml" if client is Client.CODEX else "json"]
+def _entry(server: ServerEntry, path: Path) -> Any:
+    form = FORMATS[server.format]
     snapshot = files.read(path)
     if snapshot.content is None:
         return None
     try:
-        value = form.find(text_of(snapshot), server_path(client))
+        value = form.find(text_of(snapshot), server.path)
     except (UnreadableError, UnfitError) as error:
         raise refused(path, str(error), "Mend the file.") from error
     return None if value is MISSING else value

@@ -12,17 +12,6 @@ from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings import locations
 
 
-class Client(StrEnum):
-    CLAUDE = "claude"
-    CODEX = "codex"
-    GEMINI = "gemini"
-    OPENCODE = "opencode"
-
-    @property
-    def full_name(self) -> str:
-        return {"claude": "Claude Code", "codex": "Codex", "gemini": "Gemini CLI", "opencode": "opencode"}[self.value]
-
-
 class Scope(StrEnum):
     PROJECT = "project"
     USER = "user"

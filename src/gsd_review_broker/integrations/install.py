@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.wanted import Choice, wanted
+from gsd_review_broker.integrations.clients.setup import Choice, Client
 from gsd_review_broker.integrations.detection import Origin, places_of
-from gsd_review_broker.integrations.environment import Client, ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
 from gsd_review_broker.integrations.planning import FileChange, plan_install, plan_undo
 from gsd_review_broker.integrations.receipts import Receipt, Receipts
 from gsd_review_broker.settings import config, locations
@@ -42,14 +42,14 @@ class InstallOutcome:
 def install(client: Client, choice: Choice, around: Environment, *, dry_run: bool = False) -> InstallOutcome:
     base = around.base(choice.scope)
     receipts = Receipts(around.state)
-    want = wanted(client, choice, around)
+    setup = client.setup(choice, around)
 
     def attempt() -> InstallOutcome:
-        receipt = receipts.read(client, base)
-        changes = plan_install(want, receipt, within=base)
+        receipt = receipts.read(client.name, base)
+        changes = plan_install(setup, receipt, within=base)
         if not dry_run:
             _carry_out(receipts, _receipt(client, choice, base, changes, receipt), receipt, changes)
-        notes = want.notes if any(change.is_change for change in changes) else ()
+        notes = setup.notes if any(change.is_change for change in changes) else ()
         return InstallOutcome(
             client=client,
             scope=choice.scope,
@@ -66,7 +66,7 @@ def uninstall(client: Client, scope: Scope, around: Environment, *, dry_run: boo
     receipts = Receipts(around.state)
 
     def attempt() -> InstallOutcome:
-        receipt = receipts.read(client, base)
+        receipt = receipts.read(client.name, base)
         if receipt is None:
             return InstallOutcome(
                 client=client, scope=scope, address=None, changes=(), notes=_elsewhere(client, around)
@@ -147,7 +147,7 @@ def _receipt(
         if change.after is not None:
             folders += [name for f in files.missing_folders(change.path) if (name := str(f)) not in folders]
     return Receipt(
-        client=client.value,
+        client=client.name,
         scope=choice.scope.value,
         root=str(base) if base else None,
         address=choice.shown,

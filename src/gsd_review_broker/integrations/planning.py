@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.wanted import FORMATS, Asset, ClientFile, ClientSetup
+from gsd_review_broker.integrations.clients.setup import FORMATS, Asset, ClientFile, ClientSetup
 from gsd_review_broker.integrations.files import Snapshot
 from gsd_review_broker.integrations.formats.edits import applied, inverse
 from gsd_review_broker.integrations.formats.entries import Format, Missing, Placed, UnfitError, UnreadableError, refused

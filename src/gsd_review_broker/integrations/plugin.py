@@ -8,8 +8,8 @@ from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import claude_files
-from gsd_review_broker.integrations.clients.wanted import Choice, hook, server_path, server_value, up_command
-from gsd_review_broker.integrations.environment import Client
+from gsd_review_broker.integrations.clients.claude import SERVER_PATH, hook, server_value, up_command
+from gsd_review_broker.integrations.clients.setup import Choice
 
 NAME = "tandem"
 _MARKETPLACE = "gsd-tandem"
@@ -18,7 +18,7 @@ _MANIFEST = (".claude-plugin", "plugin.json")
 
 def plugin_files(choice: Choice) -> dict[tuple[str, ...], str]:
     """By their path below the plugin's folder. The marketplace is the folder itself, so that it can be installed."""
-    table, server = server_path(Client.CLAUDE)
+    table, server = SERVER_PATH
     manifest = {
         "name": NAME,
         "version": __version__,
@@ -36,7 +36,7 @@ def plugin_files(choice: Choice) -> dict[tuple[str, ...], str]:
     return {
         _MANIFEST: _json(manifest),
         (".claude-plugin", "marketplace.json"): _json(marketplace),
-        (".mcp.json",): _json({table: {server: server_value(Client.CLAUDE, choice)}}),
+        (".mcp.json",): _json({table: {server: server_value(choice)}}),
         **({("hooks", "hooks.json"): _json({"hooks": {"SessionStart": [hook(command)]}})} if command else {}),
         **{file.plugin: file.text for file in claude_files.of_role(choice.role)},
     }

@@ -17,7 +17,7 @@ from gsd_review_broker.pool.running import RunningReviewer
 from gsd_review_broker.ports import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.records import Ending, PoolRecords
-from gsd_review_broker.settings.pool import Agent
+from gsd_review_broker.settings.agents import Agent
 
 log = structlog.get_logger()
 

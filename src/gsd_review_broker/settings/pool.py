@@ -8,30 +8,10 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT, DEFAULT_MODEL, MODELS, OWN_COMMAND, Agent
 
-Agent = Literal["codex", "claude", "gemini", "opencode", "command"]
 Effort = Literal["low", "medium", "high"]
-AGENTS: tuple[Agent, ...] = ("codex", "claude", "gemini", "opencode", "command")
-DEFAULT_AGENT: Agent = "codex"
-DEFAULT_MODEL = "gpt-5.3-codex"
 
-# The first of each list is the one that is used where none is named. A program of the user's own takes any.
-SHIPPED_MODELS: dict[str, tuple[str, ...]] = {
-    "codex": (
-        *(DEFAULT_MODEL, "gpt-5.3-codex-spark", "gpt-5.2-codex", "gpt-5.1-codex-max", "gpt-5.1-codex"),
-        *("gpt-5.1-codex-mini", "gpt-5-codex", "gpt-5.3", "gpt-5.2", "gpt-5.1", "gpt-5"),
-    ),
-    "claude": (
-        *("sonnet", "opus", "haiku", "claude-opus-4-6", "claude-sonnet-4-6", "claude-opus-4-5", "claude-sonnet-4-5"),
-        *("claude-haiku-4-5",),
-    ),
-    "gemini": ("gemini-2.5-pro", "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-2.5-flash"),
-    "opencode": (
-        *("anthropic/claude-sonnet-4-5", "anthropic/claude-opus-4-5", "anthropic/claude-sonnet-4-6"),
-        *("openai/gpt-5.3-codex", "openai/gpt-5.2-codex", "google/gemini-2.5-pro", "google/gemini-3-pro-preview"),
-    ),
-    "command": (),
-}
 # What a cloned repository must not decide: programs, and what they see.
 USERS_OWN = ("allowed_models", "environment")
 # This one is about claims of all kinds; to set it does not turn the pool on.
@@ -108,14 +88,14 @@ class PoolSettings(_Section):
         """`model` is meant for the agent that is started by itself."""
         meant = agent == self.agent and "model" in self.model_fields_set
         own = self.settings_of(agent).model or (self.model if meant else None)
-        return own or next(iter(SHIPPED_MODELS[agent]), None)
+        return own or next(iter(MODELS[agent]), None)
 
     def effort_of(self, agent: Agent) -> Effort:
         return self.settings_of(agent).reasoning_effort or self.reasoning_effort
 
     def models_for(self, agent: Agent) -> list[str]:
         further = self.allowed_models if isinstance(self.allowed_models, list) else self.allowed_models.get(agent, [])
-        return [*SHIPPED_MODELS[agent], *further]
+        return [*MODELS[agent], *further]
 
 
 def refuse_in_project(path: Path, values: dict[str, Any], *, root: Path | None, users: Path) -> None:
@@ -190,7 +170,7 @@ def _about_model(pool: PoolSettings, agent: Agent) -> str | None:
     if not is_safe("model", model):
         return f"{model!r} is no model's name; allowed are letters, digits and . _ : / @ + -, and no dash in front"
     allowed = pool.models_for(agent)
-    if agent != "command" and model not in allowed:
+    if agent != OWN_COMMAND and model not in allowed:
         names = ", ".join(allowed)
         return (
             f"{model!r} is not allowed for {agent}; allowed are {names}; allowed_models in the user's file adds to them"
@@ -199,7 +179,7 @@ def _about_model(pool: PoolSettings, agent: Agent) -> str | None:
 
 
 def _check_what_is_used(pool: PoolSettings, refuse: _Refuse, root: Path | None) -> None:
-    if pool.agent == "command" and pool.settings_of("command").command is None:
+    if pool.agent == OWN_COMMAND and pool.settings_of(OWN_COMMAND).command is None:
         raise refuse(
             "agent", "'command' needs reviewer_pool.agents.command.command, a list of arguments, in the user's file"
         )

@@ -20,12 +20,13 @@ from gsd_review_broker.integrations import (
     Origin,
     Scope,
     endpoint,
+    every_client,
     files,
     status,
     write_plugin,
 )
 from gsd_review_broker.integrations.clients.claude_files import of_role
-from tests.support.accounts import URL, Account, put
+from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
 
 OURS = "http://127.0.0.1:8321/mcp/proposer"
@@ -50,9 +51,9 @@ TOML_FILES = {
 }
 CASES = [
     (client, scope, text)
-    for client in Client
+    for client in every_client()
     for scope in Scope
-    for text in (TOML_FILES if client is Client.CODEX else JSON_FILES)
+    for text in (TOML_FILES if client is CODEX else JSON_FILES)
 ]
 
 
@@ -71,10 +72,10 @@ def configured(account: Account, client: Client, scope: Scope = Scope.PROJECT) -
 def test_each_client_is_set_up_and_taken_back_to_the_byte(
     account: Account, client: Client, scope: Scope, name: str
 ) -> None:
-    text = (TOML_FILES if client is Client.CODEX else JSON_FILES)[name]
+    text = (TOML_FILES if client is CODEX else JSON_FILES)[name]
     if text is not None:
         put(account.document(client, scope), text, mode=0o640)
-        if client is Client.CLAUDE:
+        if client is CLAUDE:
             folder = account.root if scope is Scope.PROJECT else account.around.home
             put(folder / ".claude" / "settings.json", text, mode=0o600)
             put(folder / ".claude" / "settings.local.json", text, mode=0o600)
@@ -93,7 +94,7 @@ def test_each_client_is_set_up_and_taken_back_to_the_byte(
 
 
 def test_each_file_says_what_its_client_expects(account: Account) -> None:
-    for client in Client:
+    for client in every_client():
         account.install(client, trust=True)
     root = account.root
 
@@ -116,7 +117,7 @@ def test_each_file_says_what_its_client_expects(account: Account) -> None:
 
 
 def test_an_account_is_set_up_in_its_own_folders(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    account.install(Client.CLAUDE, Scope.USER)
+    account.install(CLAUDE, Scope.USER)
     hook = json.loads((account.around.home / ".claude/settings.json").read_text())["hooks"]["SessionStart"][0]
     assert hook["hooks"][0]["command"].endswith("tandem up --port 8321 --user")
     assert (account.around.home / ".claude/commands/tandem/propose.md").is_file()
@@ -136,30 +137,30 @@ def test_an_account_is_set_up_in_its_own_folders(account: Account, monkeypatch: 
             state=account.around.state / "other",
         )
     )
-    documents = {client: other.document(client, Scope.USER) for client in Client}
+    documents = {client: other.document(client, Scope.USER) for client in every_client()}
     assert documents == {
-        Client.CLAUDE: elsewhere / "claude/.claude.json",
-        Client.CODEX: elsewhere / "codex/config.toml",
-        Client.GEMINI: elsewhere / "gemini/.gemini/settings.json",
-        Client.OPENCODE: elsewhere / "xdg/opencode/opencode.json",
+        CLAUDE: elsewhere / "claude/.claude.json",
+        CODEX: elsewhere / "codex/config.toml",
+        GEMINI: elsewhere / "gemini/.gemini/settings.json",
+        OPENCODE: elsewhere / "xdg/opencode/opencode.json",
     }
 
 
 def test_opencodes_file_with_comments_is_the_one_that_is_edited(account: Account) -> None:
     put(account.root / "opencode.jsonc", "{ // mine\n}")
     put(account.root / "opencode.json", "{}")
-    account.install(Client.OPENCODE)
+    account.install(OPENCODE)
     assert "gsdreview" in (account.root / "opencode.jsonc").read_text()
     assert (account.root / "opencode.json").read_text() == "{}"
 
 
-@pytest.mark.parametrize("client", Client)
+@pytest.mark.parametrize("client", every_client(), ids=str)
 def test_a_foreign_entry_of_our_name_comes_back(account: Account, client: Client) -> None:
     texts = {
-        Client.CLAUDE: '{"mcpServers": {"gsdreview": {"command" : "mine"}}}',
-        Client.CODEX: '[mcp_servers.gsdreview] # mine\ncommand = "mine"\n',
-        Client.GEMINI: '{"mcpServers": {"gsdreview": {"httpUrl" : "mine"}}}',
-        Client.OPENCODE: '{"mcp": {"gsdreview": {"type" : "local"}}}',
+        CLAUDE: '{"mcpServers": {"gsdreview": {"command" : "mine"}}}',
+        CODEX: '[mcp_servers.gsdreview] # mine\ncommand = "mine"\n',
+        GEMINI: '{"mcpServers": {"gsdreview": {"httpUrl" : "mine"}}}',
+        OPENCODE: '{"mcp": {"gsdreview": {"type" : "local"}}}',
     }
     put(account.document(client, Scope.PROJECT), texts[client])
     before = account.seen()
@@ -176,50 +177,50 @@ def test_a_foreign_entry_of_our_name_comes_back(account: Account, client: Client
 def test_an_entry_that_somebody_else_wrote_the_same_is_not_ours_to_take(account: Account) -> None:
     put(account.root / ".gemini/settings.json", json.dumps({"mcpServers": {"gsdreview": {"httpUrl": URL}}}))
     before = account.seen()
-    assert not account.install(Client.GEMINI).is_change
-    assert configured(account, Client.GEMINI)[0] is Origin.FOREIGN
-    (note,) = account.uninstall(Client.GEMINI).notes
+    assert not account.install(GEMINI).is_change
+    assert configured(account, GEMINI)[0] is Origin.FOREIGN
+    (note,) = account.uninstall(GEMINI).notes
     assert note.endswith("has a gsdreview that tandem install did not write here; it is left")
     assert account.seen() == before
 
 
 def test_whoever_takes_back_in_the_wrong_place_is_told_the_right_one(account: Account) -> None:
-    account.install(Client.GEMINI, Scope.USER)
-    path = account.document(Client.GEMINI, Scope.USER)
-    assert account.uninstall(Client.GEMINI).notes == (f"{path} is ours: tandem uninstall gemini --scope user",)
+    account.install(GEMINI, Scope.USER)
+    path = account.document(GEMINI, Scope.USER)
+    assert account.uninstall(GEMINI).notes == (f"{path} is ours: tandem uninstall gemini --scope user",)
     assert path.is_file()
 
 
 def test_what_others_write_in_between_is_kept(account: Account) -> None:
     """Claude Code writes its own file anew at every start."""
-    path = put(account.document(Client.CLAUDE, Scope.USER), '{"numStartups": 1}', mode=0o600)
-    account.install(Client.CLAUDE, Scope.USER)
+    path = put(account.document(CLAUDE, Scope.USER), '{"numStartups": 1}', mode=0o600)
+    account.install(CLAUDE, Scope.USER)
     now = json.loads(path.read_text())
     now |= {"numStartups": 2, "mcpServers": {"new": {"command": "x"}, **now["mcpServers"]}}
     path.write_text(json.dumps(now, indent=2))
 
-    assert not account.install(Client.CLAUDE, Scope.USER).is_change
-    account.uninstall(Client.CLAUDE, Scope.USER)
+    assert not account.install(CLAUDE, Scope.USER).is_change
+    account.uninstall(CLAUDE, Scope.USER)
 
     assert path.read_text() == json.dumps({"numStartups": 2, "mcpServers": {"new": {"command": "x"}}}, indent=2)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_of_ours_that_others_use_too_stays_theirs(account: Account) -> None:
-    account.install(Client.CODEX)
-    path = account.document(Client.CODEX, Scope.PROJECT)
+    account.install(CODEX)
+    path = account.document(CODEX, Scope.PROJECT)
     path.write_text(path.read_text() + '\n[tui]\ntheme = "x"\n')
-    account.uninstall(Client.CODEX)
+    account.uninstall(CODEX)
     assert tomllib.loads(path.read_text()) == {"tui": {"theme": "x"}}
 
 
 def test_an_entry_that_the_user_pointed_elsewhere_is_left_and_told(account: Account) -> None:
-    account.install(Client.GEMINI)
-    path = account.document(Client.GEMINI, Scope.PROJECT)
+    account.install(GEMINI)
+    path = account.document(GEMINI, Scope.PROJECT)
     path.write_text(path.read_text().replace("8321", "9999"))
     changed = path.read_bytes()
 
-    outcome = account.uninstall(Client.GEMINI)
+    outcome = account.uninstall(GEMINI)
 
     assert path.read_bytes() == changed
     assert outcome.notes == (f"{path}: the entry was changed since, and is left as it is",)
@@ -227,27 +228,27 @@ def test_an_entry_that_the_user_pointed_elsewhere_is_left_and_told(account: Acco
 
 def test_a_linked_file_stays_a_link(account: Account) -> None:
     real = put(account.around.home / "dotfiles" / "settings.json", '{ "theme": "x" }', mode=0o640)
-    link = account.document(Client.GEMINI, Scope.USER)
+    link = account.document(GEMINI, Scope.USER)
     link.parent.mkdir()
     link.symlink_to(real)
     before = account.seen()
 
-    account.install(Client.GEMINI, Scope.USER)
+    account.install(GEMINI, Scope.USER)
     assert link.is_symlink()
     assert "gsdreview" in real.read_text()
-    account.uninstall(Client.GEMINI, Scope.USER)
+    account.uninstall(GEMINI, Scope.USER)
 
     assert account.seen() == before
 
 
 def test_a_link_to_nothing_gets_its_file_and_loses_it_again(account: Account) -> None:
-    link = account.document(Client.GEMINI, Scope.USER)
+    link = account.document(GEMINI, Scope.USER)
     link.parent.mkdir()
     link.symlink_to(account.around.home / "dotfiles" / "settings.json")
     before = account.seen()
-    account.install(Client.GEMINI, Scope.USER)
-    assert configured(account, Client.GEMINI, Scope.USER) == (Origin.OURS, OURS)
-    account.uninstall(Client.GEMINI, Scope.USER)
+    account.install(GEMINI, Scope.USER)
+    assert configured(account, GEMINI, Scope.USER) == (Origin.OURS, OURS)
+    account.uninstall(GEMINI, Scope.USER)
     assert account.seen() == before
 
 
@@ -302,10 +303,10 @@ def test_what_is_no_file_is_refused(account: Account) -> None:
         account.install()
     put(account.root / ".gemini", "a file where a folder should be")
     with pytest.raises(BrokerError, match="below something that is no folder"):
-        account.install(Client.GEMINI)
+        account.install(GEMINI)
     os.mkfifo(account.root / "opencode.json")
     with pytest.raises(BrokerError, match="is no regular file"):
-        account.install(Client.OPENCODE)
+        account.install(OPENCODE)
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, deed: Any, *, times: int = 1, at: int = 0) -> None:
@@ -413,7 +414,7 @@ def test_taking_back_can_be_killed_anywhere_and_done_again(
     assert account.receipts() == []
 
 
-@pytest.mark.parametrize("client", Client)
+@pytest.mark.parametrize("client", every_client(), ids=str)
 def test_a_client_can_be_connected_by_a_program_instead(account: Account, client: Client) -> None:
     before = account.seen()
     account.install(client, url=None)
@@ -573,11 +574,11 @@ def test_projects_are_kept_apart(account: Account, tmp_path: Path) -> None:
     other_root.mkdir()
     around = account.around
     other = Account(type(around)(home=around.home, variables=around.variables, root=other_root, state=around.state))
-    account.install(Client.GEMINI)
-    other.install(Client.GEMINI)
-    account.uninstall(Client.GEMINI)
-    assert configured(other, Client.GEMINI) == (Origin.OURS, OURS)
-    other.uninstall(Client.GEMINI)
+    account.install(GEMINI)
+    other.install(GEMINI)
+    account.uninstall(GEMINI)
+    assert configured(other, GEMINI) == (Origin.OURS, OURS)
+    other.uninstall(GEMINI)
     assert list(other_root.iterdir()) == []
 
 
@@ -586,7 +587,7 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
     nowhere = Account(type(around)(home=around.home, variables=around.variables, root=None, state=around.state))
     with pytest.raises(BrokerError, match="in no git repository"):
         nowhere.install()
-    nowhere.install(Client.CODEX, Scope.USER)
+    nowhere.install(CODEX, Scope.USER)
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
 
 
@@ -628,7 +629,7 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
 def test_an_unreadable_file_is_told_and_stops_nobody(account: Account) -> None:
     put(account.root / ".mcp.json", "{")
     found = status(account.around, versions=False)
-    assert [client.client for client in found] == list(Client)
+    assert [client.client for client in found] == list(every_client())
     place = found[0].places[0]
     assert place.origin is Origin.UNREADABLE
     assert "a key in double quotes is expected" in (place.problem or "")
@@ -643,16 +644,16 @@ def test_programs_are_found_and_asked_for_their_version(account: Account) -> Non
     )
     found = {client.client: (client.program, client.version) for client in status(around)}
     assert found == {
-        Client.CLAUDE: (programs / "claude", "2.1.300"),
-        Client.CODEX: (programs / "codex", None),
-        Client.GEMINI: (None, None),
-        Client.OPENCODE: (None, None),
+        CLAUDE: (programs / "claude", "2.1.300"),
+        CODEX: (programs / "codex", None),
+        GEMINI: (None, None),
+        OPENCODE: (None, None),
     }
 
 
 def test_the_guide_shows_what_is_written(account: Account) -> None:
     guide = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
-    for client in Client:
+    for client in every_client():
         account.install(client)
     for name in (".mcp.json", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
         text = (account.root / name).read_text()

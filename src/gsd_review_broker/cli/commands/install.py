@@ -8,6 +8,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.settings.clients import CLIENTS
 
 if TYPE_CHECKING:
     from gsd_review_broker.integrations import (
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
         Scope,
     )
 
-# As in integrations, which is imported only when it is needed.
-_CLIENTS = ("claude", "codex", "gemini", "opencode")
 _STATUS = "status"
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _INSTALL = """\
@@ -32,7 +31,7 @@ Running it again changes nothing, or brings it up to date. `tandem install statu
 
 def register(commands: Commands) -> None:
     install = commands.add("install", run_install, summary="connect a client to the broker", details=_INSTALL)
-    install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*_CLIENTS, _STATUS], help=_named(_STATUS))
+    install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*CLIENTS, _STATUS], help=_named(_STATUS))
     _add_common(install)
     install.add_argument(
         "--role",
@@ -49,12 +48,12 @@ def register(commands: Commands) -> None:
     )
     install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin there, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="take back what install wrote")
-    uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=_CLIENTS, help=_named())
+    uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=CLIENTS, help=_named())
     _add_common(uninstall)
 
 
 def _named(*more: str) -> str:
-    return ", ".join((*_CLIENTS, *more))
+    return ", ".join((*CLIENTS, *more))
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -95,9 +94,9 @@ def run_uninstall(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace) -> "list[Client]":
-    from gsd_review_broker.integrations import Client  # noqa: PLC0415
+    from gsd_review_broker.integrations import client_named  # noqa: PLC0415
 
-    return [Client(name) for name in dict.fromkeys(options.clients)]
+    return [client_named(name) for name in dict.fromkeys(options.clients)]
 
 
 def _scope(options: argparse.Namespace, around: "Environment") -> "Scope":
@@ -165,7 +164,7 @@ def _short(path: Path, around: "Environment") -> str:
 
 def _facts(outcome: "InstallOutcome") -> dict[str, Any]:
     return {
-        "client": outcome.client.value,
+        "client": outcome.client.name,
         "scope": outcome.scope.value,
         "address": outcome.address,
         "changed": outcome.is_change,
@@ -238,7 +237,7 @@ def _shown(place: "ConfigFile", around: "Environment") -> tuple[str, str, str]:
 
 def _client_facts(client: "ClientStatus") -> dict[str, Any]:
     return {
-        "client": client.client.value,
+        "client": client.client.name,
         "program": str(client.program) if client.program else None,
         "version": client.version,
         "configured": client.is_configured,

@@ -13,9 +13,8 @@ from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT
 
-_AGENTS = ["codex", "claude", "gemini", "opencode", "command"]
-_USUAL_AGENT = "codex"
 _STATES = {"active": Style.GREEN, "draining": Style.YELLOW, "terminated": Style.DIM}
 _TITLES = ("REVIEWER", "STATE", "MODEL", "REVIEW", "DONE", "APPROVED", "LAST HEARD OF", "DOING")
 
@@ -25,7 +24,7 @@ def register(commands: Commands) -> None:
     shared = [broker_options()]
     pool.add("list", run_list, summary="list reviewers, and how the pool stands", parents=shared)
     spawn = pool.add("spawn", run_spawn, summary="start a reviewer now", parents=shared)
-    spawn.add_argument("agent", nargs="?", choices=_AGENTS, help="which program (the configured one)")
+    spawn.add_argument("agent", nargs="?", choices=AGENTS, help="which program (the configured one)")
     spawn.add_argument("--project", help="only for this project's reviews")
     drain = pool.add("drain", run_drain, summary="let a reviewer finish, then end it", parents=shared)
     _add_reviewer(drain)
@@ -51,7 +50,7 @@ def _add_reviewer(parser: argparse.ArgumentParser) -> None:
 def _add_switch(parser: argparse.ArgumentParser, *, with_agent: bool) -> None:
     if with_agent:
         parser.add_argument(
-            "--agent", choices=_AGENTS, help="the program that reviews (the configured one, else codex)"
+            "--agent", choices=AGENTS, help=f"the program that reviews (the configured one, else {DEFAULT_AGENT})"
         )
     parser.add_argument("--scope", choices=["project", "user"], default="project", help="in which file (project)")
     parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
@@ -157,7 +156,7 @@ def run_enable(options: argparse.Namespace) -> int:
     if file != users and (shared := _agent_in(users)) is not None:
         # Not written here as well: the user's file goes on deciding it.
         return _switch(options, file, {"enabled": True}, note=f", agent is {shared} by {users}")
-    return _switch(options, file, {"enabled": True, "agent": _USUAL_AGENT})
+    return _switch(options, file, {"enabled": True, "agent": DEFAULT_AGENT})
 
 
 def run_disable(options: argparse.Namespace) -> int:

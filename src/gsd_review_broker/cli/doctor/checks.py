@@ -21,6 +21,7 @@ from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.agents import PROGRAMS
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_GIT = (2, 31)
@@ -28,7 +29,6 @@ _LEAST_GIT = (2, 31)
 _WAL_BUG = ((3, 7, 0), (3, 51, 2))
 _LITTLE_SPACE = 200 * 1024 * 1024
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
-REVIEWER_PROGRAMS = ("codex", "claude", "gemini", "opencode")
 
 
 class CheckState(StrEnum):
@@ -196,11 +196,11 @@ def clients(target: Target) -> Iterator[Check]:
         places_known = [place for place in one.places if place.url]
         unreadable = [place for place in one.places if place.problem]
         if unreadable:
-            yield yellow(one.client, f"{unreadable[0].path}: {unreadable[0].problem}", "Mend the file.")
+            yield yellow(one.client.name, f"{unreadable[0].path}: {unreadable[0].problem}", "Mend the file.")
         elif places_known:
-            yield _client(one.client, [place.url or "" for place in places_known], running)
+            yield _client(one.client.name, [place.url or "" for place in places_known], running)
         elif one.program is not None:
-            yield yellow(one.client, "found, and not connected", f"tandem install {one.client}")
+            yield yellow(one.client.name, "found, and not connected", f"tandem install {one.client}")
 
 
 def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> Check:
@@ -214,12 +214,12 @@ def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> C
 
 
 def reviewers() -> Check:
-    found = [name for name in REVIEWER_PROGRAMS if shutil.which(name)]
+    found = [name for name in PROGRAMS if shutil.which(name)]
     if not found:
         return green(
             "reviewer programs",
             "none found",
-            "A person can review; the pool needs one of " + ", ".join(REVIEWER_PROGRAMS) + ".",
+            "A person can review; the pool needs one of " + ", ".join(PROGRAMS) + ".",
         )
     return green("reviewer programs", ", ".join(found))
 

@@ -1,0 +1,17 @@
+"""One module for each client: what it needs to find the broker, and in which of its files."""
+
+from functools import cache
+from importlib import import_module
+from typing import cast
+
+from gsd_review_broker.integrations.clients.setup import Client
+from gsd_review_broker.settings.clients import CLIENTS
+
+
+@cache
+def client_named(name: str) -> Client:
+    return cast("Client", import_module(f"{__name__}.{name.replace('-', '_')}").CLIENT)
+
+
+def every_client() -> tuple[Client, ...]:
+    return tuple(map(client_named, CLIENTS))

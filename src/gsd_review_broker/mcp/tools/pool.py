@@ -1,14 +1,11 @@
 """The pool of reviewers that the broker starts itself; shown on /mcp alone."""
 
-from typing import Literal
-
 from gsd_review_broker.mcp.arguments import Key
 from gsd_review_broker.mcp.registry import Call, Registry
 from gsd_review_broker.service.wire.pool import KilledReviewer, ReviewerList, SpawnedReviewer
+from gsd_review_broker.settings.agents import Agent
 
 TOOLS = Registry()
-
-Agent = Literal["codex", "claude", "gemini", "opencode", "command"]
 
 
 @TOOLS.tool(repeatable=False)

@@ -18,14 +18,17 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.log_file import LogFile
 from gsd_review_broker.pool.child.process import Child
-from gsd_review_broker.pool.launch.agents import AGENTS, launch_for
+from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER, LaunchRequest, environment
-from gsd_review_broker.settings.pool import Agent, PoolSettings
+from gsd_review_broker.settings.agents import Agent
+from gsd_review_broker.settings.pool import PoolSettings
 
 _LOGS_KEPT = 20
 _LOG = "output.log"
 _WORK = "work"
+# As `name` makes them, for any agent's name; nothing else may name a folder.
+_OUR_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*-r\d+-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +103,7 @@ class Launcher:
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
         text = prompt(template(self._place.template), request)
-        allowed = (*AGENTS[agent].environment, *self._settings.environment)
+        allowed = (*module_of(agent).ENVIRONMENT, *self._settings.environment)
         try:
             await asyncio.to_thread(_make_folder, home / _WORK, launch.files)
             child = await Child.start(
@@ -152,7 +155,7 @@ class Launcher:
 
     def log_path(self, identity: Identity) -> Path:
         """Only what we named ourselves names a folder."""
-        if not re.fullmatch(r"[a-z]+-r\d+-[0-9a-f]{8}", identity):
+        if not _OUR_NAME.fullmatch(identity):
             raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
         return self._place.folder / identity / _LOG
 

@@ -8,10 +8,10 @@ import pytest
 
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.pool.launch.agents import AGENTS, launch_for
+from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, environment, filled, refuse_unsafe, through_wsl
-from gsd_review_broker.settings.pool import SHIPPED_MODELS
+from gsd_review_broker.settings.agents import AGENTS, MODELS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
 REQUEST = LaunchRequest(
@@ -27,7 +27,7 @@ REQUEST = LaunchRequest(
 
 
 def request_for(agent: str, **fields: object) -> LaunchRequest:
-    model = next(iter(SHIPPED_MODELS[agent]), None)
+    model = next(iter(MODELS[agent]), None)
     return replace(REQUEST, agent=agent, model=model, **fields)  # type: ignore[arg-type]
 
 
@@ -188,7 +188,7 @@ def test_the_environment_is_the_allow_list_and_who_it_is() -> None:
         "MORE": "yes",
     }
     launch = Launch(argv=("x",), environment={"EXTRA": "1"})
-    seen = environment(inherited, (*AGENTS["codex"].environment, "MORE"), launch, REQUEST, "pool1")
+    seen = environment(inherited, (*module_of("codex").ENVIRONMENT, "MORE"), launch, REQUEST, "pool1")
     assert seen == {
         "PATH": "/bin",
         "HOME": "/home/ada",

@@ -1,31 +1,32 @@
-"""The programs that the pool knows how to start, each as it was measured to work."""
+"""The programs that the pool knows how to start, each as it was measured to work: one module for each.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+A module is named after its agent in `settings/agents.py` and exports what `AgentModule` names.
+"""
 
-from gsd_review_broker.pool.launch.agents import claude, codex, command, gemini, opencode
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
+
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, refuse_unsafe, through_wsl, with_own_command
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
-    launch: Callable[[LaunchRequest], Launch]
-    # What of the broker's environment it may see beside what everybody may.
-    environment: tuple[str, ...]
+class AgentModule(Protocol):
+    @property
+    def ENVIRONMENT(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
+        """What of the broker's environment it may see beside what everybody may."""
+        ...
+
+    def launch(self, request: LaunchRequest) -> Launch: ...
 
 
-AGENTS = {
-    "codex": Agent(codex.launch, codex.ENVIRONMENT),
-    "claude": Agent(claude.launch, claude.ENVIRONMENT),
-    "gemini": Agent(gemini.launch, gemini.ENVIRONMENT),
-    "opencode": Agent(opencode.launch, opencode.ENVIRONMENT),
-    "command": Agent(command.launch, command.ENVIRONMENT),
-}
+@cache
+def module_of(agent: str) -> AgentModule:
+    return cast("AgentModule", import_module(f"{__name__}.{agent.replace('-', '_')}"))
 
 
 def launch_for(request: LaunchRequest) -> Launch:
-    """The argument list, environment and files of a reviewer; every value that goes into them is looked at first."""
+    """The argument list, environment and files of a reviewer; every value that goes into them is checked first."""
     if request.model:
         refuse_unsafe("model", request.model, "model")
-    launch = with_own_command(request, AGENTS[request.agent].launch(request))
+    launch = with_own_command(request, module_of(request.agent).launch(request))
     return through_wsl(launch, request.wsl_distro) if request.wsl_distro else launch

@@ -1,0 +1,98 @@
+"""Anthropic's Claude Code: the server's entry, a hook, skills and commands."""
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gsd_review_broker.integrations.clients import claude_files
+from gsd_review_broker.integrations.clients.setup import (
+    SERVER,
+    Asset,
+    Choice,
+    Client,
+    ClientFile,
+    ClientSetup,
+    ServerEntry,
+    tandem,
+)
+from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.formats.entries import Entry
+
+SERVER_PATH = ("mcpServers", SERVER)
+_HOOK_TIMEOUT = 30
+_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def _file(scope: Scope, around: Environment) -> Path:
+    in_project = scope is Scope.PROJECT
+    return around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
+
+
+def server_value(choice: Choice) -> dict[str, Any]:
+    return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
+
+
+def hook(command: str) -> dict[str, Any]:
+    """Run as a session begins, so that the broker is there before the first call."""
+    return {
+        "matcher": "startup|resume",
+        "hooks": [{"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}],
+    }
+
+
+def up_command(choice: Choice) -> str | None:
+    """On exactly the port that the client connects to: a broker on another would be the wrong one, silently."""
+    parts = urlsplit(choice.url or "")
+    if parts.hostname not in _THIS_MACHINE:
+        return None
+    words = [tandem(choice.scope), "up", "--port", str(parts.port or 80)]
+    return shlex.join(words if choice.scope is Scope.PROJECT else [*words, "--user"])
+
+
+def _more(choice: Choice, around: Environment) -> ClientSetup:
+    in_project = choice.scope is Scope.PROJECT
+    folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
+    texts = claude_files.of_role(choice.role)
+    return ClientSetup(
+        documents=_settings(choice, folder),
+        assets=tuple(Asset(path=folder.joinpath(*text.installed), text=text.text) for text in texts),
+        notes=tuple(_notes(choice)) if in_project else (),
+    )
+
+
+def _notes(choice: Choice) -> list[str]:
+    notes: list[str] = []
+    if not choice.trust:
+        notes.append("Claude Code asks once whether to use the server of the project's .mcp.json.")
+    if not shutil.which("tandem"):
+        notes.append("tandem is not on your PATH; Claude Code needs it there.")
+    return notes
+
+
+def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
+    """Trust is personal: in a project it goes into the settings that are not shared."""
+    hooks = _start_hooks(choice)
+    allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
+    if choice.trust and choice.scope is Scope.USER:
+        hooks = (*hooks, allowed)
+    settings = ClientFile(path=folder / "settings.json", format="json", entries=hooks)
+    if not choice.trust or choice.scope is Scope.USER:
+        return (settings,)
+    enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
+    return settings, ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed))
+
+
+def _start_hooks(choice: Choice) -> tuple[Entry, ...]:
+    """`tandem mcp` starts the broker by itself, and a broker elsewhere is not ours to start."""
+    command = up_command(choice)
+    return (Entry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
+
+
+CLIENT = Client(
+    name="claude",
+    full_name="Claude Code",
+    server=ServerEntry(file=_file, path=SERVER_PATH, value=server_value),
+    more=_more,
+)
