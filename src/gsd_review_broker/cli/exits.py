@@ -39,10 +39,18 @@ OF_ERROR = {
 }
 
 
+# An approval counts also after the review was closed.
+OF_STATUS = {
+    "pending": Exit.PENDING,
+    "claimed": Exit.PENDING,
+    "in_review": Exit.PENDING,
+    "approved": Exit.DONE,
+    "changes_requested": Exit.REFUSED,
+    "closed": Exit.REFUSED,
+}
+
+
 def of_review(status: str, verdict: str | None) -> Exit:
-    """How a review stands, as an exit code: what `wait` and `propose --wait` end with."""
-    if verdict == "approved":
-        return Exit.DONE
-    if status in {"changes_requested", "closed"}:
-        return Exit.REFUSED
-    return Exit.PENDING
+    """How a review stands, as an exit code: what `wait` and `propose --wait` end with. A state that only a newer broker
+    knows is a failure, not something to wait for."""
+    return Exit.DONE if verdict == "approved" else OF_STATUS.get(status, Exit.FAILED)

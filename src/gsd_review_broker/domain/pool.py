@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
-from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId
+from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, Verdict
 
 # So many reviewers that end without a verdict, and a person is asked.
 FAILURES_THAT_NEED_A_PERSON = 3
@@ -39,6 +40,19 @@ class WorkOutcome(StrEnum):
     # The proposer ended it first: by closing, or by accepting a counter-patch.
     WITHDRAWN = "withdrawn"
     SUPERSEDED = "superseded"
+
+
+def outcome_of_verdict(verdict: Verdict) -> WorkOutcome | None:
+    """What a verdict makes of the work on a review; a comment does not end it."""
+    match verdict:
+        case Verdict.APPROVED:
+            return WorkOutcome.APPROVED
+        case Verdict.CHANGES_REQUESTED:
+            return WorkOutcome.CHANGES_REQUESTED
+        case Verdict.COMMENT:
+            return None
+        case _:
+            assert_never(verdict)
 
 
 JUDGED = frozenset({WorkOutcome.APPROVED, WorkOutcome.CHANGES_REQUESTED})

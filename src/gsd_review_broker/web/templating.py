@@ -14,27 +14,11 @@ from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.review.prose import markdown
+from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 
 _FOLDER = Path(__file__).parent / "templates"
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _SHORT_DIGEST = len("sha256:") + 12
-STATUS_WORDS = {
-    "pending": "Pending",
-    "claimed": "Claimed",
-    "in_review": "In review",
-    "approved": "Approved",
-    "changes_requested": "Changes requested",
-    "closed": "Closed",
-}
-# Beside the colour, for those who cannot tell colours apart.
-STATUS_MARKS = {
-    "pending": "○",
-    "claimed": "◐",
-    "in_review": "◑",
-    "approved": "✓",
-    "changes_requested": "↺",
-    "closed": "■",
-}
 
 
 class Templates:

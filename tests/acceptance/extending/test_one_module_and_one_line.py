@@ -16,7 +16,7 @@ from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import Tandem
 
 AGENT = "ada-2"
-AGENT_MODULE = '''
+AGENT_MODULE = """
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ("ADA_KEY",)
@@ -24,10 +24,10 @@ ENVIRONMENT = ("ADA_KEY",)
 
 def launch(request: LaunchRequest) -> Launch:
     return Launch(argv=("ada-2", "--model", request.model or ""))
-'''
+"""
 PROGRAM = '#!/bin/sh\necho "reviewing with $2 and $ADA_KEY"\nexec cat > /dev/null\n'
 CLIENT = "gsd-core"
-CLIENT_MODULE = '''
+CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
 from gsd_review_broker.integrations.environment import Environment
 from gsd_review_broker.integrations.formats.entries import Entry
@@ -44,7 +44,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
 
 
 CLIENT = Client(name="gsd-core", full_name="GSD", server=None, more=_more)
-'''
+"""
 
 
 @pytest.fixture
@@ -76,13 +76,13 @@ def tandem(tmp_path: Path, own_home: Path, package: Path, monkeypatch: pytest.Mo
 
 def test_an_agent(tandem: Tandem, package: Path) -> None:
     (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
-    add_line(package / "settings" / "agents.py", "MODELS: dict[str, tuple[str, ...]] = {\n", '    "ada-2": ("deep",),\n')
+    add_line(package / "settings" / "agents.py", "] = {\n", '    "ada-2": ("deep",),\n')
     user_file(tandem.home, agent=AGENT, max_pool_size=1, kill_grace_seconds=1)
     assert AGENT in tandem.run("pool", "spawn", "--help").out
     checks = {check["name"]: check["found"] for check in tandem("doctor")["checks"]}
     assert AGENT in checks["reviewer programs"]
     with BrokerProcess(tandem.folder, home=tandem.home) as broker:
-        tools = {tool["name"]: tool for tool in broker.client().request("tools/list")["result"]["tools"]}
+        tools = {tool["name"]: tool for tool in broker.client().tools()}
         assert AGENT in tools["spawn_reviewer"]["inputSchema"]["properties"]["agent"]["enum"]
         reviewer = tandem("pool", "spawn", AGENT)["reviewer_id"]
         assert reviewer.startswith("ada-2-r1-")

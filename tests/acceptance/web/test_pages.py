@@ -5,10 +5,12 @@ import json
 import re
 from collections.abc import Generator
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 import gsd_review_broker.web
+from gsd_review_broker.web.pages.dashboard import dashboard_routes
 from tests.support.dashboard import PROPOSAL, SHOP, created, hello, propose, token_of
 from tests.support.http import Browser
 from tests.support.mcp import Mcp
@@ -16,7 +18,22 @@ from tests.support.processes import BrokerProcess, git, make_repository
 
 STATIC = Path(gsd_review_broker.web.__file__).parent / "static"
 TEMPLATES = Path(gsd_review_broker.web.__file__).parent / "templates"
-PAGES = ["/", "/reviews", "/pool", "/insights", "/audit", "/nowhere", "/r/nosuchreview"]
+# An address for each page that has a variable part.
+EXAMPLES = {
+    "/r/{review_id}": "/r/nosuchreview",
+    "/r/{review_id}/file": "/r/nosuchreview/file",
+    "/r/{review_id}/live": "/r/nosuchreview/live",
+    "/{nowhere:path}": "/nowhere",
+}
+# A stream, and files that are kept for ever: they have headers and tests of their own.
+NOT_PAGES = {"/events", "/static/{sum}/{name}"}
+# Nothing but their addresses is read here.
+ROUTES = dashboard_routes(MagicMock(), MagicMock(), person="human:ada", serves="", url="", form_limit=1)
+PAGES = [
+    EXAMPLES.get(route.path, route.path)
+    for route in ROUTES
+    if "GET" in (route.methods or ()) and route.path not in NOT_PAGES
+]
 ME = f"human:{getpass.getuser()}"
 
 
@@ -73,6 +90,10 @@ def test_every_page_is_under_the_strict_policy(browser: Browser, path: str) -> N
     assert not re.search(r"<script(?! (type=\"module\" )?src=\"/static/)", answer.text)
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=", answer.text)
     assert not re.search(r"(src|href)=\"(https?:)?//", answer.text)
+
+
+def test_every_page_with_a_variable_part_has_an_example() -> None:
+    assert [path for path in PAGES if "{" in path] == []
 
 
 def test_scripts_stay_under_twenty_kilobytes() -> None:

@@ -23,6 +23,9 @@ class BrokenServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.breaks = breaks
         self.calls: list[dict[str, Any]] = []
+        shown = all_tools().shown_to(Audience.ALL).values()
+        self.tools = [tool.wire.model_dump(mode="json", by_alias=True) for tool in shown]
+        self.lists = 0
 
     @property
     def url(self) -> str:
@@ -41,8 +44,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return
         result: dict[str, Any] = {"structuredContent": {}}
         if request["method"] == "tools/list":
-            shown = all_tools().shown_to(Audience.ALL).values()
-            result = {"tools": [tool.wire.model_dump(mode="json", by_alias=True) for tool in shown]}
+            self.server.lists += 1
+            result = {"tools": self.server.tools}
         body = json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -89,3 +92,29 @@ def test_two_calls_have_two_keys(server: BrokenServer) -> None:
         carried_over(server, "create_review", intent="x")
     one, other = [call["params"]["arguments"]["idempotency_key"] for call in server.calls]
     assert one != other
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "takes"), [("whoami", True, False), ("get_attention", False, True), ("poke", False, False)]
+)
+def test_whether_a_call_gets_a_key_is_what_the_brokers_list_says(
+    server: BrokenServer, name: str, reads: bool, takes: bool
+) -> None:
+    properties = {"idempotency_key": {"type": "string"}} if takes else {}
+    server.tools.append(
+        {"name": name, "inputSchema": {"properties": properties}, "annotations": {"readOnlyHint": reads}}
+    )
+    carried_over(server, name)
+    assert ["idempotency_key" in call["params"]["arguments"] for call in server.calls] == [takes] * 3
+
+
+def test_the_list_of_tools_is_read_once_for_all_calls(server: BrokenServer) -> None:
+    server.breaks = 0
+    calls = [
+        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "claim_next", "arguments": {}}}
+        for number in range(3)
+    ]
+    bridge = Bridge(address=lambda: server.url, endpoint="/mcp", out=io.BytesIO(), token=None)
+    for call in calls:
+        bridge.run([json.dumps(call).encode()])
+    assert (len(server.calls), server.lists) == (3, 1)

@@ -21,7 +21,6 @@ from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_READS = ("get_", "list_", "broker_status")
 _COME_BACK_SECONDS = 20.0
 _PAUSE_SECONDS = 0.3
 # More than the longest wait that the broker grants.
@@ -51,6 +50,8 @@ class Bridge:
         self._calls: dict[Any, _Call] = {}
         # What an older client and the broker agreed on; a newer one says it with each request.
         self._agreed: str | None = None
+        # Does a tool take an idempotency key? As the broker's own list says.
+        self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
         """To the end of the input, and then a while for the answers that are still due."""
@@ -90,10 +91,10 @@ class Bridge:
     def _forward(self, message: Any) -> None:
         request = _object(message)
         number = request.get("id")
-        call = _Call(json.dumps(_repeatable(message)).encode(), self._headers(request))
+        call = _Call(self._headers(request))
         self._calls[number] = call
         try:
-            self._exchange(call, request)
+            self._exchange(call, message)
         except (BrokerError, StartError) as error:
             self._fail(call, request, str(error))
         except (OSError, http.client.HTTPException) as error:
@@ -108,12 +109,15 @@ class Bridge:
         if "id" in request and "method" in request:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
-    def _exchange(self, call: "_Call", request: Json) -> None:
-        """Until it is answered. A broker that is gone is given time to come back."""
+    def _exchange(self, call: "_Call", message: Any) -> None:
+        """Until it is answered. A broker that is gone is given time to come back; the key stays the same."""
+        request = _object(message)
+        key = secrets.token_hex(16)
         end = 0.0
         while True:
             try:
-                for answer in call.answers(self._address(), self._endpoint):
+                body = json.dumps(self._with_key(message, key)).encode()
+                for answer in call.answers(self._address(), self._endpoint, body):
                     self._remember_version(request, answer)
                     self._send(answer)
             except (OSError, http.client.HTTPException, UnreachableError):
@@ -123,6 +127,33 @@ class Bridge:
                 time.sleep(_PAUSE_SECONDS)
             else:
                 return
+
+    def _with_key(self, message: Any, key: str) -> Any:
+        """A writing call gets a key, unless it has one: asked again after a restart, it is done once."""
+        request = _object(message)
+        params = _object(request.get("params"))
+        name, arguments = params.get("name"), params.get("arguments", {})
+        is_call = request.get("method") == "tools/call" and isinstance(name, str) and isinstance(arguments, dict)
+        if not is_call or not self._needs_key(str(name), params):
+            return message
+        keyed = {"idempotency_key": key, **cast("Json", arguments)}
+        return {**request, "params": {**params, "arguments": keyed}}
+
+    def _needs_key(self, name: str, params: Json) -> bool:
+        """The list is read once, and again for a tool that came with a newer broker."""
+        if name not in self._takes_key:
+            self._takes_key = self._listed_tools(params)
+        return self._takes_key.get(name, False)
+
+    def _listed_tools(self, params: Json) -> dict[str, bool]:
+        """In the protocol version of the client's own request."""
+        meta = {"_meta": params["_meta"]} if "_meta" in params else {}
+        question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
+        call = _Call(self._headers(question))
+        answers = call.answers(self._address(), self._endpoint, json.dumps(question).encode())
+        results = [_object(_object(answer).get("result")) for answer in answers]
+        tools = [_object(tool) for result in results for tool in result.get("tools", [])]
+        return {tool["name"]: _takes_key(tool) for tool in tools if isinstance(tool.get("name"), str)}
 
     def _remember_version(self, request: Json, answer: Any) -> None:
         if request.get("method") == "initialize":
@@ -153,8 +184,7 @@ class Bridge:
 class _Call:
     """One POST, and the messages that answer it."""
 
-    def __init__(self, body: bytes, headers: dict[str, str]) -> None:
-        self._body = body
+    def __init__(self, headers: dict[str, str]) -> None:
         self._headers = headers
         self._http: http.client.HTTPConnection | None = None
         self.is_cancelled = False
@@ -166,11 +196,11 @@ class _Call:
         if connection is not None and connection.sock is not None:
             connection.sock.shutdown(socket.SHUT_RDWR)
 
-    def answers(self, url: str, endpoint: str) -> Iterator[Any]:
+    def answers(self, url: str, endpoint: str, body: bytes) -> Iterator[Any]:
         parts = urlsplit(url)
         self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
         try:
-            self._http.request("POST", endpoint, self._body, self._headers)
+            self._http.request("POST", endpoint, body, self._headers)
             response = self._http.getresponse()
             if response.getheader("content-type", "").startswith("text/event-stream"):
                 yield from self._streamed(response)
@@ -206,20 +236,13 @@ class _Call:
             raise http.client.HTTPException("the answer broke off")
 
 
-def _repeatable(message: Any) -> Any:
-    """A writing call gets a key, unless it has one: asked again after a restart, it is done once."""
-    request = _object(message)
-    call = _object(request.get("params"))
-    arguments = call.get("arguments", {})
-    reads = str(call.get("name", "")).startswith(_READS)
-    if request.get("method") != "tools/call" or reads or not isinstance(arguments, dict):
-        return message
-    keyed = {"idempotency_key": secrets.token_hex(16), **cast("Json", arguments)}
-    return {**request, "params": {**call, "arguments": keyed}}
+def _takes_key(tool: Json) -> bool:
+    reads = _object(tool.get("annotations")).get("readOnlyHint") is True
+    return not reads and "idempotency_key" in _object(_object(tool.get("inputSchema")).get("properties"))
 
 
 def _object(value: Any) -> Json:
-    """A client may send anything; what is no object has no keys."""
+    """A client may send anything; what is not an object has no keys."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 

@@ -8,6 +8,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit, of_review
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.turns import proposer_must_act
 
 SLICE_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
@@ -67,10 +68,7 @@ def slice_seconds() -> float:
 
 
 def is_decided(status: Json) -> bool:
-    """The proposer's turn: a verdict, the end, or an offer to answer."""
-    return (
-        status["status"] in {"approved", "changes_requested", "closed"} or status["counter_patch_status"] == "pending"
-    )
+    return proposer_must_act(status["status"], status["counter_patch_status"])
 
 
 def exit_of(status: Json) -> Exit:

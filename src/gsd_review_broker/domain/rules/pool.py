@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, Review, ReviewId, Status
+from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, Review, ReviewId, Status, Verdict
 from gsd_review_broker.domain.pool import (
     FAILURES_THAT_NEED_A_PERSON,
     JUDGED,
@@ -14,6 +14,7 @@ from gsd_review_broker.domain.pool import (
     Usage,
     Work,
     WorkOutcome,
+    outcome_of_verdict,
 )
 
 _ENDS = {
@@ -80,7 +81,7 @@ def forgiven(failure: Failure | None, *, now: Milliseconds) -> Failure | None:
 def outcome_of(review: Review, event: NewEvent) -> WorkOutcome | None:
     """How a claim ended by this event, after which the review is as given; None where it goes on."""
     if event.event_type is EventType.VERDICT_SUBMITTED:
-        return WorkOutcome(str(event.metadata["verdict"]))
+        return outcome_of_verdict(Verdict(event.metadata["verdict"]))
     outcome = _ENDS.get(event.event_type)
     taken = outcome is WorkOutcome.RECLAIMED and review.is_claim_live
     return WorkOutcome.TAKEN_OVER if taken else outcome

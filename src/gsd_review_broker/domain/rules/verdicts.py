@@ -21,7 +21,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
-from gsd_review_broker.domain.rules.transitions import Command, followed_by, invalid_transition, record, require
+from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 _COMMANDS = {
@@ -70,7 +70,7 @@ def give_verdict(
         reviewer = refuse_verdict(review, judgement, pool_managed=pool_managed, policy=policy)
     except BrokerError as error:
         return refused_verdict(review, judgement, error, now)
-    if review.verdict is verdict and verdict is not Verdict.COMMENT and review.status.value == verdict.value:
+    if review.verdict is verdict and review.status is STEPS[_COMMANDS[verdict]].target:
         _refuse_news(review, counter_patch, findings)
         return Change(review=review, events=())
     change = _stated(

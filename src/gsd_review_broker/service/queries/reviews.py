@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.model import CounterPatchStatus, Review, Status, values_of
+from gsd_review_broker.domain.model import Review, Status, values_of
 from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
 from gsd_review_broker.service import validation
@@ -34,7 +35,6 @@ _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
 _METADATA = EVENT_SUMMARY.index("metadata")
-_PROPOSER_ACTS = {Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED}
 
 
 class _FeedQuery(ReviewFilter):
@@ -71,7 +71,7 @@ class ReviewQueries:
         if not wait:
             return views.status(review, changed=since is None or review.version > since)
         known = review.version if since is None else since
-        at_once = since is None and _proposer_must_act(review)
+        at_once = since is None and proposer_must_act(review.status, review.counter_patch_status)
 
         async def look() -> Review | None:
             current = present(await self._core.store.glance(lambda reader: reader.review(review.id)), review.id)
@@ -211,10 +211,6 @@ class ReviewQueries:
 
 def _brief(value: Any) -> Any:
     return views.shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
-
-
-def _proposer_must_act(review: Review) -> bool:
-    return review.status in _PROPOSER_ACTS or review.counter_patch_status is CounterPatchStatus.PENDING
 
 
 def _feed_position(position: Sequence[Any]) -> FeedPosition:

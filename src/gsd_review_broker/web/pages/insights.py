@@ -7,24 +7,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gsd_review_broker.domain.model import Status
 from gsd_review_broker.service.queries.queue_history import QueueHistory
 from gsd_review_broker.service.wire.pool import ReviewerRow
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.pages.charts import Bar, Chart, bars, curve
 from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.status_words import STATUS_WORDS
 
 _MOST_ROWS = 10
 _NOTHING = "none"
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _FEW_SECONDS = 10
-_STATE_WORDS = {
-    "pending": "Pending",
-    "claimed": "Claimed",
-    "in_review": "In review",
-    "approved": "Approved",
-    "changes_requested": "Changes requested",
-}
+_STATE_WORDS = {name: words for name, words in STATUS_WORDS.items() if name != Status.CLOSED}
 
 
 def insights_routes(site: Site) -> list[Route]:
