@@ -73,6 +73,15 @@ class BrokerError(Exception):
     def __str__(self) -> str:
         return f"{self.code}: {self.message}\n{self.hint}" if self.hint else f"{self.code}: {self.message}"
 
+    def as_json(self, hint: str | None = None) -> dict[str, str]:
+        """As every front end sends it; with the hint in that front end's own words, if it has any."""
+        return {"code": self.code.value, "message": self.message, "hint": self.hint if hint is None else hint}
+
+
+def broker_failed() -> BrokerError:
+    """For whatever was not expected; the log has the traceback."""
+    return BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again; if it stays, report it.")
+
 
 class StartError(Exception):
     """The broker cannot start; the text is one sentence for the person who typed the command."""

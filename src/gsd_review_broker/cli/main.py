@@ -131,7 +131,7 @@ def _close_errors() -> None:
 
 def _report(error: BrokerError, options: argparse.Namespace) -> int:
     if getattr(options, "json", False):
-        print(json.dumps({"error": {"code": error.code.value, "message": error.message, "hint": error.hint}}))
+        print(json.dumps({"error": error.as_json()}))
     else:
         _complain(f"tandem: {error}")
     return OF_ERROR[error.code]

@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Scope
 
 from gsd_review_broker import __version__
-from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
+from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code, broker_failed
 from gsd_review_broker.mcp.lean import AnswerCall, LeanCalls
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
@@ -147,8 +147,7 @@ async def _called(
     except Exception:
         log.exception("tool_failed")
         outcome = Code.INTERNAL.value
-        hint = "Call again; if it stays, report it."
-        return _failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", hint), scope)
+        return _failed(broker_failed(), scope)
     finally:
         took = perf_counter() - began
         broker.meters.tools[tool.name, outcome].add(took)

@@ -6,16 +6,22 @@ from urllib.parse import urlencode
 
 from gsd_review_broker.errors import BrokerError, Code
 
-_LONGEST_NUMBER = 12
+_MOST_DIGITS = 12
 
 
-def number(values: Mapping[str, str], name: str) -> int | None:
+def digits(text: str, *, most: int = _MOST_DIGITS) -> int | None:
+    """A whole number in plain digits, and not too many of them; None for everything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= most else None
+
+
+def number(values: Mapping[str, str], name: str, *, hint: str = "Follow the page's links.") -> int | None:
     value = values.get(name, "").strip()
     if not value:
         return None
-    if not value.isascii() or not value.isdigit() or len(value) > _LONGEST_NUMBER:
-        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is no number", "Follow the page's links.")
-    return int(value)
+    result = digits(value)
+    if result is None:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is not a number", hint)
+    return result
 
 
 def with_query(path: str, values: Mapping[str, object]) -> str:

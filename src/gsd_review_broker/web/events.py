@@ -19,12 +19,15 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports import EVENTS, Wakeups
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.reviews import EventResult
+from gsd_review_broker.web.addresses import digits
 from gsd_review_broker.web.api.people import HTTP_STATUS
 
 log = structlog.get_logger()
 
 # Hints are handed out at most so often: many viewers must not slow the tools down.
 PAUSE_SECONDS = 0.1
+# An event number that 64 bits hold.
+_MOST_DIGITS = 17
 _ALIVE_SECONDS = 15.0
 _AT_ONCE = 200
 # So many batches may wait for a viewer, and so many events are told to one who comes back.
@@ -188,7 +191,7 @@ def _hint(event: EventResult) -> bytes:
 def _last_known(request: Request) -> int | None:
     """The header that browsers send when they come back; `after` for whoever opens a stream where another ended."""
     given = request.headers.get("last-event-id") or request.query_params.get("after") or ""
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 18 else None  # noqa: PLR2004
+    return digits(given, most=_MOST_DIGITS)
 
 
 async def _hung_up(receive: Receive) -> None:

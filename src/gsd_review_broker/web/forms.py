@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.web.addresses import number
 
 _FIELD = "token"
 _OWN_SITE = {"same-origin", "none"}
@@ -44,12 +45,7 @@ class Form:
         return value if value.strip() else None
 
     def number(self, name: str) -> int | None:
-        value = self.text(name).strip()
-        if not value:
-            return None
-        if not value.isascii() or not value.isdigit() or len(value) > 12:  # noqa: PLR2004 - digits of a large number
-            raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is no number", "Reload the page.")
-        return int(value)
+        return number({name: self.text(name)}, name, hint="Reload the page.")
 
 
 async def read_form(request: Request, *, limit: int) -> Form:

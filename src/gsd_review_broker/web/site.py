@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker import __version__
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, broker_failed
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
 from gsd_review_broker.web.api.people import HTTP_STATUS
@@ -120,9 +120,7 @@ class Site:
             return await self.failed(request, error, read[0] if read else None)
         except Exception:
             log.exception("page_failed", path=request.url.path)
-            return await self.failed(
-                request, BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."), None
-            )
+            return await self.failed(request, broker_failed(), None)
 
     async def failed(self, request: Request, error: BrokerError, form: Form | None) -> Response:
         """What was typed is given back: nobody has to write it twice."""

@@ -91,8 +91,7 @@ def _not_approved(context: Context, status: Json) -> int:
 def refused(context: Context, error: BrokerError, code: Exit | None = None) -> int:
     """As an error, with an exit code of its own where the table's would say too little."""
     if context.wants_json:
-        said = {"code": error.code.value, "message": error.message, "hint": error.hint}
-        context.screen.json({"error": said})
+        context.screen.json({"error": error.as_json()})
     else:
         context.screen.warn(f"tandem: {error.code}: {error.message}")
         context.screen.warn(error.hint)

@@ -138,7 +138,7 @@ def hint_of(error: BrokerError, wording: Wording) -> str:
 
 def envelope(error: BrokerError, wording: Wording) -> dict[str, str]:
     """An error as every front end sends it."""
-    return {"code": error.code.value, "message": error.message, "hint": hint_of(error, wording)}
+    return error.as_json(hint_of(error, wording))
 
 
 def worded(step: NextStep, wording: Wording) -> str:

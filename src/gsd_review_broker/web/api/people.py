@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from gsd_review_broker.domain.rules import Seen
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.web.api.verdict import verdict_of
@@ -67,16 +67,28 @@ def api_routes(broker: Broker) -> list[Route]:
 
 
 def post(path: str, handler: Handler) -> Route:
+    return _route(path, handler, "POST", _body)
+
+
+def get(path: str, handler: Handler) -> Route:
+    return _route(path, handler, "GET", _query)
+
+
+def _route(path: str, handler: Handler, method: str, given: Callable[[Request], Awaitable[dict[str, Any]]]) -> Route:
     async def answer(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(await handler({**await _body(request), **request.path_params}))
+            return JSONResponse(await handler({**await given(request), **request.path_params}))
         except BrokerError as error:
             return failed(error)
         except Exception:
             log.exception("request_failed", path=path)
-            return failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."))
+            return failed(broker_failed())
 
-    return Route(path, answer, methods=["POST"])
+    return Route(path, answer, methods=[method])
+
+
+async def _query(request: Request) -> dict[str, Any]:
+    return dict(request.query_params)
 
 
 def failed(error: BrokerError) -> JSONResponse:

@@ -1,18 +1,13 @@
 """The pool's switches as JSON over HTTP, for the command line and the dashboard."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import structlog
-from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.web.api.people import failed, post, text
-
-log = structlog.get_logger()
+from gsd_review_broker.web.addresses import digits
+from gsd_review_broker.web.api.people import get, post, text
 
 
 def pool_routes(broker: Broker) -> list[Route]:
@@ -45,34 +40,21 @@ def pool_routes(broker: Broker) -> list[Route]:
 
     one = "/api/pool/reviewers/{reviewer_id}"
     return [
-        _get("/api/pool", state),
+        get("/api/pool", state),
         post("/api/pool/pause", pause),
         post("/api/pool/resume", resume),
         post("/api/pool/scale", scale),
         post("/api/pool/spawn", spawn),
         post(f"{one}/drain", drain),
         post(f"{one}/kill", kill),
-        _get(f"{one}/log", tail),
+        get(f"{one}/log", tail),
     ]
-
-
-def _get(path: str, handler: Callable[[dict[str, Any]], Awaitable[Any]]) -> Route:
-    async def answer(request: Request) -> JSONResponse:
-        try:
-            return JSONResponse(await handler({**request.query_params, **request.path_params}))
-        except BrokerError as error:
-            return failed(error)
-        except Exception:
-            log.exception("request_failed", path=path)
-            return failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."))
-
-    return Route(path, answer, methods=["GET"])
 
 
 def _number(asked: dict[str, Any], name: str, default: int | None = None) -> int:
     value = asked.get(name, default)
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:  # noqa: PLR2004 - a query
-        return int(value)
+    if isinstance(value, str):
+        value = digits(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: a whole number is needed", f"Pass {name} as a number.")
