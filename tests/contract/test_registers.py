@@ -322,7 +322,7 @@ def test_every_verdict_is_in_every_table_of_verdicts(table: str) -> None:
     assert VERDICT_TABLES[table] == set(Verdict)
 
 
-@pytest.mark.parametrize("verdict", set(Verdict) - {Verdict.COMMENT})
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.COMMENT])
 def test_every_deciding_verdict_ends_the_work_and_makes_it_the_proposers_turn(verdict: Verdict) -> None:
     assert outcome_of_verdict(verdict) in JUDGED
     decided = STEPS[_COMMANDS[verdict]].target
