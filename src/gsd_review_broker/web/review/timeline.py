@@ -23,6 +23,7 @@ _SENTENCES = {
     "human_requested": "asked for a person",
     "human_cleared": "answered as a person",
     "review_closed": "closed it ({outcome})",
+    "audit_checkpoint": "moved old reviews into an archive",
     "reviewer_spawned": "started a reviewer",
     "reviewer_drain_start": "is draining a reviewer",
     "reviewer_terminated": "ended a reviewer",
