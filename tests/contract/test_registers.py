@@ -98,10 +98,10 @@ def life() -> tuple[Review, list[Event], list[str]]:
     """A review that has been through most of what can happen, and its events."""
     created = reviews.created(project="p", plan="2", task="3", proposer_id=reviews.PROPOSER)
     claim = rules.claim(
-        created.review, reviewer=reviews.REVIEWER, digest=reviews.DIGEST, timeout=reviews.TIMEOUT, now=reviews.NOW
+        created.review, reviewer=reviews.REVIEWER, digest=reviews.DIGEST, policy=reviews.POLICY, now=reviews.NOW
     )
     message = reviews.message(claim.review)
-    sent = rules.send_message(claim.review, message=message, timeout=reviews.TIMEOUT, now=reviews.LATER)
+    sent = rules.send_message(claim.review, message=message, policy=reviews.POLICY, now=reviews.LATER)
     judged = reviews.judged(sent.review, Verdict.CHANGES_REQUESTED)
     closed = reviews.closed(judged.review, caller=reviews.PROPOSER)
     new = [event for change in (created, claim, sent, judged, closed) for event in change.events]
