@@ -138,7 +138,7 @@ def test_creation_fixes_every_field_of_the_origin_that_may_be_told() -> None:
 # What the audit proves of a finding: its words whenever it is raised, and how it was resolved.
 UNPROVEN_OF_FINDINGS = {
     *("id", "review_id", "raised_by", "raised_in_round", "raised_at_revision", "times_raised", "created_at"),
-    *("path", "line_start", "line_end", "side", "anchor", "anchor_text"),
+    *("path", "line_start", "line_end", "side", "anchor", "anchor_text", "position"),
 }
 
 
@@ -223,7 +223,7 @@ def test_a_row_shows_exactly_the_columns_that_are_read(shown: type, columns: tup
 # By model: what is shown under another name, and what is not shown.
 SHOWN = [
     (Finding, FindingResult, {"id": "finding_id", "raised_in_round": "round"},
-     {"review_id", "raised_at_revision", "anchor_text", "created_at"}),
+     {"review_id", "raised_at_revision", "anchor_text", "created_at", "position"}),
     (Message, MessageResult, {"id": "message_id", "sender": "sender_id"}, {"review_id"}),
     (CounterPatch, CounterPatchResult, {"id": "counter_patch_id", "affected_files": "paths"}, {"review_id"}),
 ]  # fmt: skip
@@ -253,13 +253,13 @@ def test_create_review_takes_every_field_of_a_proposal() -> None:
 
 
 def test_list_reviews_takes_every_filter() -> None:
-    # The service adds the moment, and whether the caller is one of the pool's reviewers.
-    filters = set(field_names(ReviewFilter)) - {"claimable_by", "claimable_at", "for_pool"}
+    # The service adds these: the moment, whether the caller is of the pool, and the inbox's own choice.
+    filters = set(field_names(ReviewFilter)) - {"claimable_by", "claimable_at", "for_pool", "only_live"}
     assert parameters("list_reviews") == filters | {"reviewer_id", "wait", "wait_seconds", "limit", "cursor"}
 
 
 def test_the_store_reads_every_filter() -> None:
-    by_hand = {"needs_human", "claimable_by", "claimable_at", "for_pool"}
+    by_hand = {"needs_human", "only_live", "claimable_by", "claimable_at", "for_pool"}
     assert {*reads._EQUAL} | by_hand == set(field_names(ReviewFilter))
 
 
