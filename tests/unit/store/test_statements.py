@@ -14,10 +14,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gsd_review_broker import store
-from gsd_review_broker.domain.model import Review, identity_key
+from gsd_review_broker.domain.model import identity_key
 from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.ports import SUMMARY
 from gsd_review_broker.store import reads, tables, writes
+from gsd_review_broker.store.rows import REVIEW_FIELDS
 from gsd_review_broker.store.statements import Statement, Upsert
 
 MODULES = [
@@ -49,7 +50,7 @@ def _shapes() -> Iterator[tuple[str, Statement]]:
             )
     for equal, after in itertools.product(((), ("status",), ("project",)), (False, True)):
         yield f"feed {equal} {after}", reads._feed_statement(equal, after)
-    yield "update review", writes._update_review(Review.__slots__)
+    yield "update review", writes._update_review(REVIEW_FIELDS)
 
 
 STATEMENTS = dict(
