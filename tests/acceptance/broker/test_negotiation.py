@@ -175,7 +175,8 @@ def tells_it_all(observer: Mcp, review_id: str) -> None:
         "review_revised", "review_claimed", "verdict_comment", "counter_patch_offered", "counter_patch_rejected",
         "verdict_submitted", "counter_patch_offered", "counter_patch_accepted",
         "review_claimed", "verdict_submitted",
-        "review_revised", "human_requested", "review_claimed", "finding_resolved", "verdict_submitted", "review_closed",
+        "review_revised", "human_requested", "review_claimed", "finding_resolved", "verdict_submitted",
+        "human_cleared", "review_closed",
     ]  # fmt: skip
     assert timeline["event_count"] == len(told) == timeline["version"]
     for before, after in zip(timeline["events"], timeline["events"][1:], strict=False):
