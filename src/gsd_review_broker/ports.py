@@ -243,6 +243,11 @@ class Archived:
 
 
 class Store(Protocol):
+    @property
+    def broker_id(self) -> str:
+        """Who we are among the brokers of this database; the same after a restart."""
+        ...
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Acknowledged only when it is on disk; then the waiters are woken."""
         ...

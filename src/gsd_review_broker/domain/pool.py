@@ -73,6 +73,8 @@ class Reviewer:
     pid: int
     process_start: str | None
     started_at: Milliseconds
+    # The broker that started it and looks after it; None for those of schema 0001.
+    broker_id: str | None = None
     drained_at: Milliseconds | None = None
     ended_at: Milliseconds | None = None
     end_reason: EndReason | None = None

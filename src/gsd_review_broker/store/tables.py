@@ -276,6 +276,7 @@ reviewers = sa.Table(
     sa.Column("pid", _NUMBER, nullable=False),
     sa.Column("process_start", _IDENTITY),
     sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("broker_id", _IDENTITY),
     sa.Column("drained_at", sa.BigInteger),
     sa.Column("ended_at", sa.BigInteger),
     sa.Column("end_reason", _STATE),

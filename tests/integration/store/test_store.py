@@ -25,6 +25,7 @@ from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction
 from gsd_review_broker.wakeups import LocalWakeups
+from tests.integration.store.test_lock_order import reviewer
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
 from tests.support.reviews import NOW
@@ -287,3 +288,12 @@ async def test_what_is_put_is_there_once_whoever_was_first(tmp_path: Path) -> No
     assert reader.is_pool_paused()
     for connection in connections:
         connection.close()
+
+
+async def test_a_start_leaves_another_brokers_reviewers_alone(broker: LocalBroker) -> None:
+    records = broker.application.broker.pool.records
+    for name in ("codex", "claude"):
+        await records.begun(reviewer(name))
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute("UPDATE reviewers SET broker_id = 'another' WHERE agent = 'claude'")
+    assert [one.agent for one in await records.left_running()] == ["codex"]

@@ -34,6 +34,11 @@ class Blame:
     asks: str | None
 
 
+def is_left_to(reviewer: Reviewer, broker_id: str) -> bool:
+    """May this broker, at its start, take the reviewer for one that a broker left behind? Others' are theirs to end."""
+    return reviewer.broker_id in (None, broker_id)
+
+
 def failed_on(
     reviewer: Reviewer,
     reason: EndReason,

@@ -63,6 +63,8 @@ class Sweep:
         step = clock_step(self._before, now)
         if step:
             log.info("clock_stepped", by_milliseconds=step)
+            # By this machine's clock, for the whole database: right where one broker has it, as on SQLite. Brokers that
+            # share one must take the time from the database instead, and shift nothing.
             await self._core.store.write(lambda tx: tx.shift_deadlines(step))
         await self._wake_for_ended_reservations(Milliseconds(self._before.wall + step), now.wall)
         self._before = now

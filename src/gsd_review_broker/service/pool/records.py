@@ -72,15 +72,16 @@ class PoolRecords:
         self._core.access.remember(ids)
 
     async def left_running(self) -> list[Reviewer]:
-        """At the start: rows that say running although this database had no broker until now."""
-        return await self._core.store.read(lambda reader: reader.running_reviewers())
+        """At the start: rows of this broker that say running although it did not run until now."""
+        running = await self._core.store.read(lambda reader: reader.running_reviewers())
+        return [one for one in running if rules.pool.is_left_to(one, self._core.store.broker_id)]
 
     async def situation(self) -> Workload:
         return await self._core.store.read(lambda reader: _situation(reader, self._core.clock.now()))
 
     async def begun(self, reviewer: Reviewer) -> None:
         def command(tx: Transaction) -> None:
-            started = replace(reviewer, started_at=tx.now)
+            started = replace(reviewer, started_at=tx.now, broker_id=self._core.store.broker_id)
             tx.save_reviewer(started)
             said = ("display_name", "agent", "model", "project", "pid")
             tx.append(_event(EventType.REVIEWER_SPAWNED, started, tx.now, **_facts(started, said)))

@@ -111,6 +111,11 @@ class SqliteStore:
         self._connection.close()
         self._lock.release()
 
+    @property
+    def broker_id(self) -> str:
+        # The lock admits one broker at a time: whoever opens the file next stands in for the one before.
+        return "sqlite"
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         if self._closed:
             raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")

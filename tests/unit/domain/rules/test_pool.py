@@ -162,3 +162,8 @@ def test_a_reviewer_has_the_sum_of_its_reports() -> None:
     twice = rules.pool.booked(once, report)
     assert (twice.input_tokens, twice.output_tokens, twice.cost_usd) == (20, 2, 0.5)
     assert Milliseconds(twice.started_at) == NOW
+
+
+@pytest.mark.parametrize(("broker", "ours"), [(None, True), ("me", True), ("another", False)])
+def test_only_this_brokers_reviewers_are_left_to_it(broker: str | None, ours: bool) -> None:
+    assert rules.pool.is_left_to(reviewer(broker_id=broker), "me") is ours

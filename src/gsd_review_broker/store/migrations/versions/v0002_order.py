@@ -1,4 +1,5 @@
-"""Findings get the place in which their reviewer gave them; histograms are kept bucket by bucket.
+"""Findings get the place in which their reviewer gave them; histograms are kept bucket by bucket; reviewers name
+their broker.
 
 SQLite checks neither widths nor collations, so only what it stores changes here. Each table that changes is made again
 and copied: its definition then reads as in a new database.
@@ -20,6 +21,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 def upgrade() -> None:
     _place_findings(op.get_bind())
     _spread_histograms(op.get_bind())
+    _name_brokers(op.get_bind())
 
 
 def _place_findings(connection: sa.Connection) -> None:
@@ -141,3 +143,39 @@ def _bucket_rows(
             "least": least if first else most,
             "most": most if last else least,
         }
+
+
+def _name_brokers(connection: sa.Connection) -> None:
+    """Whose each reviewer is. Those that are there were started by brokers that had no name."""
+    for name in ("ended_at", "started_at"):
+        op.drop_index(f"ix_reviewers_{name}", "reviewers")
+    op.rename_table("reviewers", "reviewers_before")
+    columns: list[sa.Column[object]] = [
+        sa.Column("id", sa.String(length=256), nullable=False),
+        sa.Column("display_name", sa.String(length=256), nullable=False),
+        sa.Column("agent", sa.String(length=32), nullable=False),
+        sa.Column("model", sa.String(length=256), nullable=True),
+        sa.Column("project", sa.String(length=256), nullable=True),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("host", sa.String(length=256), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("process_start", sa.String(length=256), nullable=True),
+        sa.Column("started_at", sa.BigInteger(), nullable=False),
+        sa.Column("broker_id", sa.String(length=256), nullable=True),
+        sa.Column("drained_at", sa.BigInteger(), nullable=True),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("end_reason", sa.String(length=32), nullable=True),
+        sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("reviews_completed", sa.Integer(), nullable=False),
+        sa.Column("reviews_approved", sa.Integer(), nullable=False),
+        sa.Column("review_milliseconds", sa.BigInteger(), nullable=False),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost_usd", sa.Float(), nullable=True),
+    ]
+    op.create_table("reviewers", *columns, sa.PrimaryKeyConstraint("id", name=op.f("pk_reviewers")))
+    kept = ", ".join(column.name for column in columns if column.name != "broker_id")
+    connection.execute(sa.text(f"INSERT INTO reviewers ({kept}) SELECT {kept} FROM reviewers_before"))  # noqa: S608
+    op.drop_table("reviewers_before")
+    op.create_index("ix_reviewers_ended_at", "reviewers", ["ended_at", "started_at"], unique=False)
+    op.create_index("ix_reviewers_started_at", "reviewers", ["started_at"], unique=False)
