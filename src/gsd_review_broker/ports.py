@@ -266,10 +266,21 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Offset:
+    """A hunk (counted from 1) that applies so many lines below (or above) its own line, since the file has moved on."""
+
+    path: str
+    hunk: int
+    offset: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Applies:
-    """git took the diff. The digest is None where only the work tree took it, or it is not in HEAD."""
+    """git took the diff. The digest is None where only the work tree took it, or it is not in HEAD. Offsets say how
+    far HEAD has moved from the base of an older diff."""
 
     digest: str | None
+    offsets: tuple[Offset, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

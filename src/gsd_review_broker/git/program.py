@@ -1,47 +1,88 @@
-"""The git program, run alone: with nothing of the user's or the system's configuration, and no program but itself.
+"""The one place where git is started: by broker, command line, hook, demo and benchmarks.
+
+git runs alone: with nothing of the user's or the system's configuration, and no program but itself. What the
+repository's own configuration could change is set here, or is harmless (see `_OPTIONS`). A claim goes further and runs
+git in an empty repository beside the real one, where the real one's configuration does not count at all.
 
 Light enough for a command that lives for some milliseconds: the standard library, and little of it.
 """
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 GIT_TIMEOUT_SECONDS = 30.0
 _LONGEST_COMPLAINT = 4_000
-_OPTIONS = (
+# No program is run, whoever's configuration counts.
+_NO_PROGRAMS = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "core.excludesFile=/dev/null",
-    "-c", "core.untrackedCache=false",
     "-c", "diff.external=",
+    "-c", "core.alternateRefsCommand=false",
+)  # fmt: skip
+# A partial clone fetches what is missing, by a program that its configuration names. git before 2.45 does not know
+# GIT_NO_LAZY_FETCH.
+_NO_NETWORK = (
+    "-c", "protocol.allow=never",
+    "-c", "core.sshCommand=false",
+    "-c", "credential.helper=",
+)  # fmt: skip
+# What is read is what is there: diffs are taken as they are, and no cache answers in the place of an object.
+_AS_IT_IS = (
     "-c", "apply.whitespace=nowarn",
     "-c", "apply.ignoreWhitespace=no",
     "-c", "core.protectHFS=true",
     "-c", "core.protectNTFS=true",
+    "-c", "core.commitGraph=false",
+    "-c", "core.untrackedCache=false",
 )  # fmt: skip
+# Settings of the repository that are left alone, since none of them changes which records a digest is made of:
+# - core.autocrlf, core.eol, core.safecrlf, filter.*, core.bigFileThreshold, core.symlinks, core.fileMode,
+#   core.trustctime, core.checkStat, core.sparseCheckout: about the work tree. A digest compares trees and the index.
+# - core.ignoreCase, core.precomposeUnicode: how names are looked up in a file system.
+# - index.*, core.splitIndex, core.preloadIndex, core.multiPackIndex, pack.*: where things are stored. What a claim
+#   rests on is hashed again, wherever it comes from.
+# - diff.*: records are asked for with --no-renames, --no-relative, --full-index, --ignore-submodules=none and -z, and
+#   sorted, so renames, order, prefixes, abbreviations and quoting do not matter.
+# - i18n.*: about the text of commit messages, which are not read.
+# - core.worktree: git says where the work tree is, and the root that it names is compared with the allowed ones.
+# - extensions.*: git refuses what it does not know. objectFormat is read from git and used.
+# - include.path: whatever it includes is one of the settings above.
+_OPTIONS = (
+    *_NO_PROGRAMS,
+    *_NO_NETWORK,
+    *_AS_IT_IS,
+    "-c", "core.attributesFile=/dev/null",
+    "-c", "core.excludesFile=/dev/null",
+)  # fmt: skip
+# Objects are what their ids say, and commits have the parents that they name.
+_TRUE_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 _FROM_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What git said. It may end well and still have left out what it could not read: then it says so."""
+    """What git answered. It may exit with 0 and still have left out what it could not read: then it prints an error."""
 
     code: int
     output: bytes
-    complaint: str
+    errors: str
 
     @property
     def is_good(self) -> bool:
-        return self.code == 0 and "error: " not in self.complaint
+        return self.code == 0 and not any(line.startswith("error: ") for line in self.errors.split("\n"))
+
+    @property
+    def complaint(self) -> str:
+        return self.errors[:_LONGEST_COMPLAINT]
 
     @property
     def why(self) -> str:
         """Never empty: a reviewer is told something even if git crashed without a word."""
-        if self.complaint:
+        if self.errors:
             return self.complaint
         return f"git ended with signal {-self.code}" if self.code < 0 else f"git ended with code {self.code}"
 
@@ -49,34 +90,69 @@ class Answer:
 def run_git(
     folder: str | Path,
     *arguments: str,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    standard_input: bytes | None = None,
     timeout: float = GIT_TIMEOUT_SECONDS,
 ) -> Answer:
     """To its end, with nothing of the user's or the system's configuration and no program but git itself."""
-    done = subprocess.run(
-        ["git", *_OPTIONS, *_trusted(), *arguments],
+    command = [*git_command(), *arguments]
+    return _finished(command, folder, {**git_environment(), **(environment or {})}, standard_input, timeout)
+
+
+def run_users_git(
+    folder: str | Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> Answer:
+    """With the user's configuration and environment, since it is about the user's work tree: what is ignored, and how
+    files are converted. No hook and no monitor runs, and objects are still what their ids say."""
+    command = ["git", *_NO_PROGRAMS, *_AS_IT_IS, *arguments]
+    return _finished(command, folder, {**os.environ, **_TRUE_OBJECTS, **(environment or {})}, None, timeout)
+
+
+def start_git(folder: str | Path, *arguments: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """A git that answers one question after the other; who starts it also stops it."""
+    return subprocess.Popen(
+        [*git_command(), *arguments],
         cwd=folder,
-        env=_environment() | (environment or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
+        env={**git_environment(), **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
-    said = done.stderr.decode("utf-8", "replace").strip()
-    return Answer(done.returncode, done.stdout, said[:_LONGEST_COMPLAINT])
+
+
+def git_command() -> list[str]:
+    return ["git", *_OPTIONS, *_trusted()]
+
+
+def _finished(
+    command: list[str],
+    folder: str | Path | None,
+    environment: dict[str, str],
+    standard_input: bytes | None,
+    timeout: float | None,
+) -> Answer:
+    # A pipe for input costs a selector loop; most questions have none.
+    source = subprocess.DEVNULL if standard_input is None else subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            output, errors = process.communicate(standard_input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return Answer(process.returncode, output, errors.decode("utf-8", "replace").strip())
 
 
 @cache
 def _trusted() -> tuple[str, ...]:
     """Folders of other owners that the user has declared safe: all that counts of the user's configuration."""
-    asked = subprocess.run(
-        ["git", "config", "--global", "--get-all", "safe.directory"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=GIT_TIMEOUT_SECONDS,
-        check=False,
-    )
-    folders = text_of(asked.stdout).split("\n") if asked.stdout else []
+    command = ["git", "config", "--global", "--get-all", "safe.directory"]
+    listed = _finished(command, None, dict(os.environ), None, GIT_TIMEOUT_SECONDS).output
+    folders = text_of(listed).split("\n") if listed else []
     return tuple(word for folder in folders for word in ("-c", f"safe.directory={folder}"))
 
 
@@ -85,15 +161,14 @@ def text_of(output: bytes) -> str:
     return os.fsdecode(output).removesuffix("\n")
 
 
-def _environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _FROM_ENVIRONMENT if name in os.environ}
-    return kept | {
+    return {
+        **kept,
+        **_TRUE_OBJECTS,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",
-        # Objects are what their ids say, and commits have the parents that they name.
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_GRAFT_FILE": os.devnull,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",

@@ -43,6 +43,9 @@ def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, 
             f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
             "A change touches files of the work tree only; make the diff anew with git diff.",
         )
+    unclear = patch.unclear_sections(parsed) if parsed else None
+    if unclear:
+        raise BrokerError(Code.DIFF_INVALID, f"{name}: {unclear}", "Make the diff again with git diff.")
     unpacked = sum(file.unpacked_bytes for file in parsed or ())
     if unpacked > limits.unpacked:
         raise BrokerError(

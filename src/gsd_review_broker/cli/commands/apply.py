@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from gsd_review_broker.cli.git import changes, patches
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.program import run_users_git
 
 _DETAILS = """\
 Only an approved review is applied (else exit 5), and only if the diff makes of HEAD exactly what was approved: its
@@ -110,7 +110,7 @@ def _approved(context: Context, status: Json) -> _Approved:
         raise BrokerError(
             Code.CONFLICT,
             f"review {review_id} was approved without a digest: its diff did not apply to HEAD alone",
-            "What it stands for cannot be proven; commit what it builds on, then propose it anew.",
+            "What it stands for cannot be proven; commit what it builds on, then propose it again.",
         )
     paths = {name for file in proposal["affected_files"] for name in (file["path"], file["old_path"]) if name}
     return _Approved(
@@ -132,11 +132,16 @@ def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | No
 
 def _already(root: Path, approved: _Approved) -> str | None:
     """Where the approved change stands already, if it does."""
+    place = None
     with changes.opened(root) as tree:
         if changes.staged_digest(tree) == approved.digest:
-            return _INDEX
-        if changes.worktree_digest(tree) == approved.digest:
-            return _WORK_TREE
+            place = _INDEX
+        elif changes.worktree_digest(tree) == approved.digest:
+            place = _WORK_TREE
+    if place is not None:
+        # The ids are right; this also hashes the objects behind them.
+        _require_same(root, approved)
+        return place
     digest, _ = _digest(root, approved.diff, already_applied=True)
     return _COMMIT if digest == approved.digest else None
 
@@ -147,17 +152,17 @@ def _require_same(root: Path, approved: _Approved) -> None:
         found = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
         raise BrokerError(
             Code.CONFLICT,
-            f"review {approved.review_id} does not make of HEAD what was approved ({approved.digest}); {found}",
-            "HEAD has moved since. Go back to where it was proposed, or propose it anew on what is there now.",
+            f"applied to HEAD, review {approved.review_id} would not give what was approved "
+            f"({approved.digest}); {found}",
+            "HEAD has moved since. Go back to where it was proposed, or propose it again on what is there now.",
         )
 
 
 def _require_clean(root: Path, paths: Sequence[str]) -> None:
     """On top of other changes it would not be what was approved."""
-    done = _git(
-        root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", *map(_literal, paths)
-    )
-    changed = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
+    options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
+    status = run_users_git(root, "status", *options, "--", *map(_literal, paths))
+    changed = [os.fsdecode(entry[3:]) for entry in status.output.split(b"\0") if entry]
     if changed:
         raise BrokerError(
             Code.CONFLICT,
@@ -171,31 +176,41 @@ def _apply(root: Path, approved: _Approved, *, index: bool, check: bool) -> None
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         patch = Path(folder) / "diff"
         patch.write_bytes(approved.diff)
-        done = _git(root, "apply", "--whitespace=nowarn", *flags, "--", str(patch))
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise BrokerError(
-            Code.CONFLICT, f"git does not apply it: {said}", "Nothing was changed; look at the work tree."
-        )
+        done = run_users_git(root, "apply", "--whitespace=nowarn", *flags, "--", str(patch))
+        if done.code != 0:
+            raise BrokerError(
+                Code.CONFLICT, f"git does not apply it: {done.why}", "Nothing was changed; look at the work tree."
+            )
+        if not check and not _is_in(root, approved, index=index):
+            undone = run_users_git(root, "apply", "--whitespace=nowarn", "--reverse", *flags, "--", str(patch))
+            raise _converted(approved, is_undone=undone.code == 0)
+
+
+def _is_in(root: Path, approved: _Approved, *, index: bool) -> bool:
+    """Would a commit now record what was approved? A filter or an attribute may convert what git writes and reads."""
+    with changes.opened(root) as tree:
+        staged = changes.staged_digest(tree)
+        if index:
+            return staged == approved.digest
+        # Other changes in the work tree do not count.
+        return changes.worktree_digest(tree, approved.paths) == approved.digest
+
+
+def _converted(approved: _Approved, *, is_undone: bool) -> BrokerError:
+    return BrokerError(
+        Code.CONFLICT,
+        f"review {approved.review_id}: filters or attributes of this repository change what was approved",
+        "It was taken back. Look at .gitattributes and at filter.* in the configuration."
+        if is_undone
+        else "It could not be taken back: look at the work tree before you commit.",
+    )
 
 
 def _stage(root: Path, paths: Sequence[str]) -> None:
-    done = _git(root, "add", "--all", "--", *map(_literal, paths))
-    if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise BrokerError(Code.CONFLICT, f"git does not stage it: {said}", "Stage it yourself.")
+    done = run_users_git(root, "add", "--all", "--", *map(_literal, paths))
+    if done.code != 0:
+        raise BrokerError(Code.CONFLICT, f"git does not stage it: {done.why}", "Stage it yourself.")
 
 
 def _literal(path: str) -> str:
     return f":(top,literal){path}"
-
-
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The user's git with the user's configuration, since it is the user's work tree; but nothing mends white space."""
-    return subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-c", "apply.ignoreWhitespace=no", *arguments],
-        cwd=root,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )

@@ -1,6 +1,6 @@
 """The proposer: proposes, revises, accepts a better patch, and commits only what was approved."""
 
-import subprocess
+import os
 import sys
 
 from gsd_review_broker.cli.demo import script
@@ -8,6 +8,7 @@ from gsd_review_broker.cli.demo.acting import Actor, short
 from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.git.digest import commit_records, digest_of_records
+from gsd_review_broker.git.program import run_git
 
 
 def main() -> int:
@@ -110,13 +111,16 @@ def _land(actor: Actor, review_id: str) -> None:
 
 
 def _git(actor: Actor, *arguments: str, text: str | None = None) -> bytes:
-    return subprocess.run(
-        ["git", *arguments],
-        cwd=actor.folder,
-        input=None if text is None else text.encode("utf-8"),
-        capture_output=True,
-        check=True,
-    ).stdout
+    answer = run_git(
+        actor.folder,
+        *arguments,
+        # The name of the demo's author.
+        environment={name: value for name, value in os.environ.items() if name.startswith(("GIT_AUTHOR_", "GIT_COMM"))},
+        standard_input=None if text is None else text.encode("utf-8"),
+    )
+    if answer.code != 0:
+        raise RuntimeError(answer.why)
+    return answer.output
 
 
 if __name__ == "__main__":

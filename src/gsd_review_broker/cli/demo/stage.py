@@ -16,6 +16,7 @@ from pathlib import Path
 from gsd_review_broker.cli.demo import script
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations
 
 _START_SECONDS = 30.0
@@ -124,9 +125,11 @@ def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
         ["init", "-q", "-b", "main"],
         ["add", "-A"],
         ["commit", "-q", "-m", "Say hello"],
-        ["clone", "-q", str(project), str(folder / "reviewer")],
+        ["-c", "protocol.file.allow=always", "clone", "-q", str(project), str(folder / "reviewer")],
     ):
-        subprocess.run(["git", *command], cwd=project, env=environment, capture_output=True, check=True)
+        answer = run_git(project, *command, environment=environment)
+        if answer.code != 0:
+            raise RuntimeError(answer.why)
 
 
 @contextlib.contextmanager

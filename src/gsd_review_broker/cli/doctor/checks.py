@@ -20,6 +20,7 @@ from gsd_review_broker.client import RunningBroker, Target, UnreachableError, co
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.agents import PROGRAMS
 
@@ -66,7 +67,7 @@ def python() -> Check:
 
 def git() -> Check:
     try:
-        said = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=10, check=False).stdout
+        said = text_of(run_git(Path.cwd(), "--version", timeout=10).output)
     except (OSError, subprocess.TimeoutExpired) as error:
         return red("git", f"does not run: {error}", "Install git; without it no diff can be checked.")
     match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)

@@ -8,7 +8,6 @@ not UTF-8 travels as a git binary patch.
 import contextlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.digest import digest_of_records, range_records
-from gsd_review_broker.git.program import Answer, alternate, run_git, text_of
+from gsd_review_broker.git.program import Answer, alternate, run_git, run_users_git, text_of
+from gsd_review_broker.git.apart import make_empty_repository
 from gsd_review_broker.settings.locations import DATABASE_NAME
 
 _DIFF = (
@@ -101,9 +101,14 @@ def staged_digest(tree: Tree) -> str | None:
     return _digest(tree, _written(tree))
 
 
-def worktree_digest(tree: Tree) -> str | None:
-    _copy_index(tree)
-    _add_everything(tree)
+def worktree_digest(tree: Tree, paths: Sequence[str] = ()) -> str | None:
+    """Of the whole work tree, or of these paths alone: then of nothing else, staged or not."""
+    if paths:
+        _read_head(tree)
+        _add(tree, [f":(top,literal){path}" for path in paths])
+    else:
+        _copy_index(tree)
+        _add_everything(tree)
     return _digest(tree, _written(tree))
 
 
@@ -161,15 +166,7 @@ def _empty_repository(tree: Tree, *, as_binary: bool) -> Path:
     folder = tree.scratch / ("binary" if as_binary else "plain")
     if folder.exists():
         return folder
-    for name in ("refs", "objects", "info"):
-        (folder / name).mkdir(parents=True)
-    (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    (folder / "info" / "attributes").write_text("* -diff\n" if as_binary else "")
-    is_usual = tree.object_format in {"", "sha1"}
-    special = "" if is_usual else f"[extensions]\n\tobjectformat = {tree.object_format}\n"
-    version = 0 if is_usual else 1
-    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{special}")
-    return folder
+    return make_empty_repository(folder, tree.object_format or "sha1", attributes="* -diff\n" if as_binary else "")
 
 
 def _sections(diff: bytes) -> list[bytes]:
@@ -201,6 +198,10 @@ def _copy_index(tree: Tree) -> None:
         shutil.copyfile(path, tree.scratch / "index")
 
 
+def _read_head(tree: Tree) -> None:
+    tree.must("read-tree", _head(tree))
+
+
 def _written(tree: Tree) -> str:
     return tree.must("write-tree", hint="Resolve what is unmerged, then propose again.")
 
@@ -219,16 +220,13 @@ def _commit(tree: Tree, name: str) -> str:
 
 def _add_everything(tree: Tree) -> None:
     """By the user's own configuration, since it says what is ignored and how files are cleaned; but no hook runs."""
-    done = subprocess.run(
-        ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "add", "--all", "--", ":/", _NOT_OURS],
-        cwd=tree.root,
-        env={**os.environ, **tree.environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise _failed("add", done.stderr.decode("utf-8", "replace").strip(), "")
+    _add(tree, [":/", _NOT_OURS])
+
+
+def _add(tree: Tree, paths: Sequence[str]) -> None:
+    done = run_users_git(tree.root, "add", "--all", "--", *paths, environment=tree.environment)
+    if done.code != 0:
+        raise _failed("add", done.why, "")
 
 
 def _failed(what: str, why: str, hint: str) -> BrokerError:

@@ -5,7 +5,9 @@ Whether a diff applies is git's word, not ours; that our reading agrees with git
 """
 
 from gsd_review_broker.domain.patch.anchors import LinePlace, ShownLines
-from gsd_review_broker.domain.patch.interdiff import ComparedFile, ShownLine, compared, interdiff
+from gsd_review_broker.domain.patch.applying import applied
+from gsd_review_broker.domain.patch.clarity import unclear_sections
+from gsd_review_broker.domain.patch.interdiff import ComparedFile, ShownLine, compared, interdiff, shown_interdiff
 from gsd_review_broker.domain.patch.pages import Page, page_of
 from gsd_review_broker.domain.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.patch.safety import unsafe_paths
@@ -20,9 +22,12 @@ __all__ = [
     "ShownLines",
     "UnreadableDiffError",
     "affected_files",
+    "applied",
     "compared",
     "interdiff",
     "page_of",
     "read",
+    "shown_interdiff",
+    "unclear_sections",
     "unsafe_paths",
 ]

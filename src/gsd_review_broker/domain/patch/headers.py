@@ -8,6 +8,7 @@ from gsd_review_broker.domain.patch import names
 from gsd_review_broker.domain.patch.scanner import Scanner, UnreadableDiffError
 
 GIT = b"diff --git "
+_BASE = re.compile(rb"([0-9a-f]{7,64})\.\.")
 _INDEX = re.compile(rb"[^. ]{1,64}\.\.[^ ]{0,64} (.*)\Z", re.DOTALL)
 
 
@@ -19,6 +20,8 @@ class Header:
     default_name: bytes | None = None
     old_name: bytes | None = None
     new_name: bytes | None = None
+    # The blob that the diff was made from, as the index line names it; often abbreviated.
+    base_id: str | None = None
     old_mode: str | None = None
     new_mode: str | None = None
     created: bool = False
@@ -127,6 +130,8 @@ def _copied_to(header: Header, rest: bytes) -> None:
 
 def _index(header: Header, rest: bytes) -> None:
     """`index 1234..5678 100644`: the mode of a file whose mode stays."""
+    base = _BASE.match(rest)
+    header.base_id = base.group(1).decode("ascii") if base else None
     match = _INDEX.match(rest)
     if match is not None:
         header.old_mode = names.mode(match.group(1))

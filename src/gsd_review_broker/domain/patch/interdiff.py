@@ -1,13 +1,13 @@
 """What the author changed between two versions of a diff, and not what moved under it.
 
-Lines of the base are matched first: by their numbers where both versions stand on the same base, by their
-text where the base moved. What one version keeps and the other removes, and what is added between matched
-lines, is the author's. The outcome reads like a unified diff from the old result to the new one; it is to be
-read, not applied.
+Lines of the base are matched first: by their numbers where both versions stand on the same base (their index lines
+name the same blob, or their lines agree), by their text where the base moved. What one version keeps and the other
+removes, and what is added between matched lines, is the author's. The outcome reads like a unified diff from the old
+result to the new one; it is to be read, not applied.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 
@@ -17,6 +17,11 @@ from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffErro
 _CONTEXT = 3
 # Matching is quadratic at worst; past this, a differing block is shown as replaced whole.
 _LARGEST_MATCH = 4_000_000
+_NO_LINE_FEED = "\n\\ No newline at end of file"
+_UNTOLD = (
+    "(No line that the author changed was found, but the two revisions are not the same: their hunks stand elsewhere, "
+    "or their base has moved. The whole diff follows.)\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +52,58 @@ def interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) 
         return "" if old == new else (new or b"").decode("utf-8")
 
 
+def shown_interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
+    """What a reviewer reads. It is empty only for a diff that is the same: where no line is the author's and the
+    outcome may differ all the same, the whole diff is given with a note."""
+    text = interdiff(old, new, path=path)
+    if text or old == new or interdiff(old, new):
+        return text
+    return _UNTOLD + (new or b"").decode("utf-8")
+
+
 def compared(old: bytes | None, new: bytes | None, *, path: str | None = None) -> list[ComparedFile]:
     """The same, to be shown in another form. Raises what reading either of them raises."""
     before, after = _by_path(old), _by_path(new)
-    paths = [*after, *(name for name in before if name not in after)]
+    keys = [*after, *(key for key in before if key not in after)]
     if path is not None:
-        paths = [name for name in paths if path in _names(before.get(name), after.get(name))]
-    files = (_file(path, old or b"", before.get(path), new or b"", after.get(path)) for path in paths)
+        keys = [key for key in keys if path in _names(before.get(key), after.get(key))]
+    files = (_file(key, old or b"", before.get(key), new or b"", after.get(key)) for key in keys)
     return [file for file in files if file.hunks or file.notes]
-
-
-def _by_path(diff: bytes | None) -> dict[str, FilePatch]:
-    return {file.path: file for file in read(diff)} if diff else {}
 
 
 def _names(before: FilePatch | None, after: FilePatch | None) -> set[str | None]:
     return {name for file in (before, after) if file for name in (file.path, file.old_path)}
 
 
-def _file(path: str, old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> ComparedFile:
-    before_lines = list(lines_of(old, before)) if before else []
-    after_lines = list(lines_of(new, after)) if after else []
-    hunks = _hunks(list(_compared(before_lines, after_lines)))
-    return ComparedFile(path, _notes(old, before, new, after), hunks)
+_Key = tuple[str, int]
+
+
+def _by_path(diff: bytes | None) -> dict[_Key, FilePatch]:
+    """A path may have two sections: a file that becomes a link is removed and then created."""
+    files: dict[_Key, FilePatch] = {}
+    for file in read(diff) if diff else ():
+        files[file.path, sum(file.path == path for path, _ in files)] = file
+    return files
+
+
+def _file(key: _Key, old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> ComparedFile:
+    before_lines = list(_lines(old, before)) if before else []
+    after_lines = list(_lines(new, after)) if after else []
+    agree = _same_blob(before, after) or _bases_agree(before_lines, after_lines)
+    hunks = _hunks(list(_compared(before_lines, after_lines, same_base=agree)))
+    return ComparedFile(key[0], _notes(old, before, new, after), hunks)
+
+
+def _lines(diff: bytes, file: FilePatch) -> Iterator[Line]:
+    """A line without a line feed is another line than the same text with one."""
+    for line in lines_of(diff, file):
+        yield line if line.is_ended else replace(line, text=line.text + _NO_LINE_FEED)
+
+
+def _same_blob(before: FilePatch | None, after: FilePatch | None) -> bool:
+    """Do both name the same blob as their base? Either may abbreviate it."""
+    one, other = before.base_id if before else None, after.base_id if after else None
+    return one is not None and other is not None and (one.startswith(other) or other.startswith(one))
 
 
 def _as_text(file: ComparedFile) -> str:
@@ -93,10 +127,10 @@ def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | 
     return "".join(notes)
 
 
-def _compared(before: list[Line], after: list[Line]) -> Iterator[ShownLine]:
+def _compared(before: list[Line], after: list[Line], *, same_base: bool) -> Iterator[ShownLine]:
     """Every line worth showing, numbered in both results."""
     old_at = new_at = 0
-    steps = _same_base(before, after) if _bases_agree(before, after) else _moved_base(before, after)
+    steps = _same_base(before, after) if same_base else _moved_base(before, after)
     for step in _removals_first(steps):
         if step.kind != "+":
             old_at = step.before or old_at + 1

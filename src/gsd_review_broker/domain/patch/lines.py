@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from gsd_review_broker.domain.model import Side
 from gsd_review_broker.domain.patch.reading import FilePatch
@@ -15,6 +16,8 @@ class Line:
     text: str
     old: int | None
     new: int | None
+    # Only the last line of a file may be without a line feed.
+    is_ended: bool = True
 
     def number(self, side: Side) -> int | None:
         return self.new if side is Side.NEW else self.old
@@ -23,18 +26,20 @@ class Line:
 def lines_of(diff: bytes, file: FilePatch) -> Iterator[Line]:
     for hunk in file.hunks:
         old, new = hunk.old_start, hunk.new_start
-        for raw in diff[hunk.body : hunk.end].removesuffix(b"\n").split(b"\n"):
+        raw_lines = diff[hunk.body : hunk.end].removesuffix(b"\n").split(b"\n")
+        for raw, following in zip_longest(raw_lines, raw_lines[1:], fillvalue=b""):
             kind, text = chr(raw[0]) if raw else " ", raw[1:].decode("utf-8", "replace")
+            is_ended = not following.startswith(b"\\")
             match kind:
                 case "+":
-                    yield Line("+", text, None, new)
+                    yield Line("+", text, None, new, is_ended)
                     new += 1
                 case "-":
-                    yield Line("-", text, old, None)
+                    yield Line("-", text, old, None, is_ended)
                     old += 1
                 case " ":
-                    yield Line(" ", text, old, new)
+                    yield Line(" ", text, old, new, is_ended)
                     old, new = old + 1, new + 1
                 case _:
-                    # "\ No newline at end of file" is about the line above, and none itself.
+                    # "\ No newline at end of file" is about the line above, and not a line itself.
                     continue

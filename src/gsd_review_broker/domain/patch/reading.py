@@ -37,6 +37,11 @@ class FilePatch:
     end: int
     old_path: str | None
     new_path: str | None
+    # The paths as they are stored in a tree; the ones above are for people.
+    old_name: bytes | None = None
+    new_name: bytes | None = None
+    # The blob that the diff was made from, as the index line names it; often abbreviated.
+    base_id: str | None = None
     old_mode: str | None = None
     new_mode: str | None = None
     renamed: bool = False
@@ -143,6 +148,9 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
         end=header.start,
         old_path=names.text(old) if old else None,
         new_path=names.text(new) if new else None,
+        old_name=old,
+        new_name=new,
+        base_id=header.base_id,
         old_mode=header.old_mode if old else None,
         new_mode=(header.new_mode or header.old_mode) if new else None,
         # Without a word of renaming, git still writes the new file and removes the old one.

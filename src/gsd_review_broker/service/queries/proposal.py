@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revision
-from gsd_review_broker.domain.patch import Page, interdiff, page_of
+from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
@@ -95,7 +95,7 @@ def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, Co
     if wanted.path is not None:
         _require_path(content, earlier, wanted.path)
     if earlier is not None:
-        diff = interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
+        diff = shown_interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
     # Of the present revision the open one; of an older revision what was offered on it then.
     if wanted.number == review.revision:
         return content, reader.open_counter_patch(review.id), diff

@@ -1,0 +1,275 @@
+"""Does a diff apply to HEAD, and what exactly would it change?
+
+git applies the diff to an index that holds the touched paths alone, in an empty repository beside the real one. What
+git makes of it is then compared with what the diff shows: the same content, from hunks at their own lines, with the
+same modes, and no other path.
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker.domain import patch
+from gsd_review_broker.domain.patch import FilePatch
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git import index_file
+from gsd_review_broker.git.digest import Record, digest_of_records
+from gsd_review_broker.git.index_file import Entry
+from gsd_review_broker.git.objects import MOST_BYTES, SUBMODULE_MODE, BaseTree, Objects, TooLargeError, opened_objects
+from gsd_review_broker.git.program import Answer, run_git, text_of
+from gsd_review_broker.git.apart import Apart, make_apart, make_empty_repository
+from gsd_review_broker.ports import Applies, DoesNotApply, Offset
+
+_APPLY = ("apply", "--whitespace=nowarn")
+_HEAD = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
+_OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_MOVED = re.compile(r"Hunk #(\d+) succeeded at \d+ \(offset (-?\d+) lines?\)\.")
+_REGENERATE = "regenerate the diff against HEAD"
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """One file of the diff, in the direction in which it is applied."""
+
+    file: FilePatch
+    source: bytes | None
+    target: bytes | None
+    source_mode: str | None
+    target_mode: str | None
+
+
+class DiffCheck:
+    """One question: a workspace, a diff, and a scratch folder that the caller makes and removes."""
+
+    def __init__(self, workspace: str, folder: Path, diff: bytes, *, timeout: float) -> None:
+        self._workspace, self._folder, self._diff, self._timeout = workspace, folder, diff, timeout
+        # A file, not a pipe: git may stop before it has read all, and a closed pipe is not an answer.
+        self._patch = folder / "diff"
+        self._patch.write_bytes(diff)
+
+    def run(self, *, already_applied: bool) -> Applies | DoesNotApply:
+        """Against HEAD first; failing that, against the work tree as it stands. With `already_applied` the change is
+        in the tree already, and only its digest is looked for."""
+        try:
+            files = patch.read(self._diff)
+        except patch.UnreadableDiffError as error:
+            # What cannot be read completely has no digest: a part that we did not see could change anything.
+            return Applies(digest=None) if already_applied else DoesNotApply(git_says=self._unreadable(str(error)))
+        unclear = patch.unclear_sections(files)
+        if unclear:
+            return Applies(digest=None) if already_applied else DoesNotApply(git_says=unclear)
+        on_head = self._on_head(files, reverse=already_applied)
+        if already_applied:
+            return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
+        if isinstance(on_head, Applies) or not self._fits_work_tree():
+            return on_head
+        return Applies(digest=None)
+
+    def _unreadable(self, why: str) -> str:
+        """In git's own words, if git does not read it either."""
+        answer = self._git(self._folder, "apply", "--numstat", "--", str(self._patch))
+        return answer.why if answer.code != 0 else f"the diff cannot be read completely ({why}): {_REGENERATE}"
+
+    def _on_head(self, files: tuple[FilePatch, ...], *, reverse: bool) -> Applies | DoesNotApply:
+        commit, scratch = self._scratch()
+        with opened_objects(scratch.folder, scratch.environment, scratch.object_format, self._timeout) as objects:
+            sections = [_section(file, reverse=reverse) for file in files]
+            try:
+                return _OnHead(self, scratch, objects, sections, reverse=reverse).checked(commit)
+            except TooLargeError:
+                return DoesNotApply(git_says=f"the touched files hold more than {MOST_BYTES} bytes")
+
+    def _scratch(self) -> tuple[str | None, Apart]:
+        """HEAD's commit (None before the first one), and a repository beside the real one."""
+        answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", "HEAD")
+        # A path may hold a line feed, so the lines are taken from the end.
+        lines = text_of(answer.output).split("\n")
+        commit = lines.pop() if _OBJECT_ID.fullmatch(lines[-1]) else None
+        object_format = lines.pop()
+        if not lines or object_format not in {"sha1", "sha256"}:
+            raise BrokerError(
+                Code.UNAVAILABLE,
+                f"git does not answer in {self._workspace}: {answer.why}",
+                "See that git runs there, then claim again.",
+            )
+        return commit, make_apart(self._folder, objects="\n".join(lines), object_format=object_format)
+
+    def apply(self, scratch: Apart, entries: dict[bytes, Entry], *options: str) -> Answer:
+        """git's word on the diff, over an index that holds these entries."""
+        scratch.index.write_bytes(index_file.written(entries, scratch.object_format))
+        arguments = (*_APPLY, "--cached", *options, "--", str(self._patch))
+        return self._git(scratch.folder, *arguments, environment=scratch.environment)
+
+    def said(self, answer: Answer) -> str:
+        return answer.why.replace(str(self._patch), "the diff")
+
+    @property
+    def diff(self) -> bytes:
+        return self._diff
+
+    def _fits_work_tree(self) -> bool:
+        """Every hunk at its own line. Looked at from an empty repository: the real one's configuration could name
+        programs that filter files."""
+        empty = make_empty_repository(self._folder / "apart", "sha1")
+        environment = {"GIT_DIR": str(empty), "GIT_WORK_TREE": self._workspace}
+        arguments = (*_APPLY, "--check", "--verbose", "--", str(self._patch))
+        answer = self._git(self._workspace, *arguments, environment=environment)
+        return answer.is_good and not any(map(_MOVED.fullmatch, answer.errors.split("\n")))
+
+    def _git(self, folder: str | Path, *arguments: str, environment: dict[str, str] | None = None) -> Answer:
+        return ask_git(folder, *arguments, environment=environment, timeout=self._timeout)
+
+
+class _OnHead:
+    def __init__(
+        self, check: DiffCheck, scratch: Apart, objects: Objects, sections: list[_Section], *, reverse: bool
+    ) -> None:
+        self._check, self._scratch, self._objects = check, scratch, objects
+        self._sections, self._reverse = sections, reverse
+
+    def checked(self, commit: str | None) -> Applies | DoesNotApply:
+        paths = {path for section in self._sections for path in (section.source, section.target) if path is not None}
+        before = BaseTree(self._objects, commit).entries(paths)
+        for entry in before.values():
+            if entry.mode != SUBMODULE_MODE:
+                self._objects.verify(entry.object_id)
+        answer = self._check.apply(self._scratch, before, *(("--reverse",) if self._reverse else ()))
+        if not answer.is_good:
+            return DoesNotApply(git_says=self._check.said(answer))
+        after = index_file.read(self._scratch.index.read_bytes(), self._scratch.object_format)
+        return self._compared(before, after)
+
+    def _compared(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> Applies | DoesNotApply:
+        other = self._other_than_shown(before, after)
+        if other is not None:
+            return DoesNotApply(git_says=other)
+        moved = [section for section in self._sections if not self._is_as_shown(section, before, after)]
+        offsets: tuple[Offset, ...] = ()
+        if moved:
+            explained = self._offsets(moved, before)
+            if isinstance(explained, DoesNotApply):
+                return explained
+            offsets = explained
+        old, new = (after, before) if self._reverse else (before, after)
+        records = [
+            _record(path, old.get(path), new.get(path))
+            for path in old.keys() | new.keys()
+            if old.get(path) != new.get(path)
+        ]
+        digest = digest_of_records(records)
+        return Applies(digest=digest, offsets=offsets) if digest else DoesNotApply(git_says="the diff changes nothing")
+
+    def _other_than_shown(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> str | None:
+        """A path or a mode that the outcome has and the diff does not show."""
+        expected = dict(before)
+        for section in self._sections:
+            source = None if section.source is None else before.get(section.source)
+            if source is not None and section.source_mode not in {None, source.mode}:
+                return f"{section.file.path} has mode {source.mode} and not {section.source_mode}: {_REGENERATE}"
+            if section.source is not None and section.source != section.target and not section.file.copied:
+                expected.pop(section.source, None)
+            if section.target is not None:
+                default = source.mode if source else "100644"
+                expected[section.target] = Entry(section.target_mode or default, "")
+        outcome = {path: entry.mode for path, entry in after.items()}
+        if outcome != {path: entry.mode for path, entry in expected.items()}:
+            return f"git makes something else of the diff than it shows: {_REGENERATE}"
+        return None
+
+    def _is_as_shown(self, section: _Section, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> bool:
+        """Does the outcome follow from the hunks at their own lines? The blob that is stored is hashed again."""
+        if section.target is None:
+            return True
+        outcome = after[section.target]
+        if outcome.mode != SUBMODULE_MODE:
+            self._objects.verify(outcome.object_id)
+        if section.file.binary:
+            # git compares both sides of a binary patch with the ids in its header.
+            return True
+        source = None if section.source is None else before[section.source]
+        if not section.file.hunks:
+            return source is None or source.object_id == outcome.object_id
+        content = patch.applied(self._check.diff, section.file, self._content(source), reverse=self._reverse)
+        return content is not None and self._content_id(content, outcome.mode) == outcome.object_id
+
+    def _content(self, entry: Entry | None) -> bytes:
+        if entry is None:
+            return b""
+        if entry.mode == SUBMODULE_MODE:
+            return f"Subproject commit {entry.object_id}\n".encode()
+        return self._objects.read(entry.object_id, "blob")
+
+    def _content_id(self, content: bytes, mode: str) -> str:
+        if mode == SUBMODULE_MODE:
+            return content.decode("utf-8", "replace").removeprefix("Subproject commit ").strip()
+        header = b"blob %d\0" % len(content)
+        return hashlib.new(self._scratch.object_format, header + content, usedforsecurity=False).hexdigest()
+
+    def _offsets(self, moved: list[_Section], before: dict[bytes, Entry]) -> tuple[Offset, ...] | DoesNotApply:
+        """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""
+        answer = self._check.apply(self._scratch, before, "--check", "--verbose")
+        found = _reported(answer.errors, self._sections)
+        for section in moved:
+            offsets = [offset for offset in found if offset.path == section.file.path]
+            if self._reverse or not offsets or not self._is_honest(section.file):
+                place = ", ".join(f"hunk {offset.hunk} by {offset.offset:+d} lines" for offset in offsets[:5])
+                return DoesNotApply(
+                    git_says=f"{section.file.path} applies only away from its own line numbers "
+                    f"({place or 'its headers contradict each other'}): {_REGENERATE}"
+                )
+        return tuple(found)
+
+    def _is_honest(self, file: FilePatch) -> bool:
+        """The diff names its base blob, the repository has it, and every hunk applies there at its own line."""
+        older = self._objects.blob_named(file.base_id) if file.base_id else None
+        return older is not None and patch.applied(self._check.diff, file, older) is not None
+
+
+def _section(file: FilePatch, *, reverse: bool) -> _Section:
+    if reverse:
+        return _Section(file, file.new_name, file.old_name, file.new_mode, file.old_mode)
+    return _Section(file, file.old_name, file.new_name, file.old_mode, file.new_mode)
+
+
+def _record(path: bytes, old: Entry | None, new: Entry | None) -> Record:
+    """As `git diff-tree --raw` writes it."""
+    size = len((old or new or Entry("", "")).object_id)
+    absent = Entry("000000", "0" * size)
+    before, after = old or absent, new or absent
+    if old is None or new is None:
+        status = "A" if old is None else "D"
+    else:
+        status = "M" if old.mode[:3] == new.mode[:3] else "T"
+    metadata = f":{before.mode} {after.mode} {before.object_id} {after.object_id} {status}"
+    return Record(metadata.encode("ascii"), path)
+
+
+def _reported(errors: str, sections: list[_Section]) -> list[Offset]:
+    """git goes through the files in the diff's order and says what it does with each hunk. A name cannot pass for
+    such a line: git quotes line feeds."""
+    offsets: list[Offset] = []
+    number = -1
+    for line in errors.split("\n"):
+        if line.startswith("Checking patch "):
+            number += 1
+        match = _MOVED.fullmatch(line)
+        if match is not None and 0 <= number < len(sections):
+            offsets.append(Offset(path=sections[number].file.path, hunk=int(match[1]), offset=int(match[2])))
+    return offsets
+
+
+def ask_git(folder: str | Path, *arguments: str, timeout: float, environment: dict[str, str] | None = None) -> Answer:
+    try:
+        return run_git(folder, *arguments, environment=environment, timeout=timeout)
+    except FileNotFoundError as error:
+        missing = "git" if shutil.which("git") is None else folder
+        raise _no_git(f"{missing} was not found") from error
+    except subprocess.TimeoutExpired as error:
+        raise _no_git(f"git {arguments[0]} took longer than {timeout:g} s") from error
+
+
+def _no_git(why: str) -> BrokerError:
+    return BrokerError(Code.UNAVAILABLE, why, "The review stays as it is; see that git works, then call again.")
