@@ -1,34 +1,9 @@
 """The git processes that validating a diff needs, one after the other and without a broker."""
 
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
-# As src/gsd_review_broker/repository.py runs them; written out, so that a process too many there shows here.
-_OPTIONS = (
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.fsmonitor=false",
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "core.excludesFile=/dev/null",
-    "-c", "core.untrackedCache=false",
-    "-c", "diff.external=",
-    "-c", "apply.whitespace=nowarn",
-    "-c", "apply.ignoreWhitespace=no",
-    "-c", "core.protectHFS=true",
-    "-c", "core.protectNTFS=true",
-)  # fmt: skip
-_ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_PAGER": "cat",
-    "LC_ALL": "C",
-}
+from gsd_review_broker.git.program import run_git
 
 
 class BareValidation:
@@ -57,11 +32,13 @@ class BareValidation:
             "--no-ext-diff", "--no-textconv", "HEAD", "--",
         )  # fmt: skip
 
-    def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        return subprocess.run(
-            ["git", *_OPTIONS, *arguments],
-            cwd=self._repository, env=_ENVIRONMENT | self._index, input=stdin, capture_output=True, check=True,
-        ).stdout  # fmt: skip
+    def _git(self, *arguments: str, stdin: bytes | None = None) -> bytes:
+        """By the same runner as the broker's, so that options and environment are the same; which processes are
+        started, one after the other, is written out here and is the yardstick."""
+        answer = run_git(self._repository, *arguments, environment=self._index, standard_input=stdin)
+        if answer.code != 0:
+            raise RuntimeError(answer.why)
+        return answer.output
 
     def close(self) -> None:
         self._scratch.cleanup()

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Revision
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
-from gsd_review_broker.ports import Applies, DoesNotApply
+from gsd_review_broker.ports import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.core import Core
 
 _FRESH_MILLISECONDS = 5_000
 _MOST_REMEMBERED = 256
+_OFFSETS_PATIENCE_SECONDS = 2.0
 
 _Key = tuple[ReviewId, int]
 _Answer = Applies | DoesNotApply | BrokerError
@@ -56,6 +57,15 @@ class Applicability:
         task = self._task(review)
         await asyncio.wait({task}, timeout=patience)
         return Checked(task.result() if task.done() else None)
+
+    async def offsets(self, review: Review) -> tuple[Offset, ...]:
+        """How far the hunks of an older diff are from their own lines, by the last answer. After a restart git is
+        asked again while the review is under review; the repository may have moved on by then."""
+        known = self._answers.get((review.id, review.revision))
+        answer = known[1] if known is not None else None
+        if answer is None and review.digest is not None and review.is_claim_live:
+            answer = (await self.of(review, patience=_OFFSETS_PATIENCE_SECONDS)).answer
+        return answer.offsets if isinstance(answer, Applies) else ()
 
     def _task(self, review: Review) -> asyncio.Task[_Answer]:
         key = review.id, review.revision

@@ -49,7 +49,7 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) 
     claims = Claims(core, waiting, applies)
     return Broker(
         proposals=Proposals(core),
-        proposal_queries=ProposalQueries(core),
+        proposal_queries=ProposalQueries(core, applies),
         claims=claims,
         verdicts=Verdicts(core, claims),
         counter_patches=CounterPatches(core),

@@ -113,7 +113,7 @@ def test_on_another_base_it_is_not_what_was_approved_and_exits_6(tandem: Tandem,
     said = tandem.run("apply", review_id, "--json")
     assert (said.code, said.error["code"]) == (6, "conflict")
     assert given["digest"] in said.error["message"]
-    assert "propose it anew" in said.error["hint"]
+    assert "propose it again" in said.error["hint"]
     assert status(repository) == set()
 
 

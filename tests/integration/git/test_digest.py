@@ -127,15 +127,6 @@ def test_a_submodule_counts_whatever_says_that_it_is_ignored(repository: Path, f
     assert [record.path for record in range_records(repository, "HEAD", tree)] == [b"module"]
 
 
-async def test_a_diff_that_changes_nothing_is_not_claimed(broker: LocalBroker) -> None:
-    """Two renames that undo each other have no records, and so no digest."""
-    there = "diff --git a/hello.txt b/h2.txt\nsimilarity index 100%\nrename from hello.txt\nrename to h2.txt\n"
-    back = "diff --git a/h2.txt b/hello.txt\nsimilarity index 100%\nrename from h2.txt\nrename to hello.txt\n"
-    review_id = (await broker.create(diff=there + back))["review_id"]
-    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
-    assert claim.get("auto_rejected") is True
-
-
 async def test_a_claim_names_the_digest_of_the_commit_that_lands(broker: LocalBroker, repository: Path) -> None:
     review_id = (await broker.create(diff=GOOD))["review_id"]
     claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")

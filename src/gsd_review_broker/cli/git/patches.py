@@ -1,6 +1,7 @@
 """A whole diff out of the broker's pages, and how it is shown."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 
 _STYLES = {"+": Style.GREEN, "-": Style.RED, "@": Style.CYAN}
+_HEADING = re.compile(r"(@@ -[\d,]+ \+[\d,]+ @@)( .+)")
 _HEADERS = (
     "diff ",
     "index ",
@@ -72,7 +74,10 @@ def show(screen: Screen, text: str, *, pager: bool) -> None:
 
 
 def painted(screen: Screen, line: str) -> str:
-    """A line of a diff; the tabs of code stay."""
+    """A line of a diff; the tabs of code stay. What follows a hunk's numbers is the author's text."""
+    heading = _HEADING.fullmatch(line)
+    if heading is not None:
+        line = f"{heading[1]} (heading by the author:{heading[2]})"
     style = Style.BOLD if line.startswith(_HEADERS) else _STYLES.get(line[:1], Style.PLAIN)
     return screen.painted(Span(line, style), keep="\t")
 

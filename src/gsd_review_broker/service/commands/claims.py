@@ -71,7 +71,7 @@ class Claims:
             if begins:
                 self._refuse_draining(reviewer)
             # Who holds it already is answered again; git was asked at the time.
-            checked = await self._applies.demand(review) if begins else Applies(digest=review.digest)
+            checked = await self._applies.demand(review) if begins else await self._held(review)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
             )
@@ -88,7 +88,7 @@ class Claims:
         if kept is not None:
             return kept
         if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
-            return remembered(tx, self._core, repeat, review.project, self._view(tx, review))
+            return remembered(tx, self._core, repeat, review.project, self._view(tx, review, checked))
         self._refuse_draining(reviewer)
         if review.revision != seen.revision:
             return None
@@ -101,7 +101,10 @@ class Claims:
             return remembered(tx, self._core, keep, review.project, rejected)
         change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
         tx.save(change)
-        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review))
+        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review, checked))
+
+    async def _held(self, review: Review) -> Applies:
+        return Applies(digest=review.digest, offsets=await self._applies.offsets(review))
 
     async def on_the_way(
         self,
@@ -158,11 +161,12 @@ class Claims:
             raise draining(reviewer)
         return standing is not None
 
-    def _view(self, reader: Reader, review: Review) -> Claim:
+    def _view(self, reader: Reader, review: Review, checked: _Checked | None = None) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)
         assert revision is not None  # noqa: S101 - a review has the revision that it names
         findings = reader.findings(review.id) if review.open_finding_count else []
-        return views.claim(review, revision, open_findings(findings))
+        offsets = checked.offsets if isinstance(checked, Applies) else ()
+        return views.claim(review, revision, open_findings(findings), offsets)
 
     async def claim_next(
         self,

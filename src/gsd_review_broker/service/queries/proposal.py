@@ -8,6 +8,7 @@ from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import Proposal, ProposalPage
@@ -48,8 +49,9 @@ class _Wanted:
 
 
 class ProposalQueries:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, applies: Applicability) -> None:
         self._core = core
+        self._applies = applies
 
     async def read(
         self,
@@ -74,7 +76,11 @@ class ProposalQueries:
             return _following(review, wanted, page)
         page = await _page(diff, 0, path if since_revision is None else None)
         counter_page = await _page(patch.diff if patch else None, 0, None)
-        return _first(review, content, wanted, page, patch, counter_page)
+        proposal = _first(review, content, wanted, page, patch, counter_page)
+        offsets = await self._applies.offsets(review) if content.number == review.revision else ()
+        if offsets:
+            proposal["offsets"] = views.offsets(offsets)
+        return proposal
 
 
 def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wanted:

@@ -123,6 +123,14 @@ class NothingNew(TypedDict):
     changed: bool
 
 
+class OffsetResult(TypedDict):
+    """A hunk (counted from 1) of an older diff that applies so many lines below its own line; above, if negative."""
+
+    path: str
+    hunk: int
+    offset: int
+
+
 class Claim(TypedDict):
     review_id: str
     status: str
@@ -141,6 +149,8 @@ class Claim(TypedDict):
     affected_files: list[AffectedFileResult]
     has_diff: bool
     digest: str | None
+    # Only where there are some.
+    offsets: NotRequired[list[OffsetResult]]
     open_findings: list[FindingResult]
     claimed: NotRequired[bool]
 
@@ -182,6 +192,8 @@ class Proposal(TypedDict):
     has_diff: bool
     skip_diff_validation: bool
     digest: str | None
+    # Only where there are some.
+    offsets: NotRequired[list[OffsetResult]]
     since_revision: NotRequired[int]
     diff: str | None
     next_cursor: str | None

@@ -4,7 +4,7 @@ import json
 from typing import Any, cast
 
 from gsd_review_broker.domain.model import AffectedFile, Event, Milliseconds, Review, Revision
-from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY
+from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, Offset
 from gsd_review_broker.service.wire.reviews import (
     AffectedFileResult,
     AutoRejected,
@@ -15,6 +15,7 @@ from gsd_review_broker.service.wire.reviews import (
     FeedRow,
     FindingResult,
     NothingNew,
+    OffsetResult,
     Released,
     ReviewRow,
     ReviewStatus,
@@ -89,8 +90,14 @@ def nothing_new(review: Review) -> NothingNew:
     }
 
 
-def claim(review: Review, revision: Revision, open_findings: list[FindingResult]) -> Claim:
-    return {
+def offsets(known: tuple[Offset, ...]) -> list[OffsetResult]:
+    return [{"path": offset.path, "hunk": offset.hunk, "offset": offset.offset} for offset in known]
+
+
+def claim(
+    review: Review, revision: Revision, open_findings: list[FindingResult], known: tuple[Offset, ...] = ()
+) -> Claim:
+    result: Claim = {
         "review_id": review.id,
         "status": review.status.value,
         "version": review.version,
@@ -110,6 +117,9 @@ def claim(review: Review, revision: Revision, open_findings: list[FindingResult]
         "digest": review.digest,
         "open_findings": open_findings,
     }
+    if known:
+        result["offsets"] = offsets(known)
+    return result
 
 
 def auto_rejected(review: Review) -> AutoRejected:

@@ -1,12 +1,14 @@
 """A diff in pieces that can be shown one by one: files, hunks, rows."""
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.patch import ComparedFile, FilePatch
 
 _NO_NEWLINE = "\\"
+_NUMBERS = re.compile(r"@@ -[\d,]+ \+[\d,]+ @@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class _PatchSource:
     def hunks(self, index: int) -> list[ShownHunk]:
         return [
             ShownHunk(
-                self._diff[hunk.start : hunk.body].decode("utf-8", "replace").rstrip("\n"),
+                _heading(self._diff[hunk.start : hunk.body].decode("utf-8", "replace").rstrip("\n")),
                 tuple(_rows(self._diff[hunk.body : hunk.end], hunk.old_start, hunk.new_start)),
             )
             for hunk in self._patches[index].hunks
@@ -93,6 +95,13 @@ class _ComparedSource:
         ]
 
 
+def _heading(line: str) -> str:
+    """The text after the numbers is the author's, not the file's: nothing compares it with the file."""
+    match = _NUMBERS.match(line)
+    text = line[match.end() :].strip() if match else ""
+    return f"{match.group()} (heading by the author: {text})" if match and text else line
+
+
 def from_diff(key: str, diff: bytes) -> DiffDocument | None:
     """None for what is no diff that can be read."""
     try:
@@ -109,6 +118,8 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | N
         compared = patch.compared(old, new)
     except patch.UnreadableDiffError:
         return None
+    if not compared and old != new and new:
+        return _whole(key, new)
     files = tuple(
         ShownFile(
             index=index,
@@ -122,6 +133,14 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | N
         for index, file in enumerate(compared)
     )
     return DiffDocument(key, files, _ComparedSource(compared))
+
+
+def _whole(key: str, new: bytes) -> DiffDocument:
+    """No line is the author's, and yet the two are not the same."""
+    patches = patch.read(new)
+    note = "No changed line was found, but hunks stand elsewhere or the base has moved: this is the whole diff."
+    files = tuple(replace(_shown(index, one), notes=note) for index, one in enumerate(patches))
+    return DiffDocument(key, files, _PatchSource(new, patches))
 
 
 def _shown(index: int, one: FilePatch) -> ShownFile:

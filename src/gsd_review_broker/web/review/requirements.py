@@ -5,11 +5,12 @@ from enum import StrEnum
 
 from gsd_review_broker.domain.model import Disposition, EventType, Severity, Status, same_identity
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports import Applies, DoesNotApply
+from gsd_review_broker.ports import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 
 _SHOWN = len("sha256:") + 16
+_MOST_OFFSETS = 5
 _GRAVE = {Severity.CRITICAL, Severity.HIGH}
 
 
@@ -42,12 +43,21 @@ def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
             return Requirement(
                 RequirementState.MET, what, "but not to HEAD alone, so it has no digest and no gate will take it"
             )
-        case Applies(digest=digest):
-            return Requirement(RequirementState.MET, what, f"as {_short(digest)}")
+        case Applies(digest=digest, offsets=offsets):
+            return Requirement(RequirementState.MET, what, f"as {_short(digest)}{_moved(offsets)}")
         case DoesNotApply(git_says=git_says):
             return Requirement(RequirementState.UNMET, what, f"git says: {git_says}")
         case BrokerError() as error:
             return Requirement(RequirementState.WAITING, what, error.message)
+
+
+def _moved(offsets: tuple[Offset, ...]) -> str:
+    """An older diff: its hunks land on other lines than those that are shown."""
+    if not offsets:
+        return ""
+    named = [f"hunk {offset.hunk} of {offset.path} by {offset.offset:+d} lines" for offset in offsets[:_MOST_OFFSETS]]
+    more = f", and {len(offsets) - _MOST_OFFSETS} more" if len(offsets) > _MOST_OFFSETS else ""
+    return f"; made from an older base, so hunks are moved: {', '.join(named)}{more}"
 
 
 def _no_grave_finding(facts: ReviewFacts) -> Requirement:

@@ -1,0 +1,46 @@
+"""git is started in one place, with one environment."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / "src" / "gsd_review_broker" / "git" / "program.py"
+
+
+def starts_git(source: str) -> bool:
+    """Is there a list, a tuple or a call whose first word is git?"""
+    for node in ast.walk(ast.parse(source)):
+        words = node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
+        first = words[0] if words else None
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            continue
+        is_command = first.value == "git" and (len(words) > 1 or isinstance(node, ast.List))
+        if is_command and not (isinstance(node, ast.Call) and _is_report(node)):
+            return True
+        if first.value.startswith("git ") and isinstance(node, ast.Call) and _is_start(node):
+            return True
+    return False
+
+
+def _is_report(node: ast.Call) -> bool:
+    """doctor's checks are named after what they check."""
+    return isinstance(node.func, ast.Name) and node.func.id in {"red", "yellow", "green"}
+
+
+def _is_start(node: ast.Call) -> bool:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in {"run", "Popen", "call", "check_call", "check_output", "system", "create_subprocess_shell"}
+
+
+def test_no_other_place_starts_git() -> None:
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    assert [file for file in files if file != PLACE and starts_git(file.read_text("utf-8"))] == []
+
+
+def test_the_search_would_notice_one() -> None:
+    assert starts_git(PLACE.read_text("utf-8"))
+    assert starts_git("subprocess.run(['git', 'status'])")
+    assert starts_git("subprocess.Popen(('git', *words))")
+    assert starts_git("os.system('git status')")
+    assert starts_git("create_subprocess_exec('git', 'status')")
+    assert not starts_git("print('git is there')")
