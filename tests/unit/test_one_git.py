@@ -7,6 +7,9 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "src" / "gsd_review_broker" / "git" / "program.py"
 
 
+_ASYNC = ("create_subprocess_shell", "create_subprocess_exec")
+
+
 def starts_git(source: str) -> bool:
     """Is there a list, a tuple or a call whose first word is git?"""
     for node in ast.walk(ast.parse(source)):
@@ -14,22 +17,14 @@ def starts_git(source: str) -> bool:
         first = words[0] if words else None
         if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
             continue
-        is_command = first.value == "git" and (len(words) > 1 or isinstance(node, ast.List))
-        if is_command and not (isinstance(node, ast.Call) and _is_report(node)):
-            return True
-        if first.value.startswith("git ") and isinstance(node, ast.Call) and _is_start(node):
+        if first.value.split(" ")[0] == "git" and (not isinstance(node, ast.Call) or _is_start(node)):
             return True
     return False
 
 
-def _is_report(node: ast.Call) -> bool:
-    """doctor's checks are named after what they check."""
-    return isinstance(node.func, ast.Name) and node.func.id in {"red", "yellow", "green"}
-
-
 def _is_start(node: ast.Call) -> bool:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in {"run", "Popen", "call", "check_call", "check_output", "system", "create_subprocess_shell"}
+    return name in {"run", "Popen", "call", "check_call", "check_output", "system", *_ASYNC}
 
 
 def test_no_other_place_starts_git() -> None:

@@ -41,6 +41,10 @@ class _Section:
     target_mode: str | None
 
 
+class MisleadingDiffError(Exception):
+    """git takes the diff, and makes something else of it than it shows. The text says what, for its author."""
+
+
 class DiffCheck:
     """One question: a workspace, a diff, and a scratch folder that the caller makes and removes."""
 
@@ -61,7 +65,11 @@ class DiffCheck:
         unclear = patch.unclear_sections(files)
         if unclear:
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=unclear)
-        on_head = self._on_head(files, reverse=already_applied)
+        try:
+            on_head = self._on_head(files, reverse=already_applied)
+        except MisleadingDiffError as error:
+            # The work tree is not asked: what HEAD takes in another sense than shown is not to be reviewed.
+            return Applies(digest=None) if already_applied else DoesNotApply(git_says=str(error))
         if already_applied:
             return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
         if isinstance(on_head, Applies) or not self._fits_work_tree():
@@ -142,17 +150,10 @@ class _OnHead:
         after = index_file.read(self._scratch.index.read_bytes(), self._scratch.object_format)
         return self._compared(before, after)
 
-    def _compared(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> Applies | DoesNotApply:
-        other = self._other_than_shown(before, after)
-        if other is not None:
-            return DoesNotApply(git_says=other)
+    def _compared(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> Applies:
+        self._require_shown(before, after)
         moved = [section for section in self._sections if not self._is_as_shown(section, before, after)]
-        offsets: tuple[Offset, ...] = ()
-        if moved:
-            explained = self._offsets(moved, before)
-            if isinstance(explained, DoesNotApply):
-                return explained
-            offsets = explained
+        offsets = self._offsets(moved, before) if moved else ()
         old, new = (after, before) if self._reverse else (before, after)
         records = [
             _record(path, old.get(path), new.get(path))
@@ -160,15 +161,19 @@ class _OnHead:
             if old.get(path) != new.get(path)
         ]
         digest = digest_of_records(records)
-        return Applies(digest=digest, offsets=offsets) if digest else DoesNotApply(git_says="the diff changes nothing")
+        if digest is None:
+            raise MisleadingDiffError("the diff changes nothing")
+        return Applies(digest=digest, offsets=offsets)
 
-    def _other_than_shown(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> str | None:
-        """A path or a mode that the outcome has and the diff does not show."""
+    def _require_shown(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
+        """The outcome has no path and no mode that the diff does not show."""
         expected = dict(before)
         for section in self._sections:
             source = None if section.source is None else before.get(section.source)
             if source is not None and section.source_mode not in {None, source.mode}:
-                return f"{section.file.path} has mode {source.mode} and not {section.source_mode}: {_REGENERATE}"
+                raise MisleadingDiffError(
+                    f"{section.file.path} has mode {source.mode} and not {section.source_mode}: {_REGENERATE}"
+                )
             if section.source is not None and section.source != section.target and not section.file.copied:
                 expected.pop(section.source, None)
             if section.target is not None:
@@ -176,8 +181,7 @@ class _OnHead:
                 expected[section.target] = Entry(section.target_mode or default, "")
         outcome = {path: entry.mode for path, entry in after.items()}
         if outcome != {path: entry.mode for path, entry in expected.items()}:
-            return f"git makes something else of the diff than it shows: {_REGENERATE}"
-        return None
+            raise MisleadingDiffError(f"git makes something else of the diff than it shows: {_REGENERATE}")
 
     def _is_as_shown(self, section: _Section, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> bool:
         """Does the outcome follow from the hunks at their own lines? The blob that is stored is hashed again."""
@@ -208,7 +212,7 @@ class _OnHead:
         header = b"blob %d\0" % len(content)
         return hashlib.new(self._scratch.object_format, header + content, usedforsecurity=False).hexdigest()
 
-    def _offsets(self, moved: list[_Section], before: dict[bytes, Entry]) -> tuple[Offset, ...] | DoesNotApply:
+    def _offsets(self, moved: list[_Section], before: dict[bytes, Entry]) -> tuple[Offset, ...]:
         """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""
         answer = self._check.apply(self._scratch, before, "--check", "--verbose")
         found = _reported(answer.errors, self._sections)
@@ -216,8 +220,8 @@ class _OnHead:
             offsets = [offset for offset in found if offset.path == section.file.path]
             if self._reverse or not offsets or not self._is_honest(section.file):
                 place = ", ".join(f"hunk {offset.hunk} by {offset.offset:+d} lines" for offset in offsets[:5])
-                return DoesNotApply(
-                    git_says=f"{section.file.path} applies only away from its own line numbers "
+                raise MisleadingDiffError(
+                    f"{section.file.path} applies only away from its own line numbers "
                     f"({place or 'its headers contradict each other'}): {_REGENERATE}"
                 )
         return tuple(found)
