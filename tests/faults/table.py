@@ -218,8 +218,8 @@ CLAIMS = (
     _fault(
         "the interdiff of a file shows every file",
         "domain/patch/interdiff.py",
-        "    if path is not None:\n        paths",
-        "    if path == '':\n        paths",
+        "    if path is not None:\n        keys",
+        "    if path == '':\n        keys",
         f"{_INTERDIFF}::test_one_file_is_found_by_its_old_and_its_new_name",
         "tests/integration/service/test_odd_moments.py::"
         "test_the_interdiff_of_one_file_is_not_found_inside_another_file",

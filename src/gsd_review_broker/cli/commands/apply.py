@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Approved:
+class Approved:
     review_id: str
     digest: str
     diff: bytes
@@ -60,7 +60,7 @@ def run_apply(options: argparse.Namespace) -> int:
     if place is None:
         _require_same(root, approved)
         _require_clean(root, approved.paths)
-        _apply(root, approved, index=options.index, check=options.check)
+        apply_approved(root, approved, index=options.index, check=options.check)
         place = None if options.check else _INDEX if options.index else _WORK_TREE
     result = {
         "review_id": approved.review_id,
@@ -98,7 +98,7 @@ def refused(context: Context, error: BrokerError, code: Exit | None = None) -> i
     return code if code is not None else OF_ERROR[error.code]
 
 
-def _approved(context: Context, status: Json) -> _Approved:
+def _approved(context: Context, status: Json) -> Approved:
     review_id = status["review_id"]
     found = patches.fetch(context, review_id)
     proposal = found.proposal
@@ -113,7 +113,7 @@ def _approved(context: Context, status: Json) -> _Approved:
             "What it stands for cannot be proven; commit what it builds on, then propose it again.",
         )
     paths = {name for file in proposal["affected_files"] for name in (file["path"], file["old_path"]) if name}
-    return _Approved(
+    return Approved(
         review_id=review_id, digest=proposal["digest"], diff=found.text.encode("utf-8"), paths=tuple(sorted(paths))
     )
 
@@ -130,7 +130,7 @@ def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | No
     return (None, checked.git_says) if isinstance(checked, DoesNotApply) else (checked.digest, None)
 
 
-def _already(root: Path, approved: _Approved) -> str | None:
+def _already(root: Path, approved: Approved) -> str | None:
     """Where the approved change stands already, if it does."""
     place = None
     with changes.opened(root) as tree:
@@ -146,7 +146,7 @@ def _already(root: Path, approved: _Approved) -> str | None:
     return _COMMIT if digest == approved.digest else None
 
 
-def _require_same(root: Path, approved: _Approved) -> None:
+def _require_same(root: Path, approved: Approved) -> None:
     digest, why = _digest(root, approved.diff, already_applied=False)
     if digest != approved.digest:
         found = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
@@ -171,7 +171,7 @@ def _require_clean(root: Path, paths: Sequence[str]) -> None:
         )
 
 
-def _apply(root: Path, approved: _Approved, *, index: bool, check: bool) -> None:
+def apply_approved(root: Path, approved: Approved, *, index: bool, check: bool) -> None:
     flags = [flag for flag, target in (("--index", index), ("--check", check)) if target]
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         patch = Path(folder) / "diff"
@@ -186,7 +186,7 @@ def _apply(root: Path, approved: _Approved, *, index: bool, check: bool) -> None
             raise _converted(approved, is_undone=undone.code == 0)
 
 
-def _is_in(root: Path, approved: _Approved, *, index: bool) -> bool:
+def _is_in(root: Path, approved: Approved, *, index: bool) -> bool:
     """Would a commit now record what was approved? A filter or an attribute may convert what git writes and reads."""
     with changes.opened(root) as tree:
         staged = changes.staged_digest(tree)
@@ -196,7 +196,7 @@ def _is_in(root: Path, approved: _Approved, *, index: bool) -> bool:
         return changes.worktree_digest(tree, approved.paths) == approved.digest
 
 
-def _converted(approved: _Approved, *, is_undone: bool) -> BrokerError:
+def _converted(approved: Approved, *, is_undone: bool) -> BrokerError:
     return BrokerError(
         Code.CONFLICT,
         f"review {approved.review_id}: filters or attributes of this repository change what was approved",

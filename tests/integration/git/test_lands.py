@@ -1,0 +1,110 @@
+"""Property: in any repository, what lands is what the shown diff makes of the shown base, byte for byte; or nothing."""
+
+import asyncio
+import itertools
+import stat
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gsd_review_broker.cli.commands import apply
+from gsd_review_broker.domain.patch import applied, read
+from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.git.repository import GitRepository
+from gsd_review_broker.ports import Applies
+from tests.support.processes import git, make_repository
+
+LINES = st.lists(st.sampled_from(["a", "b", "", "c c"]), min_size=1, max_size=15)
+ALL_TRICKS = ("replace", "graft", "attributes", "eol", "filter", "base overwritten", "result overwritten", "config")
+TRICKS = st.sets(st.sampled_from(ALL_TRICKS))
+SETTINGS = ("core.autocrlf input", "apply.ignoreWhitespace change", "apply.whitespace fix", "core.ignoreCase true")
+_numbers = itertools.count()
+
+
+def name_of(root: Path, content: bytes) -> str:
+    return git(root, "hash-object", "-w", "--stdin", stdin=content).decode().strip()
+
+
+def overwrite(root: Path, object_id: str, content: bytes) -> None:
+    path = root / ".git" / "objects" / object_id[:2] / object_id[2:]
+    path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    path.write_bytes(zlib.compress(b"blob %d\0%b" % (len(content), content)))
+
+
+def prepare(root: Path, tricks: set[str], base: bytes, result: bytes) -> None:
+    """Make the repository as hostile as its owner can."""
+    unseen = name_of(root, result + b"unseen\n")
+    info = root / ".git" / "info"
+    attributes = {"attributes": "* -diff ident\n", "eol": "* text eol=crlf\n", "filter": "* filter=evil\n"}
+    (info / "attributes").write_text("".join(attributes[trick] for trick in sorted(tricks & attributes.keys())))
+    if "replace" in tricks:
+        for content in {base, result}:
+            git(root, "replace", "-f", name_of(root, content), unseen)
+    if "graft" in tricks:
+        (info / "grafts").write_text(git(root, "rev-parse", "HEAD").decode())
+    if "filter" in tricks:
+        git(root, "config", "filter.evil.clean", "sed s/a/unseen/")
+        git(root, "config", "filter.evil.smudge", "sed s/b/unseen/")
+    if "config" in tricks:
+        for setting in SETTINGS:
+            git(root, "config", *setting.split())
+    if "result overwritten" in tricks:
+        overwrite(root, name_of(root, result), b"unseen\n")
+    if "base overwritten" in tricks:
+        overwrite(root, name_of(root, base), base + b"unseen\n")
+
+
+def landed(root: Path, diff: bytes) -> bytes | None:
+    """The staged content after a claim and `tandem apply --index`; None if either refuses."""
+    try:
+        checked = asyncio.run(GitRepository(root, allowed_roots=()).check(str(root), diff, already_applied=False))
+        if not isinstance(checked, Applies) or checked.digest is None:
+            return None
+        approved = apply.Approved(review_id="r", digest=checked.digest, diff=diff, paths=("file.txt",))
+        apply.apply_approved(root, approved, index=True, check=False)
+    except BrokerError:
+        return None
+    return git(root, "--no-replace-objects", "cat-file", "blob", ":file.txt")
+
+
+_HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
+@settings(max_examples=12, suppress_health_check=_HEALTH)
+@given(LINES, LINES, TRICKS, st.booleans())
+def test_what_lands_is_what_the_shown_diff_makes_of_the_shown_base(
+    tmp_path: Path, before: list[str], after: list[str], tricks: set[str], shifted: bool
+) -> None:
+    require_shown(tmp_path, before, after, tricks, shifted=shifted)
+
+
+@pytest.mark.torture
+@settings(settings.get_profile("searching"), suppress_health_check=_HEALTH)
+@given(LINES, LINES, TRICKS, st.booleans())
+def test_what_lands_is_what_is_shown_in_many_more_repositories(
+    tmp_path: Path, before: list[str], after: list[str], tricks: set[str], shifted: bool
+) -> None:
+    require_shown(tmp_path, before, after, tricks, shifted=shifted)
+
+
+def require_shown(folder: Path, before: list[str], after: list[str], tricks: set[str], *, shifted: bool) -> None:
+    base, result = ("\n".join(lines).encode() + b"\n" for lines in (before, after))
+    if base == result:
+        return
+    root = make_repository(folder / str(next(_numbers)), {"file.txt": base.decode()})
+    (root / "file.txt").write_bytes(result)
+    diff = git(root, "diff", "--full-index")
+    (root / "file.txt").write_bytes(base)
+    git(root, "status")
+    if shifted:
+        diff = diff.replace(b"@@ -1,", b"@@ -2,", 1)
+    [file] = read(diff)
+    shown = applied(diff, file, base)
+    prepare(root, tricks, base, result)
+    outcome = landed(root, diff)
+    assert outcome in {None, shown}
+    if not tricks and not shifted:
+        assert outcome == shown == result
