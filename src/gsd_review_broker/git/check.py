@@ -16,11 +16,11 @@ from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git import index_file
+from gsd_review_broker.git.apart import Apart, make_apart, make_empty_repository
 from gsd_review_broker.git.digest import Record, digest_of_records
 from gsd_review_broker.git.index_file import Entry
 from gsd_review_broker.git.objects import MOST_BYTES, SUBMODULE_MODE, BaseTree, Objects, TooLargeError, opened_objects
 from gsd_review_broker.git.program import Answer, run_git, text_of
-from gsd_review_broker.git.apart import Apart, make_apart, make_empty_repository
 from gsd_review_broker.ports import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.apart import make_empty_repository
 from gsd_review_broker.git.digest import digest_of_records, range_records
 from gsd_review_broker.git.program import Answer, alternate, run_git, run_users_git, text_of
-from gsd_review_broker.git.apart import make_empty_repository
 from gsd_review_broker.settings.locations import DATABASE_NAME
 
 _DIFF = (
