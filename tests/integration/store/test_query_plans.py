@@ -56,7 +56,8 @@ def plan(broker: LocalBroker, sql: str) -> list[str]:
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
 async def test_a_question_goes_by_an_index(broker: LocalBroker, name: str) -> None:
     steps = plan(broker, sql_of(STATEMENTS[name]))
-    assert [step for step in steps if step.startswith("SCAN")] == [WHOLE[name]] * (name in WHOLE), steps
+    scans = [step for step in steps if step.startswith("SCAN")]
+    assert scans == ([WHOLE[name]] if name in WHOLE else []), steps
 
 
 def test_every_filter_of_a_list_is_among_the_shapes() -> None:
