@@ -376,4 +376,21 @@ POOL = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL)
+_DEADLINES = "tests/integration/service/test_deadlines.py"
+_MOVED = "(reviews.c.claim_expires_at, reviews.c.reserved_until, review_failures.c.retry_at)"
+CLOCK: tuple[Fault, ...] = (
+    Fault(
+        name="reservations do not move when the clock is set",
+        file="store/writes.py",
+        edits=((_MOVED, "(reviews.c.claim_expires_at, review_failures.c.retry_at)"),),
+        tests=(f"{_DEADLINES}::test_a_reservation_lasts_as_long_as_it_was_meant_whatever_the_clock_does",),
+    ),
+    Fault(
+        name="the pool's pauses do not move when the clock is set",
+        file="store/writes.py",
+        edits=((_MOVED, "(reviews.c.claim_expires_at, reviews.c.reserved_until)"),),
+        tests=(f"{_DEADLINES}::test_the_pool_leaves_a_review_alone_as_long_as_it_was_meant_whatever_the_clock_does",),
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK)
