@@ -80,14 +80,14 @@ bench-large: $(VENV)/dev.stamp  ## the same questions to 1,000 and to 1,000,000 
 test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
 	@sh tests/on-every-python.sh
 
-docs: $(VENV)/dev.stamp  ## write the generated pages and snapshots anew
+docs: $(VENV)/dev.stamp  ## regenerate the generated pages and snapshots
 	@$(BIN)/python -m tests.contract
 
-format: $(VENV)/dev.stamp  ## format and mend what can be mended
+format: $(VENV)/dev.stamp  ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock:  ## resolve the lock files anew (needs uv)
+lock:  ## resolve the lock files again (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --group build pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
