@@ -28,11 +28,14 @@ from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.pool import resolved
+from gsd_review_broker.settings.problems import POOL
+from gsd_review_broker.settings.runtime_file import new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
 from gsd_review_broker.web.api.people import api_routes
 from gsd_review_broker.web.api.pool import pool_routes
+from gsd_review_broker.web.api.problems import problem_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
 from gsd_review_broker.web.pages.dashboard import dashboard_routes
@@ -53,6 +56,8 @@ class Application:
         policy = settings.policy()
         clock = clock or SystemClock()
         self.wakeups = LocalWakeups()
+        # By which clients know this very process.
+        self.secret = new_secret()
         meters = Meters()
         self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
         access = Access()
@@ -90,12 +95,19 @@ class Application:
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
         limit = configuration.settings.policy().limits.body
         return [
-            Route("/healthz", health_endpoint(configuration.serves, str(configuration.database))),
+            Route("/healthz", health_endpoint(configuration.serves, str(configuration.database), self.secret)),
             Route("/metrics", metrics_endpoint(self.broker)),
             *api_routes(self.broker),
             *pool_routes(self.broker),
+            *problem_routes(configuration.problems),
             *dashboard_routes(
-                self.broker, self.wakeups, person=person, serves=configuration.serves, url=url, form_limit=limit
+                self.broker,
+                self.wakeups,
+                person=person,
+                serves=configuration.serves,
+                url=url,
+                form_limit=limit,
+                problems=configuration.problems,
             ),
         ]
 
@@ -136,7 +148,7 @@ def _pool(
         template=resolved(template, root) if template else None,
         pool=name,
     )
-    return Supervisor(
+    supervisor = Supervisor(
         settings,
         Launcher(settings, place),
         records=broker.pool.records,
@@ -145,6 +157,9 @@ def _pool(
         wakeups=core.wakeups,
         limits=limits,
     )
+    of_pool = [problem for problem in configuration.problems if problem.feature == POOL]
+    supervisor.roster.problem = " ".join(f"{problem.message}. {problem.fix}" for problem in of_pool) or None
+    return supervisor
 
 
 def _person() -> str:

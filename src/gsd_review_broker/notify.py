@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -146,7 +147,13 @@ class Notifier:
     async def _run_once(self, facts: bytes) -> int | None:
         quiet = asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, stdout=quiet, stderr=quiet, **_own_group()
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=quiet,
+            stderr=quiet,
+            # Not in the repository: a program may run what it finds in its working folder.
+            cwd=Path.home(),
+            **_own_group(),
         )
         try:
             async with asyncio.timeout(self._longest_run):

@@ -19,12 +19,12 @@ import uvicorn
 from gsd_review_broker.app import Application, bracketed
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git.checkout import exclude_from_git, is_tracked
+from gsd_review_broker.git.checkout import exclude_from_git
 from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration
-from gsd_review_broker.settings.locations import project_file
 from gsd_review_broker.settings.runtime_file import RuntimeFile
+from gsd_review_broker.settings.tracked_state import refuse_tracked
 from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
 
 log = structlog.get_logger()
@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
 
 def serve(configuration: Configuration) -> int:
     """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
-    _refuse_foreign_pool(configuration)
+    refuse_tracked(configuration.database, configuration.root)
     settings = configuration.settings
     logs.configure(
         level=settings.log_level,
@@ -93,6 +93,8 @@ def serve(configuration: Configuration) -> int:
         file_bytes=settings.log_file_bytes,
         file_count=settings.log_file_count,
     )
+    for problem in configuration.problems:
+        log.warning("problem", feature=problem.feature, message=problem.message, fix=problem.fix)
     tracing.configure(os.environ)
     listening = _bind(settings.host, settings.port)
     with contextlib.closing(listening):
@@ -106,6 +108,7 @@ def serve(configuration: Configuration) -> int:
             url=f"http://{bracketed(settings.host)}:{port}",
             serves=configuration.serves,
             started_at=iso(SystemClock().now()),
+            secret=application.secret,
         )
         server = _Server(_uvicorn_config(application), application, announce)
         try:
@@ -114,20 +117,6 @@ def serve(configuration: Configuration) -> int:
         finally:
             application.pool.roster.kill_at_once()
     return 130 if server.interrupted else 0
-
-
-def _refuse_foreign_pool(configuration: Configuration) -> None:
-    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has said so too."""
-    root, origins = configuration.root, configuration.origins
-    said_by = {origin for key, origin in origins.items() if key.startswith("reviewer_pool.")}
-    if root is None or not configuration.settings.reviewer_pool.is_on or said_by - {str(project_file(root))}:
-        return
-    if is_tracked(root, project_file(root)):
-        raise StartError(
-            f"{project_file(root)}: reviewer_pool: git tracks this file, so it may have come with the repository, and "
-            "a repository must not start reviewers by itself; allow it with `tandem pool enable --scope user`, or set "
-            "BROKER_REVIEWER_POOL__ENABLED to true or false."
-        )
 
 
 def _uvicorn_config(application: Application) -> uvicorn.Config:

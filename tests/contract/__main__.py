@@ -2,8 +2,10 @@
 
 from tests.contract.commands import COMMANDS_PAGE, COMMANDS_SNAPSHOT, commands_page, commands_text
 from tests.contract.page import PAGE, SNAPSHOT, page, snapshot_text
+from tests.contract.schemas import SCHEMAS, schemas_text
 
 SNAPSHOT.write_text(snapshot_text())
 PAGE.write_text(page())
 COMMANDS_SNAPSHOT.write_text(commands_text())
 COMMANDS_PAGE.write_text(commands_page())
+SCHEMAS.write_text(schemas_text())

@@ -16,6 +16,7 @@ from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings.locations import locate
+from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _SHOWN_PROBLEMS = 20
 
@@ -112,9 +113,13 @@ def _prune_here(options: argparse.Namespace, said: Any) -> None:
 
     flags = {"db": options.db, "config": options.config}
     root = None if options.user else find_root(Path.cwd())
-    maintenance.prune(config.load(root=root, flags=flags), options.closed_before, said)
+    configuration = config.load(root=root, flags=flags)
+    refuse_tracked(configuration.database, root)
+    maintenance.prune(configuration, options.closed_before, said)
 
 
 def _database(options: argparse.Namespace) -> Path:
     root = None if options.user else find_root(Path.cwd())
-    return locate(root, db=options.db, config=options.config).database
+    database = locate(root, db=options.db, config=options.config).database
+    refuse_tracked(database, root)
+    return database

@@ -42,7 +42,7 @@ class Connection:
         # Whatever stands behind the port is an endpoint's path, and the caller knows which one it wants.
         self.url = f"http://{parts.netloc}"
         self._host, self._port = parts.hostname, port
-        self._token = token
+        self.token = token
         self._http: http.client.HTTPConnection | None = None
         self._last_used = 0.0
 
@@ -82,8 +82,8 @@ class Connection:
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
     ) -> tuple[int, str, bytes]:
         """Status, content type and the whole body."""
-        if self._token:
-            headers = {**headers, "Authorization": f"Bearer {self._token}"}
+        if self.token:
+            headers = {**headers, "Authorization": f"Bearer {self.token}"}
         if time.monotonic() - self._last_used > _IDLE_SECONDS:
             # The broker closes what is idle; a call that meets the closing must not be lost, nor done twice.
             self.close()

@@ -1,17 +1,14 @@
 """Which broker is ours, and is it there: a client refuses one that serves something else."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from gsd_review_broker.client.connection import Connection, UnreachableError
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.client.connection import Connection, Json, UnreachableError
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings.locations import Locations, locate
-from gsd_review_broker.settings.runtime_file import runtime_path
+from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, new_challenge
 
 USER = "user"
 
@@ -57,44 +54,64 @@ class RunningBroker:
     serves: str
     database: str
     started_at: str | None
+    # Known of a broker that was found by its runtime file: it proved that it wrote that file.
+    process_start: str | None = None
 
 
 def connect(target: Target, *, token: str | None = None) -> RunningBroker:
-    """The running broker, or UnreachableError."""
-    announced = None if target.url else read_runtime_file(target.locations.database)
-    address = target.url or (announced or {}).get("url")
-    if not isinstance(address, str):
-        raise UnreachableError(f"no broker runs for {described(target.locations)}")
-    connection = _connection(address, token, is_given=target.url is not None)
+    """The running broker, or UnreachableError. The token is not sent before the broker is known to be ours."""
+    broker = _named(target) if target.url else _announced(target)
+    if not target.accepts(broker.serves):
+        broker.connection.close()
+        raise UnreachableError(
+            f"the broker at {broker.connection.url} serves {_called(broker.serves)}, not {described(target.locations)}",
+            "Start the one that serves this folder with `tandem up`, or name another with --url or --db.",
+        )
+    broker.connection.token = token
+    return broker
+
+
+def _named(target: Target) -> RunningBroker:
+    """By an address that the user gave: whoever answers there is who the user means."""
+    connection = Connection(target.url or "")
+    return _answered(connection, connection.get("/healthz"), started_at=None)
+
+
+def _announced(target: Target) -> RunningBroker:
     try:
-        health = connection.get("/healthz")
-        broker = RunningBroker(
+        announcement = announced(target.locations.database)
+    except UntrustedRuntimeFileError as error:
+        raise UnreachableError(f"no broker runs for {described(target.locations)} ({error})") from error
+    if announcement is None:
+        raise UnreachableError(f"no broker runs for {described(target.locations)}")
+    connection = Connection(announcement.url)
+    challenge = new_challenge()
+    health = connection.get(f"/healthz?challenge={challenge}")
+    if not announcement.is_proven_by(health.get("proof"), challenge, health.get("pid")):
+        connection.close()
+        raise UnreachableError(
+            f"what answers at {connection.url} is not the broker that serves {described(target.locations)}: it does "
+            "not know the secret of the runtime file"
+        )
+    return _answered(connection, health, started_at=announcement.started_at, process_start=announcement.process_start)
+
+
+def _answered(
+    connection: Connection, health: Json, *, started_at: str | None, process_start: str | None = None
+) -> RunningBroker:
+    try:
+        return RunningBroker(
             connection=connection,
             pid=int(health["pid"]),
             version=str(health["version"]),
             serves=str(health["serves"]),
             database=str(health.get("database", "")),
-            started_at=str(announced["started_at"]) if announced and "started_at" in announced else None,
+            started_at=started_at,
+            process_start=process_start,
         )
     except (KeyError, ValueError, TypeError) as error:
         connection.close()
         raise UnreachableError(f"what answers at {connection.url} is not a broker") from error
-    if not target.accepts(broker.serves):
-        connection.close()
-        raise UnreachableError(
-            f"the broker at {connection.url} serves {_named(broker.serves)}, not {described(target.locations)}",
-            "Start the one that serves this folder with `tandem up`, or name another with --url or --db.",
-        )
-    return broker
-
-
-def _connection(address: str, token: str | None, *, is_given: bool) -> Connection:
-    try:
-        return Connection(address, token=token)
-    except BrokerError as error:
-        if is_given:
-            raise
-        raise UnreachableError(f"the runtime file names no address of a broker: {error.message}") from error
 
 
 def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
@@ -105,17 +122,9 @@ def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
         return None
 
 
-def read_runtime_file(database: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(runtime_path(database).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", content) if isinstance(content, dict) else None
-
-
 def described(place: Locations) -> str:
-    return _named(place.serves)
+    return _called(place.serves)
 
 
-def _named(serves: str) -> str:
+def _called(serves: str) -> str:
     return "this user" if serves == USER else serves

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from gsd_review_broker.errors import StartError
@@ -53,7 +54,47 @@ def _line(folder: Path, *arguments: str) -> str | None:
 
 def is_tracked(root: Path, file: Path) -> bool:
     """Did it come with the repository, rather than from whoever works here?"""
-    return _line(root, "ls-files", "--", str(file)) is not None
+    return bool(tracked_among(root, [file]))
+
+
+def tracked_among(root: Path, files: Sequence[Path]) -> list[Path]:
+    """Those of the files that came with the repository, or may have: where git gives no answer, or speaks for another
+    repository (a submodule, a link), that counts as yes."""
+    unclear = [file for file in files if not _is_below(root, file)]
+    rest = [file for file in files if file not in unclear]
+    if not rest:
+        return unclear
+    entries = _index_entries(root, rest)
+    if entries is None:
+        return list(files)
+    return [file for file in files if file in unclear or _names(root, file) & entries]
+
+
+def _is_below(root: Path, file: Path) -> bool:
+    """Where its name says, and in no repository of its own."""
+    if not file.is_relative_to(root) or _real(str(file)) != file:
+        return False
+    folder = next(parent for parent in file.parents if parent.is_dir())
+    top = _line(folder, "rev-parse", "--show-toplevel")
+    return top is not None and _real(top) == root
+
+
+def _index_entries(root: Path, files: Sequence[Path]) -> set[str] | None:
+    """What the index has under these names or above them, in any spelling; None where git does not say."""
+    names = sorted({name for file in files for name in _names(root, file)})
+    try:
+        answer = run_git(root, "ls-files", "-z", "--", *(f":(top,icase,literal){name}" for name in names))
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if not answer.is_good:
+        return None
+    return {os.fsdecode(entry).casefold() for entry in answer.output.split(b"\0") if entry}
+
+
+def _names(root: Path, file: Path) -> set[str]:
+    """The file and every folder above it: a folder's name in the index is a link or a submodule."""
+    relative = file.relative_to(root)
+    return {part.as_posix().casefold() for part in (relative, *relative.parents[:-1])}
 
 
 def exclude_from_git(root: Path, pattern: str) -> None:
@@ -62,6 +103,9 @@ def exclude_from_git(root: Path, pattern: str) -> None:
     if name is None:
         return
     path = Path(name)
+    if path.is_symlink():
+        # It may lead to any file.
+        return
     try:
         present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
         if pattern in present.splitlines():

@@ -85,6 +85,8 @@ def _version(program: str | None) -> str | None:
     try:
         done = subprocess.run(
             [program, "--version"],
+            # Not in the repository: a program may run what it finds in its working folder.
+            cwd=Path.home(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -4,6 +4,7 @@ ever goes into one."""
 import contextlib
 import itertools
 import logging
+import os
 import sys
 from contextvars import ContextVar
 from io import TextIOWrapper
@@ -15,6 +16,7 @@ import structlog
 from structlog.typing import EventDict
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.files.private import open_private
 
 # The tool call that is being answered: its number, the tool, the review it names.
 _CALL: ContextVar[tuple[int, str, Any] | None] = ContextVar("call", default=None)
@@ -70,8 +72,9 @@ class _RotatingFile(RotatingFileHandler):
         super().__init__(path, maxBytes=size, backupCount=count, encoding="utf-8")
 
     def _open(self) -> TextIOWrapper:
-        Path(self.baseFilename).touch(mode=0o600)
-        return super()._open()
+        """Never through a link: the path may lie in a repository."""
+        descriptor = open_private(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123 - logging closes it
 
     def write(self, text: str) -> int:
         self.emit(logging.LogRecord("", logging.INFO, "", 0, text.rstrip("\n"), None, None))

@@ -1,6 +1,7 @@
 """What may be said at all: text that is text, within the limits. Every front end goes through here."""
 
 import math
+import re
 from typing import Any, cast
 
 from gsd_review_broker.domain.model import Identity, Limits, identity_key
@@ -8,6 +9,7 @@ from gsd_review_broker.errors import BrokerError, Code
 
 # Pydantic serializes to about 200 levels, and a result wraps some around.
 _DEEPEST = 64
+_PROJECT = re.compile(r"(?!_)[\w@][\w./@+:-]{0,99}")
 
 
 def text(name: str, value: str, limit: int) -> str:
@@ -56,6 +58,19 @@ def identity(name: str, value: str, limits: Limits) -> Identity:
 
 def optional_identity(name: str, value: str | None, limits: Limits) -> Identity | None:
     return None if value is None else identity(name, value, limits)
+
+
+def project(value: str | None, limits: Limits) -> str | None:
+    """A project's name is written into a reviewer's prompt: it is one word, so that it cannot say anything there."""
+    if value is None:
+        return None
+    if not _PROJECT.fullmatch(value):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"project: {value[:64]!r} is not a project's name",
+            "Allowed are up to 100 letters, digits and . _ - / @ + :, and first a letter, a digit or @.",
+        )
+    return optional_text("project", value, limits.name)
 
 
 def between(name: str, value: float, low: float, high: float) -> None:

@@ -13,9 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gsd_review_broker.domain.model import Fence, Limits, Policy
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.settings import locations, pool
+from gsd_review_broker.git import checkout
+from gsd_review_broker.settings import locations, pool, tracked
 from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 from gsd_review_broker.settings.pool import PoolSettings
+from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, Problem
 
 # What a cloned repository must not decide.
 USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
@@ -84,6 +86,7 @@ class Configuration:
     origins: dict[str, str]
     root: Path | None
     database: Path
+    problems: tuple[Problem, ...] = ()
 
     @property
     def serves(self) -> str:
@@ -94,26 +97,23 @@ class Configuration:
 class _Layer:
     origin: str
     values: dict[str, Any]
+    is_tracked: bool = False
 
 
 def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
-    """Everything that is wrong is a StartError that names file, key and what is allowed."""
+    """What is wrong with one feature turns it off and is a problem; what else is wrong is a StartError that names file,
+    key and what is allowed."""
     environment = os.environ if environment is None else environment
     chosen = flags.get("config") or environment.get("BROKER_CONFIG")
-    layers = [_file_layer(user_file(), must_exist=False)]
-    if chosen:
-        layers.append(_project_layer(Path(chosen), root, must_exist=True))
-    elif root is not None:
-        layers.append(_project_layer(locations.project_file(root), root, must_exist=False))
-    layers.append(_environment_layer(environment))
+    problems: list[Problem] = []
+    users = _Layer(str(user_file()), locations.read_settings_file(user_file(), must_exist=False))
     given = {name: value for name, value in flags.items() if value is not None and name != "config"}
-    layers.append(_Layer(COMMAND_LINE, given))
-    merged, origins = _merged(layers)
-    try:
-        settings = Settings.model_validate(merged)
-    except ValidationError as error:
-        raise StartError(_explained(error, origins)) from error
-    pool.check(settings.reviewer_pool, origins, root=root)
+    own = [_environment_layer(environment), _Layer(COMMAND_LINE, given)]
+    project = _project_layer(root, Path(chosen) if chosen else None, users, problems)
+    if project is not None and project.is_tracked:
+        project = _without_foreign_pool(project, [users, *own], problems)
+    merged, origins = _merged([users, *([project] if project else []), *own])
+    settings = _validated(merged, origins, root, problems)
     if settings.host not in {"127.0.0.1", "localhost", "::1"}:
         where = origins.get("host", "default")
         raise StartError(
@@ -124,21 +124,134 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     database = locations.database_path(settings.db, origin, root)
     if database.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
-    return Configuration(settings=settings, origins=origins, root=root, database=database)
+    return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
 
 
-def _file_layer(path: Path, *, must_exist: bool) -> _Layer:
-    return _Layer(str(path), locations.read_settings_file(path, must_exist=must_exist))
+def _validated(
+    merged: dict[str, Any], origins: dict[str, str], root: Path | None, problems: list[Problem]
+) -> "Settings":
+    try:
+        settings = Settings.model_validate(merged)
+        pool.check(settings.reviewer_pool, origins, root=root)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["loc"][0] != POOL:
+            raise StartError(_explained(error, origins)) from error
+        problems.append(_pool_is_off(_explained(error, origins)))
+    except StartError as error:
+        problems.append(_pool_is_off(str(error)))
+    else:
+        return settings
+    return _validated({**merged, POOL: _switched_off(merged.get(POOL))}, origins, root, problems)
 
 
-def _project_layer(path: Path, root: Path | None, *, must_exist: bool) -> _Layer:
-    layer = _file_layer(path, must_exist=must_exist)
-    for key in sorted(USERS_OWN & layer.values.keys()):
-        raise StartError(
-            f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide it."
+def _pool_is_off(why: str) -> Problem:
+    return Problem(
+        feature=POOL,
+        message=f"{why.removesuffix('.')}; the pool is off",
+        fix="Fix the file, or run `tandem pool disable`; then `tandem down; tandem up`.",
+    )
+
+
+def _switched_off(section: Any) -> dict[str, Any]:
+    """Off, and nothing else of it counts but the deadline of claims, which all reviewers have."""
+    said = cast("dict[str, Any]", section) if isinstance(section, dict) else {}
+    kept = {name: said[name] for name in ("claim_timeout_seconds",) if name in said}
+    try:
+        PoolSettings.model_validate(kept)
+    except ValidationError:
+        kept = {}
+    return {"enabled": False, **kept}
+
+
+def _project_layer(root: Path | None, chosen: Path | None, users: "_Layer", problems: list[Problem]) -> "_Layer | None":
+    """Of the repository's own file, or of one that the user chose instead."""
+    if chosen is None and root is None:
+        return None
+    path = chosen or locations.project_file(cast("Path", root))
+    try:
+        values = (
+            locations.read_settings_file(chosen, must_exist=True)
+            if chosen
+            else locations.read_project_file(cast("Path", root))
         )
-    pool.refuse_in_project(path, layer.values, root=root, users=user_file())
-    return layer
+    except locations.UnreadableSettingsError as error:
+        if chosen:
+            raise
+        problems.append(
+            Problem(
+                feature=PROJECT_FILE,
+                message=f"{str(error).removesuffix('.')}; the file is ignored",
+                fix=f"Fix or remove {path}.",
+            )
+        )
+        return None
+    values = _without_users_own(path, values, root, problems)
+    is_tracked = bool(values) and root is not None and path.is_relative_to(root) and checkout.is_tracked(root, path)
+    if is_tracked:
+        values, loosened = tracked.tightened(path, values, _usual(users))
+        problems += loosened
+    return _Layer(str(path), values, is_tracked=is_tracked)
+
+
+def _usual(users: "_Layer") -> tracked.Usual:
+    def usual(key: tuple[str, ...]) -> Any:
+        here: Any = users.values
+        default: Any = Settings()
+        for name in key:
+            here = cast("dict[str, Any]", here).get(name) if isinstance(here, dict) else None
+            default = getattr(default, name, None)
+        return default if here is None else here
+
+    return usual
+
+
+def _without_users_own(
+    path: Path, values: dict[str, Any], root: Path | None, problems: list[Problem]
+) -> dict[str, Any]:
+    """What only the user decides is left out, and told."""
+    kept = dict(values)
+    for key in sorted(USERS_OWN & values.keys()):
+        del kept[key]
+        problems.append(
+            Problem(
+                feature=key,
+                message=f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide "
+                "it",
+                fix=f"Move {key} to {user_file()}, or remove it.",
+            )
+        )
+    try:
+        pool.refuse_in_project(path, values, root=root, users=user_file())
+    except StartError as error:
+        kept[POOL] = _switched_off(values.get(POOL))
+        problems.append(_pool_is_off(str(error)))
+    return kept
+
+
+def _without_foreign_pool(project: "_Layer", others: "list[_Layer]", problems: list[Problem]) -> "_Layer":
+    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has said so too."""
+    alone, _ = _merged([project])
+    if any(POOL in layer.values for layer in others) or not _turns_pool_on(alone.get(POOL)):
+        return project
+    problems.append(
+        Problem(
+            feature=POOL,
+            message=f"{project.origin}: reviewer_pool: git tracks this file, so it may have come with the repository, "
+            "and a repository must not start reviewers by itself; the pool is off",
+            fix="Allow it with `tandem pool enable --scope user`, or set BROKER_REVIEWER_POOL__ENABLED.",
+        )
+    )
+    return _Layer(project.origin, {**project.values, POOL: _switched_off(project.values[POOL])}, is_tracked=True)
+
+
+def _turns_pool_on(section: Any) -> bool:
+    if section is None:
+        return False
+    try:
+        return PoolSettings.model_validate(section).is_on
+    except ValidationError:
+        return True
 
 
 def _environment_layer(environment: Mapping[str, str]) -> _Layer:

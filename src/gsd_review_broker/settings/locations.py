@@ -6,7 +6,8 @@ module needs little, and reads of a file only what it is asked for.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,8 @@ from typing import Any, cast
 import platformdirs
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
+from gsd_review_broker.settings import state_files
 
 APPLICATION = "gsd-review-broker"
 DATABASE_NAME = "codex_review_broker.sqlite3"
@@ -78,33 +81,71 @@ def setting(
     if variable in environment:
         return environment[variable], ENVIRONMENT
     chosen = config or environment.get("BROKER_CONFIG")
-    files = [(Path(chosen), True)] if chosen else [(project_file(root), False)] if root else []
-    for path, must_exist in (*files, (user_file(), False)):
-        values = read_settings_file(path, must_exist=must_exist)
+    for path, values in _files(root, chosen):
         if name in values:
             return values[name], str(path)
     return None, "default"
 
 
+def _files(root: Path | None, chosen: str | None) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The settings files that count, the strongest first; each is read when it is its turn."""
+    if chosen:
+        yield Path(chosen), read_settings_file(Path(chosen), must_exist=True)
+    elif root is not None:
+        # The broker goes without a project's file that cannot be read, and lists it as a problem.
+        with suppress(UnreadableSettingsError):
+            yield project_file(root), read_project_file(root)
+    yield user_file(), read_settings_file(user_file(), must_exist=False)
+
+
+class UnreadableSettingsError(StartError):
+    """A settings file is there, and nothing can be made of it."""
+
+
+def read_project_file(root: Path) -> dict[str, Any]:
+    """What the repository's own file says; empty if there is none. It must lie where its name says: a link could lead
+    to any file of the user."""
+    path = project_file(root)
+    for link in links_in(path, below=root):
+        raise UnreadableSettingsError(f"{path} is not read, since {link} is a link.")
+    return _read(path, must_exist=False, follow_links=False)
+
+
 def read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    return _read(path, must_exist=must_exist, follow_links=True)
+
+
+def _read(path: Path, *, must_exist: bool, follow_links: bool) -> dict[str, Any]:
     try:
-        text = path.read_text("utf-8")
+        text = read_regular(path, follow_links=follow_links).decode("utf-8")
     except FileNotFoundError:
         if must_exist:
             raise StartError(f"the configuration file {path} does not exist.") from None
         return {}
+    except UnfitFileError as error:
+        raise UnreadableSettingsError(f"{path}: cannot be used as a configuration file: {error}.") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"the configuration file {path} cannot be read: {error}.") from error
+        raise UnreadableSettingsError(f"{path}: the configuration file cannot be read: {error}.") from error
     try:
         values = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise UnreadableSettingsError(f"{path}: {place}: not valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        raise StartError(f"{path}: not valid JSON: {error}.") from error
+        raise UnreadableSettingsError(f"{path}: line 1, column 1: not valid JSON: {error}.") from error
     if not isinstance(values, dict):
-        raise StartError(f"{path}: the whole file must be one JSON object.")
+        raise UnreadableSettingsError(f"{path}: line 1, column 1: the whole file must be one JSON object.")
     return cast("dict[str, Any]", values)
 
 
 def database_path(db: str | None, origin: str, root: Path | None) -> Path:
+    """Where the database is. Raises StartError where the broker must not write, or must not believe what is there."""
+    database = _named_database(db, origin, root)
+    state_files.refuse_unfit(database, root, origin)
+    return database
+
+
+def _named_database(db: str | None, origin: str, root: Path | None) -> Path:
     if db is None:
         folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
         return folder / DATABASE_NAME
@@ -117,7 +158,7 @@ def database_path(db: str | None, origin: str, root: Path | None) -> Path:
     try:
         inside = (base / path).resolve()
     except ValueError as error:
-        raise StartError(f"{origin}: db: {db!r} is no path: {error}.") from error
+        raise StartError(f"{origin}: db: {db!r} is not a path: {error}.") from error
     if root is not None and origin != str(user_file()) and not inside.is_relative_to(root):
         raise StartError(f"{origin}: db: {db!r} lies outside the repository {root}.")
     return inside

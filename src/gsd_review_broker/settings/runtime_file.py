@@ -1,44 +1,146 @@
-"""How clients find the broker: a small file beside its database, there while it runs."""
+"""How clients find the broker, and how they know that it is ours.
 
+A small file beside the database names the broker's address while it runs. A cloned repository may bring such a file,
+and another user may listen on a port that a broker left. So the file counts only while a process holds the database's
+lock, and whoever answers at the address proves that it knows the file's secret before it is sent anything.
+"""
+
+import hashlib
+import hmac
 import json
 import os
+import re
+import secrets
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 from gsd_review_broker import __version__
+from gsd_review_broker.files import locks
+from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status, write_private
+from gsd_review_broker.processes import start_of
+from gsd_review_broker.settings.state_files import lock_path, runtime_path
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_SECRET_BYTES = 32
+_SHORTEST_SECRET = 2 * _SECRET_BYTES
+_CHALLENGE = re.compile(r"[0-9a-f]{32,128}")
+_PURPOSE = "gsd-review-broker health"
 
 
-def runtime_path(database: Path) -> Path:
-    return database.with_name(database.name + ".runtime.json")
+class UntrustedRuntimeFileError(Exception):
+    """There is a runtime file, and it is not the word of a broker of ours. The text says why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Announcement:
+    """What a running broker wrote about itself."""
+
+    url: str
+    pid: int
+    process_start: str | None
+    version: str
+    serves: str
+    database: str
+    started_at: str
+    secret: str
+
+    def is_proven_by(self, proof: object, challenge: str, pid: object) -> bool:
+        """Does whoever gave this proof know the secret, and is it the same process? In constant time."""
+        if not isinstance(proof, str) or not proof.isascii() or pid != self.pid:
+            return False
+        return hmac.compare_digest(proof, proof_of(self.secret, challenge, self.pid))
+
+
+def new_challenge() -> str:
+    return secrets.token_hex(_SECRET_BYTES)
+
+
+def is_challenge(text: str) -> bool:
+    return _CHALLENGE.fullmatch(text) is not None
+
+
+def proof_of(secret: str, challenge: str, pid: int) -> str:
+    """What only a broker with this secret can answer to this challenge."""
+    message = f"{_PURPOSE}\n{challenge}\n{pid}"
+    return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
 class RuntimeFile:
-    def __init__(self, database: Path, *, url: str, serves: str, started_at: str) -> None:
+    def __init__(self, database: Path, *, url: str, serves: str, started_at: str, secret: str) -> None:
         self._path = runtime_path(database)
-        self._content = {
+        self.url = url
+        self.serves = serves
+        self._content: dict[str, Any] = {
             "url": url,
             "mcp": f"{url}/mcp",
             "pid": os.getpid(),
+            "process_start": start_of(os.getpid()),
             "version": __version__,
             "serves": serves,
             "database": str(database),
             "started_at": started_at,
+            "secret": secret,
         }
 
-    @property
-    def url(self) -> str:
-        return str(self._content["url"])
-
-    @property
-    def serves(self) -> str:
-        return str(self._content["serves"])
-
     def write(self) -> None:
-        """Whole or not at all, readable by its owner alone."""
-        draft = self._path.with_name(self._path.name + f".{os.getpid()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - the descriptor carries the mode
-            json.dump(self._content, file)
-        draft.replace(self._path)
+        write_private(self._path, json.dumps(self._content).encode())
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def new_secret() -> str:
+    return secrets.token_hex(_SECRET_BYTES)
+
+
+def announced(database: Path) -> Announcement | None:
+    """The broker that runs on this database, by its own word; None if none runs."""
+    path = runtime_path(database)
+    try:
+        content, status = read_with_status(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnfitFileError as error:
+        raise UntrustedRuntimeFileError(str(error)) from error
+    except OSError as error:
+        raise UntrustedRuntimeFileError(f"{path} cannot be read: {error.strerror}") from error
+    owner = locks.owner(lock_path(database))
+    if owner is None:
+        # Left by a broker that was killed, or it came with the repository.
+        return None
+    if not is_private(status):
+        raise UntrustedRuntimeFileError(f"{path} can be read or changed by others, so no broker of yours wrote it")
+    announcement = _parsed(path, content)
+    if announcement.pid != owner:
+        raise UntrustedRuntimeFileError(f"{path} names pid {announcement.pid}, and the database is held by pid {owner}")
+    return announcement
+
+
+def _parsed(path: Path, content: bytes) -> Announcement:
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UntrustedRuntimeFileError(f"{path} is not JSON") from error
+    fields = cast("dict[str, Any]", values) if isinstance(values, dict) else {}
+    url, pid, secret = fields.get("url"), fields.get("pid"), fields.get("secret")
+    if not isinstance(url, str) or not _is_loopback(url):
+        raise UntrustedRuntimeFileError(f"{path} does not name an address of this machine")
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 1:
+        raise UntrustedRuntimeFileError(f"{path} does not name a process")
+    if not isinstance(secret, str) or len(secret) < _SHORTEST_SECRET:
+        raise UntrustedRuntimeFileError(f"{path} has no secret; an older version may have written it")
+    start = fields.get("process_start")
+    texts = {name: str(fields.get(name, "")) for name in ("version", "serves", "database", "started_at")}
+    return Announcement(
+        url=url, pid=pid, secret=secret, process_start=start if isinstance(start, str) else None, **texts
+    )
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and parts.hostname in LOOPBACK and bool(parts.port) and parts.username is None
+    except ValueError:
+        return False

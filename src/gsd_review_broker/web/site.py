@@ -1,7 +1,7 @@
 """What every page shares: who looks at it, how it is rendered, what its headers say."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, broker_failed
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
+from gsd_review_broker.settings.problems import Problem
 from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.forms import Form, FormToken, read_form
 from gsd_review_broker.web.static_files import StaticFiles
@@ -46,7 +47,16 @@ Action = Callable[[Request, Form], Awaitable[str | Response]]
 
 
 class Site:
-    def __init__(self, broker: Broker, *, person: str, serves: str, url: str, form_limit: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        person: str,
+        serves: str,
+        url: str,
+        form_limit: int,
+        problems: Sequence[Problem] = (),
+    ) -> None:
         self.broker = broker
         self.person = person
         self.token = FormToken()
@@ -54,6 +64,7 @@ class Site:
         self._serves = serves
         self._url = url
         self._form_limit = form_limit
+        self._problems = problems
         self._inbox: tuple[tuple[int, int], Inbox] | None = None
 
     @cached_property
@@ -69,6 +80,7 @@ class Site:
                 "serves": self._serves,
                 "url": self._url,
                 "version": __version__,
+                "problems": self._problems,
             },
         )
 

@@ -51,7 +51,8 @@ def test_a_configuration_that_is_wrong_is_red_and_exits_1(repository: Path, own_
     assert "max_rounds" in found["configuration"]["found"]
     (repository / ".planning" / "review-broker.json").write_text("{")
     code, found = checks(Tandem(repository, own_home))
-    assert (code, found["configuration"]["state"]) == (1, "red")
+    assert (code, found["configuration"]["state"], found["project file"]["state"]) == (0, "green", "yellow")
+    assert "line 1, column 2" in found["project file"]["found"]
 
 
 def test_git_that_is_missing_is_red(repository: Path, own_home: Path, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from gsd_review_broker.settings import config
 from tests.support.local import local_broker
 from tests.support.mcp import ToolError
 from tests.support.pool import QUICK, PoolBroker, alive, pool_broker, program, script, user_file
-from tests.support.processes import run_broker
 
 STAYS = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(60)\n"
 # The environment that a child sees, its arguments and its folder.
@@ -302,10 +302,12 @@ async def test_logs_of_the_last_reviewers_are_kept_and_scratch_folders_are_not(
         ({"sizee": 1}, "reviewer_pool.sizee: unknown setting; allowed are enabled, agent, model, "),
     ],
 )
-def test_a_wrong_configuration_is_an_error_at_the_start_that_names_file_and_key(
+def test_a_wrong_configuration_turns_the_pool_off_and_names_file_and_key(
     own_home: Path, repository: Path, pool: dict[str, Any], said: str
 ) -> None:
     path = user_file(own_home, **pool)
-    ended = run_broker(repository, own_home, "--port", "0")
-    assert ended.returncode == 3
-    assert f"{path}: {said}" in ended.stderr
+    configuration = config.load(root=repository, flags={}, environment={})
+    [problem] = configuration.problems
+    assert problem.message.startswith(f"{path}: {said}")
+    assert problem.message.endswith("; the pool is off")
+    assert not configuration.settings.reviewer_pool.is_on

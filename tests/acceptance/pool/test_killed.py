@@ -14,6 +14,7 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.launch.launcher import host_name, pool_name
+from gsd_review_broker.processes import start_of
 from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
 from tests.support.pool import alive, pool_of, script, user_file
@@ -122,7 +123,7 @@ async def test_a_number_that_was_used_again_is_never_signalled(
             assert len(listed) == 2
         assert innocent.poll() is None
         # With its own start it would have been.
-        assert tree.look(innocent.pid, tree.start_of(innocent.pid)) is not None
+        assert tree.look(innocent.pid, start_of(innocent.pid)) is not None
         assert tree.look(innocent.pid, "another boot:1") is None
     finally:
         innocent.kill()
@@ -133,7 +134,7 @@ async def test_a_number_that_was_used_again_is_never_signalled(
 def test_a_signal_goes_to_the_process_that_was_meant_or_to_none() -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        found = tree.look(process.pid, tree.start_of(process.pid))
+        found = tree.look(process.pid, start_of(process.pid))
         assert found is not None
         stranger = tree.ProcessFound(found.pid, found.parent, found.group, found.session, found.state, "another boot:1")
         tree.tell(stranger, signal.SIGKILL)

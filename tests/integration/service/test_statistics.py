@@ -275,10 +275,10 @@ async def test_a_repeated_call_is_counted_once(broker: LocalBroker) -> None:
 
 async def test_names_are_told_as_they_were_said(broker: LocalBroker) -> None:
     odd = 'naïve "reviewer", \\ [x] 審查者'
-    review_id = (await broker.create(agent_type=f"{odd} proposes", project=odd))["review_id"]
+    review_id = (await broker.create(agent_type=f"{odd} proposes", project="naïve/審查者"))["review_id"]
     await broker("claim_review", review_id=review_id, reviewer_id=odd)
     await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=1)
-    stats = await broker("get_review_stats", project=odd)
+    stats = await broker("get_review_stats", project="naïve/審查者")
     assert [row["reviewer"] for row in stats["by_reviewer"]] == [odd]
     assert [(row["proposer"], row["reviewer"]) for row in stats["by_pair"]] == [(f"{odd} proposes", odd)]
 

@@ -10,6 +10,7 @@ from gsd_review_broker.cli.main import main
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.locations import locate
 
 LAYERS = ("default", "user", "project", "environment", "flag")
 
@@ -98,24 +99,17 @@ def test_foreign_names_in_the_environment_do_not_count(root: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "not valid JSON"),
-        ("[]", "one JSON object"),
-        ("[" * 100_000, "not valid JSON"),
         ({"prot": 1}, "prot: unknown setting; allowed are host, port, db"),
         ({"limits": {"diff": 1}}, "limits.diff: unknown setting; allowed are body_bytes, diff_bytes"),
         ({"limits": 5}, "limits: input should be a valid dictionary"),
         ({"port": 65536}, "port: input should be less than or equal to 65535 (it is 65536)"),
         ({"port": "many"}, "port: input should be a valid integer"),
         ({"host": 5}, "host: input should be a valid string"),
-        ({"db": "a\0b"}, "is no path"),
+        ({"db": "a\0b"}, "is not a path"),
         ({"db": "."}, "is a folder"),
         ({"fence": "loose"}, "fence: input should be 'strict' or 'managed' (it is 'loose')"),
         ({"max_rounds": 0}, "max_rounds: input should be greater than or equal to 1"),
         ({"git_timeout_seconds": float("nan")}, "git_timeout_seconds: input should be"),
-        (
-            {"reviewer_pool": {"claim_timeout_seconds": 59}},
-            "reviewer_pool.claim_timeout_seconds: input should be greater than or equal to 60",
-        ),
         ({"host": "0.0.0.0"}, "allowed are 127.0.0.1, localhost and ::1"),
     ],
 )
@@ -128,13 +122,44 @@ def test_a_wrong_file_is_refused_with_its_name_the_key_and_what_is_allowed(root:
         file.unlink()
 
 
-def test_a_file_that_is_no_text_is_refused_by_name(root: Path) -> None:
+UNREADABLE = {
+    "{": "line 1, column 2: not valid JSON",
+    '{\n "port": 1,\n}': "line 3, column 1: not valid JSON",
+    "[]": "line 1, column 1: the whole file must be one JSON object",
+    "[" * 100_000: "not valid JSON",
+    "\udcff": "cannot be read",
+    " " * 1_048_577: "at most 1048576 are read",
+}
+
+
+@pytest.mark.parametrize(("content", "said"), UNREADABLE.items(), ids=range(len(UNREADABLE)))
+def test_a_file_that_cannot_be_read_ends_the_start_if_it_is_the_users_and_is_ignored_if_it_is_the_projects(
+    root: Path, content: str, said: str
+) -> None:
+    project = in_project_file(root, "")
+    project.write_bytes(content.encode("utf-8", "surrogateescape"))
+    [problem] = load(root).problems
+    assert problem.feature == "project file"
+    assert problem.message.startswith(f"{project}: ")
+    assert said in problem.message
+    assert problem.message.endswith("; the file is ignored")
+    assert locate(root, db=None, config=None, environment={}).database == load(root).database
+    user = in_user_file("")
+    user.write_bytes(content.encode("utf-8", "surrogateescape"))
+    message = refusal(root)
+    assert message.startswith(f"{user}: ")
+    assert said in message
+
+
+def test_what_is_no_file_is_ignored_as_a_project_file(root: Path, tmp_path: Path) -> None:
     file = in_project_file(root, "")
-    file.write_bytes(b"\xff\xfe\x00")
-    assert str(file) in refusal(root)
     file.unlink()
     file.mkdir()
-    assert str(file) in refusal(root)
+    assert "not a regular file" in load(root).problems[0].message
+    file.rmdir()
+    file.symlink_to(write(tmp_path / "elsewhere.json", {"port": 1001}))
+    assert f"since {file} is a link" in load(root).problems[0].message
+    assert load(root).settings.port == 8321
 
 
 @pytest.mark.parametrize(
@@ -152,13 +177,16 @@ def test_a_wrong_environment_is_refused_with_its_key(root: Path, environment: di
 
 
 def test_what_only_the_user_may_decide_counts_in_the_users_file_alone(root: Path, tmp_path: Path) -> None:
-    project = in_project_file(root, {"allowed_roots": ["/"]})
-    message = refusal(root)
-    assert message.startswith(f"{project}: allowed_roots: ")
-    assert str(config.user_file()) in message
+    project = in_project_file(root, {"allowed_roots": ["/"], "notify_command": ["evil"], "log_file": "/x"})
+    found = load(root)
+    assert [problem.feature for problem in found.problems] == ["allowed_roots", "log_file", "notify_command"]
+    for problem in found.problems:
+        assert problem.message.startswith(f"{project}: {problem.feature}: counts only in the user's file")
+        assert str(config.user_file()) in problem.fix
+    assert (found.settings.allowed_roots, found.settings.notify_command, found.settings.log_file) == ([], [], None)
     project.unlink()
     chosen = write(tmp_path / "chosen.json", {"allowed_roots": ["/"]})
-    assert refusal(root, {"BROKER_CONFIG": str(chosen)}).startswith(f"{chosen}: allowed_roots: ")
+    assert [problem.feature for problem in load(root, {"BROKER_CONFIG": str(chosen)}).problems] == ["allowed_roots"]
     in_user_file({"allowed_roots": ["/srv"]})
     assert load(root).settings.allowed_roots == ["/srv"]
 

@@ -9,15 +9,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli.broker import child_python
 from gsd_review_broker.client import RunningBroker, Target, find
-from gsd_review_broker.client.discovery import read_runtime_file
 from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.files import locks
+from gsd_review_broker.files.private import make_private_folder, open_private, write_private
+from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.runtime_file import runtime_path
+from gsd_review_broker.settings.state_files import runtime_path
 
 START_SECONDS = 20.0
 STOP_SECONDS = 15.0
@@ -25,6 +28,7 @@ _LOOK_SECONDS = 0.02
 _LONGEST_LOG = 1024 * 1024
 _PORT_IN_USE = "cannot be used"
 _PROGRAM = "__main__.py: "
+_NAMES_OF_A_BROKER = frozenset({"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_ID"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
     running = find(target)
     if running is not None:
         return StartedBroker(broker=running, is_new=False, log=files.log)
-    files.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(files.lock):
+    make_private_folder(files.lock.parent)
+    with locks.held(files.lock):
         # Whoever waited for the lock finds what its holder started.
         running = find(target)
         if running is not None:
@@ -68,48 +72,51 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
 
 
 def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
-    """It answered a moment ago with this pid, so the pid is its own."""
+    """Only the process that proved a moment ago that it is our broker; its number may be another's by now."""
     kind = signal.SIGKILL if force and sys.platform != "win32" else signal.SIGTERM
     broker.connection.close()
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(broker.pid, kind)
+    if not send_signal(broker.pid, broker.process_start, kind):
+        raise BrokerError(
+            Code.UNAVAILABLE,
+            f"the broker with pid {broker.pid} is not a process that can be stopped from here",
+            "It may have stopped just now, or run in a container: `tandem status` looks again.",
+        )
     end = time.monotonic() + STOP_SECONDS
-    while _is_alive(broker.pid):
+    while start_of(broker.pid) == broker.process_start and is_alive(broker.pid):
         if time.monotonic() > end:
             raise BrokerError(
-                Code.UNAVAILABLE, f"the broker with pid {broker.pid} does not end", "Try `tandem down --force`."
+                Code.UNAVAILABLE, f"the broker with pid {broker.pid} does not stop", "Try `tandem down --force`."
             )
         time.sleep(_LOOK_SECONDS)
     if force:
-        # Killed, it could not tidy up.
+        # Killed, it could not clean up.
         runtime_path(database).unlink(missing_ok=True)
     Files.of(database).pid.unlink(missing_ok=True)
 
 
 def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
-    command = [sys.executable, "-m", "gsd_review_broker", *flags]
-    folder = target.locations.root or Path.home()
-    # What names a running broker to a client is no business of a new one.
-    environment = {k: v for k, v in os.environ.items() if k not in {"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_ID"}}
+    # What names a running broker to a client is not meant for a new one.
+    inherited = {k: v for k, v in os.environ.items() if k not in _NAMES_OF_A_BROKER}
     _shorten(files.log)
-    with files.log.open("ab") as log:
+    with open(open_private(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:  # noqa: PTH123 - a descriptor
         begin = log.tell()
         process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
+            child_python.command("gsd_review_broker", *flags),
+            cwd=target.locations.root or Path.home(),
+            env=child_python.environment(inherited),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    files.pid.write_text(json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n")
+    owner = json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n"
+    write_private(files.pid, owner.encode())
     end = time.monotonic() + START_SECONDS
     while process.poll() is None:
-        announced = read_runtime_file(target.locations.database)
-        if announced is not None and announced.get("pid") == process.pid:
+        # Cheaper than a call, as long as nobody has announced itself.
+        if runtime_path(target.locations.database).exists():
             running = find(target)
-            if running is not None:
+            if running is not None and running.pid == process.pid:
                 # It goes on without us; nothing is left to say about it.
                 process.returncode = 0
                 return running
@@ -156,48 +163,3 @@ def _can_listen(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _is_alive(pid: int) -> bool:
-    if sys.platform == "win32":
-        listed = subprocess.run(["tasklist", "/FI", f"PID eq {pid}"], capture_output=True, text=True, check=False)
-        return str(pid) in listed.stdout
-    with contextlib.suppress(OSError):
-        # Our own child, if this very process started it, has to be fetched.
-        os.waitpid(pid, os.WNOHANG)
-    with contextlib.suppress(OSError, IndexError):
-        # Ended, and nobody has asked for its exit code: so it is with a container's first process that never does.
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Generator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        """Tried for ten seconds by the system itself, again and again by us."""
-        while True:
-            with contextlib.suppress(OSError):
-                msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-                return
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)

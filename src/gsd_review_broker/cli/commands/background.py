@@ -11,7 +11,8 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
 from gsd_review_broker.cli.render.describe import counted
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
-from gsd_review_broker.client import Target, find
+from gsd_review_broker.client import Target, UnreachableError, find
+from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.settings import locations
 
@@ -103,6 +104,7 @@ def run_status(options: argparse.Namespace) -> int:
     broker = context.broker
     said = context.call("broker_status")
     log = background.Files.of(context.target.locations.database).log
+    problems = _problems(context)
     result = {
         **said,
         "url": broker.connection.url,
@@ -110,6 +112,7 @@ def run_status(options: argparse.Namespace) -> int:
         "database": broker.database,
         "started_at": broker.started_at,
         "log": str(log) if log.exists() else None,
+        "problems": problems,
     }
     if context.wants_json:
         context.screen.json(result)
@@ -130,8 +133,18 @@ def run_status(options: argparse.Namespace) -> int:
     for name, value in facts.items():
         if value:
             context.screen.say(Span(f"{name:<16}", Style.DIM), str(value))
+    for problem in problems:
+        context.screen.say(Span(f"{'problem':<16}", Style.RED), f"{problem['message']}. {problem['fix']}")
     if broker.version != __version__:
         context.screen.warn(
             f"This command is version {__version__}: end the broker and start it again to have one version."
         )
     return Exit.DONE
+
+
+def _problems(context: Context) -> list[Json]:
+    """What is off because of its settings. A broker of an older version does not say."""
+    try:
+        return context.get("/api/problems")["problems"]
+    except UnreachableError:
+        return []

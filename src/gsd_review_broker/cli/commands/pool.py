@@ -165,7 +165,11 @@ def run_disable(options: argparse.Namespace) -> int:
 
 def _file(options: argparse.Namespace) -> Path:
     root = find_root(Path.cwd())
-    return locations.user_file() if options.scope == "user" or root is None else locations.project_file(root)
+    if options.scope == "user" or root is None:
+        return locations.user_file()
+    # Refused before anything is written: a link could lead to any file of the user.
+    locations.read_project_file(root)
+    return locations.project_file(root)
 
 
 def _agent_in(file: Path) -> Any:

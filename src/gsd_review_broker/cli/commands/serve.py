@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,6 +54,8 @@ def show_configuration(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({name: {"value": value, "from": origin} for name, value, origin in rows}))
         return 0
+    for problem in configuration.problems:
+        print(f"problem: {problem.message}. {problem.fix}", file=sys.stderr)
     width = max(len(name) for name, _, _ in rows)
     for name, value, origin in rows:
         print(f"{name:<{width}}  {json.dumps(value)}  ({origin})")

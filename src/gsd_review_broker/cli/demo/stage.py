@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli.broker import child_python
 from gsd_review_broker.cli.demo import script
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.errors import StartError
@@ -138,9 +138,9 @@ def _running(
 ) -> Generator["subprocess.Popen[bytes]"]:
     errors = subprocess.PIPE if piped else (folder.parent / "broker.log").open("wb")
     with subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        child_python.command(module, *arguments),
         cwd=folder,
-        env=environment,
+        env=child_python.environment(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else errors,
         stderr=errors,

@@ -23,6 +23,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.agents import PROGRAMS
+from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_GIT = (2, 31)
@@ -98,16 +99,19 @@ def command() -> Check:
     return green("command", f"{found} ({__version__})")
 
 
-def configuration(target: Target, config: str | None) -> Check:
+def configuration(target: Target, config: str | None) -> Iterator[Check]:
     """Validated whole, as the broker does at its start."""
     from gsd_review_broker.settings import config as settings  # noqa: PLC0415 - not light
 
     try:
         loaded = settings.load(root=target.locations.root, flags={"config": config})
     except StartError as error:
-        return red("configuration", str(error), "Mend the file; `tandem config` shows every value.")
+        yield red("configuration", str(error), "Fix the file; `tandem config` shows every value.")
+        return
     files = sorted({origin for origin in loaded.origins.values() if os.sep in origin})
-    return green("configuration", ", ".join(files) or "defaults")
+    yield green("configuration", ", ".join(files) or "defaults")
+    for problem in loaded.problems:
+        yield yellow(problem.feature, problem.message, problem.fix)
 
 
 def database(target: Target) -> Iterator[Check]:
@@ -116,7 +120,7 @@ def database(target: Target) -> Iterator[Check]:
     if not os.access(folder, os.W_OK):
         yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")
         return
-    if path.exists() and (wrong := what_is_wrong(path)):
+    if wrong := _foreign(target) or (what_is_wrong(path) if path.exists() else None):
         yield red("database", *wrong)
     elif path.exists():
         size = path.stat().st_size
@@ -133,6 +137,14 @@ def database(target: Target) -> Iterator[Check]:
     free = shutil.disk_usage(folder).free
     if free < _LITTLE_SPACE:
         yield yellow("disk", f"{free // (1024 * 1024)} MiB are free", "Make room: without it nothing is recorded.")
+
+
+def _foreign(target: Target) -> tuple[str, str] | None:
+    try:
+        refuse_tracked(target.locations.database, target.locations.root)
+    except StartError as error:
+        return str(error), "The broker does not start with it."
+    return None
 
 
 def _file_system(folder: Path) -> str:
@@ -244,7 +256,7 @@ def every_check(target: Target, config: str | None) -> Iterator[Check]:
     for check in simple:
         yield check()
     yield repository(target)
-    yield configuration(target, config)
+    yield from configuration(target, config)
     yield from database(target)
     yield from broker(target)
     yield from clients(target)

@@ -9,6 +9,7 @@ from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.ending import end_all
 from gsd_review_broker.pool.child.tree import ProcessFound
+from gsd_review_broker.processes import start_of
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> in
 
 
 def _end_groups(reviewers: list[Reviewer], grace: float) -> int:
-    left = [one for one in reviewers if one.process_start and tree.start_of(one.pid) == one.process_start]
+    left = [one for one in reviewers if one.process_start and start_of(one.pid) == one.process_start]
     for reviewer in left:
         end_all(reviewer.pid, list[ProcessFound], grace=grace)
     return len(left)

@@ -9,12 +9,12 @@ import contextlib
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+
+from gsd_review_broker.processes import send_signal, start_in, stat_fields
 
 _PROC = Path("/proc")
 _SET_CHILD_SUBREAPER = 36
@@ -43,17 +43,6 @@ def adopt_orphans() -> bool:
     with contextlib.suppress(OSError, AttributeError):
         return ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     return False
-
-
-def start_of(pid: int) -> str | None:
-    """When the process with this number began; None if there is none. Of no use but to be compared."""
-    if sys.platform == "linux":
-        found = _look(pid)
-        return found.start if found else None
-    if sys.platform == "win32":
-        return None
-    asked = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or None
 
 
 def members(
@@ -119,21 +108,8 @@ def tell(one: ProcessFound, kind: signal.Signals) -> None:
     """A signal to exactly this process, or to none."""
     if sys.platform != "linux":
         return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        try:
-            descriptor = os.pidfd_open(one.pid)
-        except ProcessLookupError:
-            return
-        except OSError:
-            # An old kernel, or one that is not quite Linux: the next best thing.
-            if start_of(one.pid) == one.start:
-                os.kill(one.pid, kind)
-            return
-        try:
-            if start_of(one.pid) == one.start:
-                signal.pidfd_send_signal(descriptor, kind)
-        finally:
-            os.close(descriptor)
+    with contextlib.suppress(PermissionError):
+        send_signal(one.pid, one.start, kind)
 
 
 def _processes() -> Iterator[ProcessFound]:
@@ -145,23 +121,11 @@ def _processes() -> Iterator[ProcessFound]:
 
 
 def _look(pid: int) -> ProcessFound | None:
-    """The name of a program may hold anything, parentheses and spaces too: what follows it is read from the right."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
+    fields = stat_fields(pid)
+    if not fields:
         return None
-    state, parent, group, session, *rest = stat.rpartition(b")")[2].split()
-    start = f"{_boot()}:{rest[15].decode()}"
-    return ProcessFound(pid, int(parent), int(group), int(session), state.decode(), start)
-
-
-@cache
-def _boot() -> str:
-    """Of which start of the machine the times are."""
-    try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"
+    state, parent, group, session = fields[:4]
+    return ProcessFound(pid, int(parent), int(group), int(session), state.decode(), start_in(fields))
 
 
 def is_marked(pid: int, mark: bytes) -> bool:

@@ -15,12 +15,12 @@ from pathlib import Path
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.log_file import LogFile
 from gsd_review_broker.pool.child.process import Child
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER, LaunchRequest, environment
+from gsd_review_broker.processes import start_of
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.pool import PoolSettings
 
@@ -128,7 +128,7 @@ class Launcher:
             state=ReviewerState.ACTIVE,
             host=host_name(),
             pid=child.pid,
-            process_start=await asyncio.to_thread(tree.start_of, child.pid),
+            process_start=await asyncio.to_thread(start_of, child.pid),
             started_at=Milliseconds(0),
         )
         return StartedReviewer(reviewer=reviewer, child=child, prompt=text)

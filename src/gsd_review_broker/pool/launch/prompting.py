@@ -1,11 +1,12 @@
 """What a reviewer is told: a template from the package or of the user's own, with the variables filled in."""
 
+import json
 from importlib import resources
 from pathlib import Path
 
 from gsd_review_broker.pool.launch.recipe import LaunchRequest, filled, variables
 
-_PROJECT = ' and project="{}"'
+_PROJECT = " and project={}"
 
 
 def template(path: Path | None) -> str:
@@ -16,5 +17,5 @@ def template(path: Path | None) -> str:
 
 
 def prompt(text: str, request: LaunchRequest) -> bytes:
-    clause = _PROJECT.format(request.project) if request.project else ""
+    clause = _PROJECT.format(json.dumps(request.project)) if request.project else ""
     return filled(text, {**variables(request), "project_clause": clause}).encode("utf-8")

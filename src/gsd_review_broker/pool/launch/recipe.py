@@ -3,6 +3,7 @@ shell, and nothing is taken from a proposal."""
 
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -27,6 +28,8 @@ _EVERYBODY = frozenset(
     )
 )
 _LOOPBACK = "127.0.0.1,localhost,::1"
+# Control and format characters, halves of characters, line and paragraph separators.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent)\}")
 
 
@@ -67,6 +70,17 @@ def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", 
         f"{name}: {value!r} is no {what} that may be handed to a program",
         "Give it without quotes, spaces in front, dashes in front, or characters that mean something to a shell.",
     )
+
+
+def refuse_unprintable(request: LaunchRequest) -> None:
+    """No value may begin a line of its own: each goes into a prompt, an argument list or an environment."""
+    for name, value in variables(request).items():
+        if any(unicodedata.category(character) in _UNPRINTABLE for character in value):
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"{name}: {value!r} holds a line break or another character that cannot be seen",
+                "Rename it: it would be written into a reviewer's prompt.",
+            )
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -151,7 +151,7 @@ def _check_names(origin: Origin, limits: Limits) -> None:
     validation.text("agent_type", origin.agent_type, limits.name)
     validation.optional_text("plan", origin.plan, limits.name)
     validation.optional_text("task", origin.task, limits.name)
-    validation.optional_text("project", origin.project, limits.name)
+    validation.project(origin.project, limits)
     validation.optional_text("workspace", origin.workspace, 4 * limits.name)
 
 

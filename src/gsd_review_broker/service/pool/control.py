@@ -120,8 +120,8 @@ class PoolControl:
     async def spawn(
         self, agent: str | None = None, project: str | None = None, *, repeat: Repeat | None = None
     ) -> SpawnedReviewer:
+        project = validation.project(project, self._core.policy.limits)
         pool = self._switched_on()
-        project = validation.optional_text("project", project, self._core.policy.limits.name)
 
         async def start() -> SpawnedReviewer:
             started = await pool.spawn(agent, project)

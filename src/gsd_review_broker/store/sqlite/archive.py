@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.model import BROKER, EventType, Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite import known_schema, schema
 from gsd_review_broker.store.statements import Statements, parameter, sql_of
 from gsd_review_broker.store.tables import (
     audit_gaps,
@@ -68,7 +68,10 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
     """Made with the present schema where there is none, readable by its owner alone."""
     if not path.exists() or path.stat().st_size == 0:
         _make_archive(path)
+    if path.is_symlink():
+        raise StartError(f"{path} is a link, and an archive is a file beside its database; move it away.")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        known_schema.harden(connection)
         connection.execute("PRAGMA synchronous=FULL")
         version = schema.stored_version(connection)
         schema.refuse_foreign(connection, version, path)

@@ -2,49 +2,28 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 from gsd_review_broker.errors import StartError
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-# Where Windows locks a byte nobody reads: a locked byte cannot be read there.
-_LOCKED_BYTE = 1 << 20
+from gsd_review_broker.files import locks
+from gsd_review_broker.settings.state_files import lock_path
 
 
 class DatabaseLock:
-    """Held from start to end; names its owner to whoever comes second."""
+    """Held from start to stop; names its owner to whoever comes second."""
 
     def __init__(self, database: Path) -> None:
-        self._path = database.with_name(database.name + ".lock")
+        self._path = lock_path(database)
         self._database = database
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(self._path, flags, 0o600)
-        try:
-            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-            _try_lock(descriptor)
-        except OSError:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            owner = _owner(os.read(descriptor, 4096))
-            os.close(descriptor)
+        descriptor = locks.acquire(self._path)
+        if descriptor is None:
             raise StartError(
-                f"the database {self._database} is in use by another broker ({owner}); "
+                f"the database {self._database} is in use by another broker ({_owner(self._path)}); "
                 "stop that one, or use another database with --db."
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, json.dumps({"pid": os.getpid()}).encode())
@@ -57,8 +36,6 @@ class DatabaseLock:
             self._descriptor = None
 
 
-def _owner(content: bytes) -> str:
-    try:
-        return f"pid {json.loads(content)['pid']}"
-    except (ValueError, KeyError, TypeError):
-        return "pid unknown"
+def _owner(path: Path) -> str:
+    pid = locks.owner(path)
+    return f"pid {pid}" if pid is not None else "pid unknown"

@@ -1,5 +1,6 @@
 """Bringing a database to the present schema: forward only, with a backup first."""
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.files.private import open_private
+from gsd_review_broker.store.sqlite import known_schema
 
 # The newest migration. A test holds it equal to what Alembic finds.
 HEAD = "0002"
@@ -15,15 +18,19 @@ _KNOWN = ("0001", "0002")
 
 def stored_version(connection: sqlite3.Connection) -> str | None:
     """None for a database without any schema."""
-    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
+    known = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+    ).fetchone()
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
     return row[0] if row else None
 
 
 def refuse_foreign(connection: sqlite3.Connection, version: str | None, database: object) -> None:
-    """A file that another program made is not ours to add tables to."""
+    """A file that another program made is not ours to add tables to, and one that somebody altered is not believed."""
     if version is None and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         raise StartError(f"the database {database} belongs to another program; give another file with --db.")
+    if version in _KNOWN:
+        known_schema.refuse_altered(connection, version, database)
 
 
 def refuse_newer(version: str | None, database: object) -> None:
@@ -75,10 +82,10 @@ def back_up(source: sqlite3.Connection, database: Path, version: str) -> Path:
     """A whole copy beside the file, made by SQLite itself, readable by its owner alone."""
     target = database.with_name(f"{database.name}.backup-{version}")
     number = 1
-    while target.exists():
+    while os.path.lexists(target):
         number += 1
         target = database.with_name(f"{database.name}.backup-{version}-{number}")
-    target.touch(mode=0o600)
+    os.close(open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     copy = sqlite3.connect(target)
     try:
         source.backup(copy)

@@ -5,6 +5,7 @@ such a version: readers here cannot write, and no other process opens the file f
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -17,10 +18,11 @@ from sqlalchemy.exc import DBAPIError
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.files.private import make_private_folder, open_private
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, schema
+from gsd_review_broker.store.sqlite import archive, known_schema, schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
@@ -197,6 +199,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
+    known_schema.harden(connection)
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     if read_only:
         connection.execute("PRAGMA query_only=ON")
@@ -212,11 +215,9 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
 
 def _make_private(path: Path) -> None:
     """The folder ours alone if we make it; the file ours alone in any case. WAL and SHM take its mode."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True, mode=0o700)
-    path.touch(mode=0o600, exist_ok=True)
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
+    make_private_folder(path.parent)
+    # A link is followed only where the user named it: inside a repository it was refused before.
+    os.close(open_private(Path(os.path.realpath(path)), os.O_RDWR | os.O_CREAT))
 
 
 def _cannot_open(path: Path, error: Exception) -> str:

@@ -8,10 +8,15 @@ from starlette.responses import JSONResponse, Response
 
 from gsd_review_broker import __version__
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.settings.runtime_file import is_challenge, proof_of
 
 
-def health_endpoint(serves: str, database: str) -> Callable[[Request], Awaitable[JSONResponse]]:
-    async def healthz(_request: Request) -> JSONResponse:
+def health_endpoint(serves: str, database: str, secret: str) -> Callable[[Request], Awaitable[JSONResponse]]:
+    """`?challenge=` asks the broker to prove that it wrote its runtime file."""
+
+    async def healthz(request: Request) -> JSONResponse:
+        challenge = request.query_params.get("challenge", "")
+        proof = {"proof": proof_of(secret, challenge, os.getpid())} if is_challenge(challenge) else {}
         return JSONResponse(
             {
                 "status": "ok",
@@ -19,6 +24,7 @@ def health_endpoint(serves: str, database: str) -> Callable[[Request], Awaitable
                 "pid": os.getpid(),
                 "serves": serves,
                 "database": database,
+                **proof,
             }
         )
 

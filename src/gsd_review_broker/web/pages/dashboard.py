@@ -1,5 +1,7 @@
 """The dashboard: every page, every action, the event stream."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -7,6 +9,7 @@ from starlette.routing import Route
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Wakeups
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.settings.problems import Problem
 from gsd_review_broker.web.events import EventStream
 from gsd_review_broker.web.pages.audit import audit_routes
 from gsd_review_broker.web.pages.inbox import inbox_routes
@@ -19,9 +22,16 @@ from gsd_review_broker.web.site import Site
 
 
 def dashboard_routes(
-    broker: Broker, wakeups: Wakeups, *, person: str, serves: str, url: str, form_limit: int
+    broker: Broker,
+    wakeups: Wakeups,
+    *,
+    person: str,
+    serves: str,
+    url: str,
+    form_limit: int,
+    problems: Sequence[Problem] = (),
 ) -> list[Route]:
-    site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit)
+    site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit, problems=problems)
     reviews = ReviewPages(site)
     return [
         *inbox_routes(site),

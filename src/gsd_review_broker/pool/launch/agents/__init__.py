@@ -7,7 +7,14 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, refuse_unsafe, through_wsl, with_own_command
+from gsd_review_broker.pool.launch.recipe import (
+    Launch,
+    LaunchRequest,
+    refuse_unprintable,
+    refuse_unsafe,
+    through_wsl,
+    with_own_command,
+)
 
 
 class AgentModule(Protocol):
@@ -26,6 +33,7 @@ def module_of(agent: str) -> AgentModule:
 
 def launch_for(request: LaunchRequest) -> Launch:
     """The argument list, environment and files of a reviewer; every value that goes into them is checked first."""
+    refuse_unprintable(request)
     if request.model:
         refuse_unsafe("model", request.model, "model")
     launch = with_own_command(request, module_of(request.agent).launch(request))

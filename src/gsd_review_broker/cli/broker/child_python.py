@@ -1,0 +1,16 @@
+"""Python programs of ours, started in a folder that is not ours."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """`-P`: otherwise `-m` looks for modules in the working folder first, and that is a repository. Any `json.py` or
+    `sitecustomize.py` at its root would run with the user's rights."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The same for whatever Python the child starts."""
+    return {**inherited, "PYTHONSAFEPATH": "1"}

@@ -1,0 +1,119 @@
+"""Files of ours in folders that somebody else may have filled.
+
+A cloned repository can hold a link, a pipe or a folder under any name that we use. So nothing here follows a link in
+the last part of a path, waits for a pipe, or writes into a file that was there before its content was complete.
+"""
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+LARGEST_READ = 1024 * 1024
+OWNER_ONLY = 0o600
+# Windows knows neither. There a link is looked for before the file is opened.
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_FLAGS = _NO_FOLLOW | _NO_WAIT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OTHERS = 0o077
+
+
+class UnfitFileError(OSError):
+    """There is something under this name, and it is not a file that we may use. The text is a sentence's end."""
+
+
+def read_regular(path: Path, *, largest: int = LARGEST_READ, follow_links: bool = False) -> bytes:
+    """The whole of a regular file. Anything else, or more than `largest` bytes, is an UnfitFileError.
+
+    Links are followed only where the whole path is the user's own choice."""
+    content, _ = read_with_status(path, largest=largest, follow_links=follow_links)
+    return content
+
+
+def read_with_status(
+    path: Path, *, largest: int = LARGEST_READ, follow_links: bool = False
+) -> tuple[bytes, os.stat_result]:
+    descriptor = _open(path, os.O_RDONLY, follow_links=follow_links)
+    try:
+        status = _require_regular(path, descriptor)
+    except UnfitFileError:
+        os.close(descriptor)
+        raise
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
+        if status.st_size > largest:
+            raise UnfitFileError(f"{path} has {status.st_size} bytes, and at most {largest} are read")
+        # It may have grown meanwhile.
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise UnfitFileError(f"{path} has more than {largest} bytes, and at most {largest} are read")
+    return content, status
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of a regular file that only its owner may read; made if `flags` has O_CREAT."""
+    descriptor = _open(path, flags)
+    try:
+        status = _require_regular(path, descriptor)
+        if status.st_mode & _OTHERS and sys.platform != "win32":
+            os.fchmod(descriptor, OWNER_ONLY)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
+    """The whole content or none of it. A link in its place is replaced, not followed."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor carries the mode
+            file.write(content)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def make_private_folder(folder: Path) -> None:
+    """With every folder above it that is missing: `parents` alone would leave those open to others."""
+    if not folder.parent.exists():
+        make_private_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def links_in(path: Path, *, below: Path) -> Iterator[Path]:
+    """The parts of a path below a folder that are links, outermost first."""
+    here = below
+    for part in path.relative_to(below).parts:
+        here /= part
+        if _is_link(here):
+            yield here
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Ours, and nobody else may read or write it. Windows has no such modes."""
+    if sys.platform == "win32":
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
+
+
+def _open(path: Path, flags: int, *, follow_links: bool = False) -> int:
+    if not follow_links and _is_link(path):
+        raise UnfitFileError(f"{path} is a link")
+    return os.open(path, flags | (_FLAGS & ~_NO_FOLLOW if follow_links else _FLAGS), OWNER_ONLY)
+
+
+def _is_link(path: Path) -> bool:
+    return path.is_symlink() or path.is_junction() if sys.version_info >= (3, 12) else path.is_symlink()
+
+
+def _require_regular(path: Path, descriptor: int) -> os.stat_result:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UnfitFileError(f"{path} is not a regular file")
+    return status

@@ -1,0 +1,91 @@
+"""One process of this machine: known by its number together with its start, since numbers are used again."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+_PROC = Path("/proc")
+_START = 19
+_ENDED = {"Z", "X"}
+
+
+def start_of(pid: int) -> str | None:
+    """When the process with this number began; None if there is none. Of no use but to be compared."""
+    if sys.platform == "linux":
+        fields = stat_fields(pid)
+        return start_in(fields) if fields else None
+    if sys.platform == "win32":
+        return None
+    asked = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return asked.stdout.strip() or None
+
+
+def is_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        listed = subprocess.run(["tasklist", "/FI", f"PID eq {pid}"], capture_output=True, text=True, check=False)
+        return str(pid) in listed.stdout
+    with contextlib.suppress(OSError):
+        # Our own child, if this very process started it, has to be reaped.
+        os.waitpid(pid, os.WNOHANG)
+    if fields := stat_fields(pid):
+        # A zombie: in containers PID 1 may never reap it.
+        return fields[0].decode() not in _ENDED
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
+    """To exactly this process, or to none: False if it is gone, or if the number belongs to another by now."""
+    if pid <= 1:
+        return False
+    try:
+        descriptor = os.pidfd_open(pid) if sys.platform == "linux" else None
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # An old kernel, or one that is not quite Linux.
+        descriptor = None
+    try:
+        if start_of(pid) != start:
+            return False
+        if descriptor is not None and sys.platform == "linux":
+            signal.pidfd_send_signal(descriptor, kind)
+        else:
+            os.kill(pid, kind)
+    except ProcessLookupError:
+        return False
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+    return True
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """What /proc says of a process, from its state on; empty where it says nothing. The name of a program may hold
+    anything, parentheses and spaces too: what follows it is read from the right."""
+    try:
+        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def start_in(fields: list[bytes]) -> str:
+    return f"{_boot()}:{fields[_START].decode()}"
+
+
+@cache
+def _boot() -> str:
+    """Of which start of the machine the times are."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"

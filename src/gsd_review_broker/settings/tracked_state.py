@@ -1,0 +1,20 @@
+"""State files that came with a repository. Apart from their names, since front ends may not ask git."""
+
+import shlex
+from pathlib import Path
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.git.checkout import tracked_among
+from gsd_review_broker.settings.state_files import state_files
+
+
+def refuse_tracked(database: Path, root: Path | None) -> None:
+    """A database that came with the repository holds approvals that nobody here gave."""
+    if root is None or root not in database.parents:
+        return
+    for path in tracked_among(root, state_files(database)):
+        raise StartError(
+            f"git tracks {path}, or does not say: it may have come with the repository, and what it holds cannot be "
+            f"believed. If it is yours, run `git rm --cached {shlex.quote(str(path))}`; otherwise move it away, or use "
+            "another database with --db."
+        )
