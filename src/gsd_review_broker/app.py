@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import getpass
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gsd_review_broker.clock import SystemClock
-from gsd_review_broker.domain.model import HUMAN_PREFIX
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
@@ -27,11 +25,13 @@ from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.person import person_here
 from gsd_review_broker.settings.pool import resolved
 from gsd_review_broker.settings.problems import POOL
 from gsd_review_broker.settings.runtime_file import new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
+from gsd_review_broker.web.admission import Admission
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
 from gsd_review_broker.web.api.people import api_routes
 from gsd_review_broker.web.api.pool import pool_routes
@@ -81,7 +81,7 @@ class Application:
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.pool.attach(self.pool)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
-        person, url = _person(), f"http://{bracketed(settings.host)}:{port}"
+        person, url = person_here(), f"http://{bracketed(settings.host)}:{port}"
         self._notifier = Notifier(
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
@@ -90,7 +90,8 @@ class Application:
             {path: endpoint.asgi for path, endpoint in self._endpoints.items()},
             otherwise=BodyLimit(pages, limit=policy.limits.body),
         )
-        self.asgi = HostAndOriginGuard(dispatch, port=port, body_limit=policy.limits.body)
+        admission = Admission(dispatch, self.broker.gatekeeper, tools=self._endpoints)
+        self.asgi = HostAndOriginGuard(admission, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
         limit = configuration.settings.policy().limits.body
@@ -160,14 +161,6 @@ def _pool(
     of_pool = [problem for problem in configuration.problems if problem.feature == POOL]
     supervisor.roster.problem = " ".join(f"{problem.message}. {problem.fix}" for problem in of_pool) or None
     return supervisor
-
-
-def _person() -> str:
-    """Who sits at this machine, by the name of the account that the broker runs under."""
-    try:
-        return HUMAN_PREFIX + getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return HUMAN_PREFIX + "user"
 
 
 def bracketed(host: str) -> str:

@@ -1,7 +1,6 @@
 """One run of a command: whom it talks to, as whom, and how it answers."""
 
 import argparse
-import getpass
 import os
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 from gsd_review_broker.cli.render.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
-
-HUMAN_PREFIX = "human:"
+from gsd_review_broker.settings.person import person_here
 
 
 class Context:
@@ -76,12 +74,4 @@ class Context:
     @property
     def identity(self) -> str:
         """Who acts: a person, unless another name is given."""
-        return getattr(self.options, "identity", None) or person()
-
-
-def person() -> str:
-    try:
-        return HUMAN_PREFIX + getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        # No such user in the system's list, as in some containers.
-        return f"{HUMAN_PREFIX}{os.getuid() if hasattr(os, 'getuid') else 'unknown'}"
+        return getattr(self.options, "identity", None) or person_here()

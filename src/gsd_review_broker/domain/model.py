@@ -4,21 +4,16 @@ Times are milliseconds since 1970, UTC; they become ISO 8601 where they leave th
 """
 
 import secrets
-import unicodedata
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cache
 from typing import Any, NewType, cast
 
+from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError
 
 ReviewId = NewType("ReviewId", str)
-Identity = NewType("Identity", str)
 Milliseconds = NewType("Milliseconds", int)
-
-HUMAN_PREFIX = "human:"
-VALIDATOR = Identity("broker-validator")
-BROKER = Identity("broker")
 
 
 class Status(StrEnum):
@@ -371,20 +366,3 @@ def values_of(value: Any) -> dict[str, Any]:
 def new_review_id() -> ReviewId:
     """64 random bits: short enough for a prompt, and prefixes tell reviews apart (no time in front)."""
     return ReviewId(secrets.token_hex(8))
-
-
-def is_human(identity: str) -> bool:
-    return identity.startswith(HUMAN_PREFIX)
-
-
-def same_identity(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and identity_key(one) == identity_key(other)
-
-
-def identity_key(identity: str) -> str:
-    """What makes two spellings the same program: not case, form, or characters that cannot be seen. Self-declared
-    names guard against mistakes."""
-    if identity.isascii() and identity.isprintable():
-        return identity.strip().casefold()
-    plain = unicodedata.normalize("NFKC", identity)
-    return "".join(c for c in plain if unicodedata.category(c) not in {"Cc", "Cf"}).strip().casefold()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gsd_review_broker.domain.histogram import Histogram
+from gsd_review_broker.domain.identity import is_human
 from gsd_review_broker.domain.model import (
     Category,
     EventType,
@@ -21,7 +22,6 @@ from gsd_review_broker.domain.model import (
     Review,
     Status,
     Verdict,
-    is_human,
 )
 
 UNCATEGORIZED = "uncategorized"

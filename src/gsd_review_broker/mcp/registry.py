@@ -10,9 +10,10 @@ from typing import Any
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.caller import LOCAL, Caller
+from gsd_review_broker.domain.rules import Right
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.service.access import Asked
+from gsd_review_broker.service.access import Act, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.core import Repeat
 from gsd_review_broker.service.validation import encoded, refuse_unstorable
@@ -37,8 +38,7 @@ class Call:
     broker: Broker
     repeat: Repeat | None
     audience: Audience
-    # Who calls, where a token proves it: the pool's reviewers.
-    authenticated_as: Identity | None = None
+    caller: Caller = LOCAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Tool:
         broker: Broker,
         arguments: dict[str, Any],
         audience: Audience = Audience.ALL,
-        bearer: str | None = None,
+        caller: Caller = LOCAL,
     ) -> Any:
         for name in arguments:
             encoded(ascii(name), name)
@@ -66,18 +66,36 @@ class Tool:
         # if the caller says so.
         said = {name: value for name, value in arguments.items() if name != "idempotency_key"}
         repeat = Repeat(tool=self.name, key=key, arguments=said) if key is not None else None
-        caller = await broker.gatekeeper.admit(bearer, self._asked(arguments)) if broker.gatekeeper.guards else None
+        await broker.gatekeeper.admit(caller, self._act(arguments))
         return await self.function(Call(broker, repeat, audience, caller), **values)
 
-    def _asked(self, arguments: dict[str, Any]) -> Asked:
-        annotations = self.wire.annotations
-        return Asked(
-            tool=self.name,
-            # What the pool's own tools name is not who acts.
-            arguments=arguments if self.audiences else {},
-            writes=annotations is None or not annotations.read_only_hint,
-            for_reviewers=Audience.REVIEWER in self.audiences,
+    def _act(self, arguments: dict[str, Any]) -> Act:
+        return Act(
+            action=self.name,
+            right=self.right,
+            # In pool tools, reviewer_id is the target, not the caller.
+            names=names_in(arguments, writes=self.writes) if self.audiences else (),
+            review_id=arguments.get("review_id"),
         )
+
+    @property
+    def writes(self) -> bool:
+        annotations = self.wire.annotations
+        return annotations is None or not annotations.read_only_hint
+
+    @property
+    def right(self) -> Right:
+        if not self.writes:
+            return Right.READ
+        match Audience.PROPOSER in self.audiences, Audience.REVIEWER in self.audiences:
+            case True, True:
+                return Right.DISCUSS
+            case True, False:
+                return Right.PROPOSE
+            case False, True:
+                return Right.JUDGE
+            case _:
+                return Right.RUN_POOL
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -24,6 +24,7 @@ from gsd_review_broker.mcp.lean import AnswerCall, LeanCalls
 from gsd_review_broker.mcp.registry import Audience, Registry, Tool, as_text
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
 from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
 
@@ -120,14 +121,6 @@ def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> Server
     return middleware
 
 
-def _bearer(scope: Scope) -> str | None:
-    """The token of the HTTP request that brought the call."""
-    for name, value in scope["headers"]:
-        if name == b"authorization" and value[:7].lower() == b"bearer ":
-            return value[7:].strip().decode("latin-1")
-    return None
-
-
 def _wording(scope: Scope) -> Wording:
     return wording_of(next((value for name, value in scope["headers"] if name == _WORDING), b"").decode("latin-1"))
 
@@ -137,9 +130,8 @@ async def _called(
 ) -> dict[str, Any]:
     logs.call_begins(tool.name, arguments.get("review_id"))
     began, outcome = perf_counter(), "cancelled"
-    bearer = _bearer(scope) if broker.gatekeeper.guards else None
     try:
-        result = await tool(broker, arguments, audience, bearer)
+        result = await tool(broker, arguments, audience, caller_in(scope))
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value

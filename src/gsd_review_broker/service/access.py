@@ -3,13 +3,16 @@ else's name is what they say. Nobody but its process acts as a pool's reviewer, 
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from gsd_review_broker.domain.model import BROKER, EventType, Identity, Milliseconds, NewEvent, Review, identity_key
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, reviewer
+from gsd_review_broker.domain.identity import BROKER, identity_key
+from gsd_review_broker.domain.model import EventType, Identity, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.pool import ReviewerState
-from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Clock, Store, Transaction
 
 # By this a token of ours is known for what it is, even when its process is gone.
@@ -17,6 +20,14 @@ TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first lett
 # Arguments that say who acts; the last two only where something is written, elsewhere they are filters.
 _ACTING = ("reviewer_id", "caller_id", "sender_id")
 _ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", "agent_type")
+
+
+# Where the web's edge puts the caller of a request, in its ASGI scope.
+CALLER = "tandem.caller"
+
+
+def caller_in(scope: MutableMapping[str, Any]) -> Caller:
+    return scope[CALLER]
 
 
 class Access:
@@ -63,108 +74,75 @@ class Access:
         """None for who is not the pool's."""
         return self._standing.get(identity_key(identity)) if identity and self._standing else None
 
-    def owner(self, bearer: str | None) -> Identity | None:
-        """Whose token it is. One that is none of ours proves nothing, and is not looked at."""
-        if bearer is None or not bearer.startswith(TOKEN_PREFIX):
-            return None
+    def caller(self, bearer: str | None) -> Caller:
+        """Whose token it is. Tokens without our prefix are ignored."""
+        if bearer is None or not self._standing or not bearer.startswith(TOKEN_PREFIX):
+            return LOCAL
         owner = self._tokens.get(_kept(bearer))
-        if owner is None:
-            raise BrokerError(
-                Code.UNAUTHENTICATED,
-                "this token belongs to no reviewer that runs",
-                "A reviewer's token ends with its process: stop.",
-            )
-        return owner
-
-    def speaks_for(self, authenticated_as: Identity | None, identity: Identity | None) -> bool:
-        """May who calls act under this name?"""
-        if self.standing(identity) is None:
-            return True
-        return identity is not None and authenticated_as is not None and _same(authenticated_as, identity)
+        return UNKNOWN if owner is None else reviewer(owner)
 
 
 def _kept(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _same(one: Identity, other: Identity) -> bool:
-    return identity_key(one) == identity_key(other)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A call, as far as it matters who makes it."""
+class Act:
+    """What a caller is about to do, as far as it matters who does it."""
 
-    tool: str
-    arguments: Mapping[str, Any]
-    writes: bool
-    for_reviewers: bool
+    action: str
+    right: rules.Right
+    # Arguments that name who acts.
+    names: tuple[tuple[str, Identity], ...] = ()
+    review_id: object = None
 
-    def names(self) -> list[tuple[str, Identity]]:
-        acting = _ACTING_WHEN_WRITING if self.writes else _ACTING
-        given = [(name, self.arguments.get(name)) for name in acting]
-        return [(name, Identity(value)) for name, value in given if isinstance(value, str)]
+
+def names_in(arguments: Mapping[str, Any], *, writes: bool) -> tuple[tuple[str, Identity], ...]:
+    acting = _ACTING_WHEN_WRITING if writes else _ACTING
+    given = [(name, arguments.get(name)) for name in acting]
+    return tuple((name, Identity(value)) for name, value in given if isinstance(value, str))
 
 
 class Gatekeeper:
-    """Refuses, and records, who acts under a name that is not theirs."""
+    """Refuses, and records, who does what is not theirs to do, or acts under a name that is not theirs."""
 
     def __init__(self, store: Store, access: Access, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._access = access
 
-    @property
-    def guards(self) -> bool:
-        return self._access.guards
+    def caller(self, bearer: str | None) -> Caller:
+        return self._access.caller(bearer)
 
-    async def admit(self, bearer: str | None, asked: Asked) -> Identity | None:
-        """Who calls, where that is proven."""
-        caller: Identity | None = None
+    async def admit(self, caller: Caller, act: Act) -> None:
+        if caller is LOCAL and not self._access.guards:
+            return
+        guarded = frozenset(name for name, identity in act.names if self._access.standing(identity) is not None)
         try:
-            caller = self._access.owner(bearer)
-            self._check(caller, asked)
+            rules.refuse_without_right(caller, act.right, act.action)
+            rules.refuse_other_names(caller, act.names, guarded=guarded)
         except BrokerError as error:
-            await self._store.write(lambda tx, said=error: self._record(tx, said, caller, asked))
+            await self.record(error, caller, act)
             raise
-        if caller is not None:
-            self._access.called(caller, self._clock.now(), asked.tool)
-        return caller
+        if caller.proven and caller.identity is not None:
+            self._access.called(caller.identity, self._clock.now(), act.action)
 
-    def _record(self, tx: Transaction, error: BrokerError, caller: Identity | None, asked: Asked) -> None:
-        review_id = asked.arguments.get("review_id")
-        tx.append(refused_access(error, actor=caller, tool=asked.tool, review_id=review_id, now=tx.now))
-
-    def _check(self, caller: Identity | None, asked: Asked) -> None:
-        if caller is not None and not asked.for_reviewers:
-            raise BrokerError(
-                Code.FORBIDDEN,
-                f"{asked.tool} is not for reviewers, and this is the token of {caller}",
-                "A reviewer claims, reads, argues and judges; nothing else.",
-            )
-        for argument, identity in asked.names():
-            if caller is not None and not _same(caller, identity):
-                raise BrokerError(
-                    Code.FORBIDDEN, f"{argument}: {caller} cannot act as {identity}", f"Pass {argument}={caller}."
-                )
-            if not self._access.speaks_for(caller, identity):
-                raise BrokerError(
-                    Code.FORBIDDEN,
-                    f"{argument}: {identity} is a reviewer that the broker started; only its own process acts as it",
-                    "Take a name of your own.",
-                )
+    async def record(self, error: BrokerError, caller: Caller, act: Act) -> None:
+        await self._store.write(
+            lambda tx: tx.append(refused_access(error, caller, action=act.action, review_id=act.review_id, now=tx.now))
+        )
 
 
 def refused_access(
-    error: BrokerError, *, actor: Identity | None, tool: str, review_id: object, now: Milliseconds
+    error: BrokerError, caller: Caller, *, action: str, review_id: object, now: Milliseconds
 ) -> NewEvent:
     """About no review: a stranger's attempt does not change one, not even its version."""
-    said: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": tool}
+    said: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": action}
     if isinstance(review_id, str):
         said["asked_review"] = review_id[:64]
     return NewEvent(
         event_type=EventType.ACCESS_REFUSED,
-        actor=actor or BROKER,
+        actor=caller.proven_identity or BROKER,
         review_id=None,
         old_status=None,
         new_status=None,
@@ -173,35 +151,31 @@ def refused_access(
     )
 
 
+def recorded(tx: Transaction, error: BrokerError, caller: Caller, action: str, review: Review) -> BrokerError:
+    """The refusal, with its event in the same transaction."""
+    tx.append(refused_access(error, caller, action=action, review_id=review.id, now=tx.now))
+    return error
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByClaim:
-    """A call that acts by a claim: by its generation, or as its side, without having to name the claimant."""
+    """A call that acts by a claim, without having to name the claimant."""
 
-    tool: str
-    authenticated_as: Identity | None
+    action: str
+    caller: Caller
     named: Identity | None = None
     claim_generation: int | None = None
 
     def refusal(self, access: Access, tx: Transaction, review: Review) -> BrokerError | None:
-        """Where the claimant is the pool's, only its process uses its claim. Other claims are for the rules."""
-        claimant = review.claimed_by
-        if claimant is None or (self.named is not None and not _same(self.named, claimant)):
-            return None
-        if self.claim_generation is not None and self.claim_generation != review.claim_generation:
-            return None
-        allowed = access.speaks_for(self.authenticated_as, claimant)
-        if self.authenticated_as is not None:
-            allowed = _same(self.authenticated_as, claimant)
-        if allowed:
-            return None
-        error = BrokerError(
-            Code.FORBIDDEN,
-            f"the claim on review {review.id} is {claimant}'s, and only its own process uses it",
-            NextStep(Next.WRITE_AS_YOURSELF),
+        """Recorded where it is refused."""
+        error = rules.claim_refusal(
+            self.caller,
+            review,
+            named=self.named,
+            claim_generation=self.claim_generation,
+            pool_managed=access.standing(review.claimed_by) is not None,
         )
-        actor = self.authenticated_as
-        tx.append(refused_access(error, actor=actor, tool=self.tool, review_id=review.id, now=tx.now))
-        return error
+        return None if error is None else recorded(tx, error, self.caller, self.action, review)
 
 
 def draining(identity: Identity) -> BrokerError:

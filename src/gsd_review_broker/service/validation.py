@@ -4,7 +4,8 @@ import math
 import re
 from typing import Any, cast
 
-from gsd_review_broker.domain.model import Identity, Limits, identity_key
+from gsd_review_broker.domain.identity import identity_key, invisible_in, is_reserved
+from gsd_review_broker.domain.model import Identity, Limits
 from gsd_review_broker.errors import BrokerError, Code
 
 # Pydantic serializes to about 200 levels, and a result wraps some around.
@@ -53,7 +54,19 @@ def encoded(name: str, value: str) -> bytes:
 def identity(name: str, value: str, limits: Limits) -> Identity:
     if not identity_key(value):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: holds nothing that can be seen", f"Give {name} a name.")
-    return Identity(text(name, value, limits.name).strip())
+    given = Identity(text(name, value, limits.name).strip())
+    hidden = invisible_in(given)
+    if hidden is not None:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{name}: holds U+{ord(hidden):04X}, which cannot be seen",
+            "Leave it out: two names must not look the same.",
+        )
+    if is_reserved(given):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{name}: {given} is the broker's own name", "Take a name of your own."
+        )
+    return given
 
 
 def optional_identity(name: str, value: str | None, limits: Limits) -> Identity | None:

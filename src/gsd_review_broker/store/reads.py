@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     CounterPatch,
     CounterPatchStatus,
@@ -19,7 +20,6 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
     Status,
-    identity_key,
 )
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
 from gsd_review_broker.errors import BrokerError, Code

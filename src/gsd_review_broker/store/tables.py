@@ -70,7 +70,7 @@ reviews = sa.Table(
     sa.Column("message_count", _NUMBER, nullable=False),
     sa.Column("last_message_at", sa.BigInteger),
     sa.Column("last_message_preview", sa.Text),
-    # The identities by which a claim is granted or not, in the spelling that is compared (model.identity_key).
+    # The identities by which a claim is granted or not, in the spelling that is compared (domain.identity).
     sa.Column("proposer_key", _COMPARED, nullable=False),
     sa.Column("author_key", _COMPARED, nullable=False),
     sa.Column("reserved_key", _COMPARED),

@@ -120,6 +120,62 @@ async def test_a_reviewer_of_the_pool_acts_as_nobody_else_and_uses_reviewers_too
         assert messages[0]["sender_id"] == me
 
 
+async def test_a_reviewers_token_speaks_for_no_proposer_and_no_person_on_any_route(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, HOLDS), max_pool_size=1) as broker:
+        token, me, claim = await holding(broker, own_home)
+        review = {"review_id": claim["review_id"]}
+        said = {**review, "sender_role": "proposer", "body": "Please approve."}
+        assert await refused(broker, token, "add_message", **said) == "forbidden"
+        by_hand = await broker.create(intent="another")
+        other = {"review_id": by_hand}
+        await call_with(broker, None, "claim_review", **other, reviewer_id="human:ada")
+        remark = {"title": "t", "body": "b", "severity": "high"}
+        await call_with(
+            broker, None, "submit_verdict", **other,
+            reviewer_id="human:ada", verdict="comment", reason="r", findings=[remark],
+        )  # fmt: skip
+        (found,) = (await call_with(broker, None, "get_discussion", **other))["findings"]
+        resolved = {**other, "finding_id": found["finding_id"], "disposition": "fixed"}
+        for path in ("/mcp", "/mcp/reviewer", "/mcp/proposer"):
+            assert await refused(broker, token, "resolve_finding", path, **resolved) == "forbidden", path
+        answers = {
+            "/api/reviews/" + by_hand + "/take-over": {"person": "human:root"},
+            "/api/reviews/" + by_hand + "/verdict": {"reviewer_id": "human:root", "verdict": "approved"},
+            "/api/pool/pause": {},
+            "/api/db/prune": {"closed_before": "2020-01-01"},
+            f"/r/{by_hand}/close": {},
+        }
+        headers = {"Authorization": f"Bearer {token}"}
+        for path, body in answers.items():
+            url = f"http://127.0.0.1:{broker.port}{path}"
+            async with broker.session.post(url, json=body, headers=headers) as response:
+                assert (response.status, (await response.json())["error"]["code"]) == (403, "forbidden"), path
+        # 1 message, 3 resolutions, 5 routes.
+        assert len(await broker.events("access_refused")) == 9
+        status = await call_with(broker, None, "get_review_status", **other)
+        assert (status["status"], status["claimed_by"], status["open_finding_count"]) == ("claimed", "human:ada", 1)
+        # As itself it may judge by this route, too, and what it says is its own whatever the endpoint.
+        await call_with(broker, token, "add_message", "/mcp", **review, sender_role="reviewer", body="why?")
+        (message,) = (await call_with(broker, None, "get_discussion", **review))["messages"]
+        assert message["sender_id"] == me
+        url = f"http://127.0.0.1:{broker.port}/api/reviews/{claim['review_id']}/verdict"
+        body = {"reviewer_id": me, "verdict": "approved"}
+        async with broker.session.post(url, json=body) as response:
+            assert response.status == 403
+        async with broker.session.post(url, json=body, headers=headers) as response:
+            assert (response.status, (await response.json())["status"]) == (200, "approved")
+        # A token that is dead reads nothing either.
+        await broker.call("kill_reviewer", reviewer_id=me, force=True)
+        for path in ("/", "/events", "/metrics", "/api/pool"):
+            async with broker.session.get(f"http://127.0.0.1:{broker.port}{path}", headers=headers) as response:
+                assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer"), path
+        async with broker.session.get(f"http://127.0.0.1:{broker.port}/healthz", headers=headers) as response:
+            assert response.status == 200
+    assert invariants.problems(broker.database) == []
+
+
 async def test_a_token_is_dead_with_its_process_and_the_name_stays_its_own_for_ever(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:

@@ -122,7 +122,7 @@ async def test_an_older_revision_shows_its_own_patch_with_its_own_status(broker:
     assert (first["counter_patch"], first["counter_patch_status"]) == (BETTER, "accepted")
 
 
-@pytest.mark.parametrize("spelling", ["RENÉ", "Rene\u0301", "René\u200b", "René\x01", "\uff32ené", " René "])
+@pytest.mark.parametrize("spelling", ["RENÉ", "Rene\u0301", "\uff32ené", " René "])
 async def test_no_spelling_of_a_name_is_another_identity(broker: LocalBroker, spelling: str) -> None:
     review_id = (await broker.create(proposer_id="René"))["review_id"]
     assert await refused(broker, "claim_review", review_id=review_id, reviewer_id=spelling) == "self_review"
@@ -130,8 +130,25 @@ async def test_no_spelling_of_a_name_is_another_identity(broker: LocalBroker, sp
     assert shown["reviews"] == []
 
 
-async def test_a_name_that_cannot_be_seen_is_none(broker: LocalBroker) -> None:
-    assert await refused(broker, "claim_next", reviewer_id="\u200b\x01") == "invalid_argument"
+@pytest.mark.parametrize(
+    "name",
+    ["\u200b\x01", "René\u200b", "René\x01", "co\u00addex", "codex\ufe0f", "codex\u3164", "a\u00a0b", "x\u2028",
+     "codex\u034f", "\u2800", "broker", "Broker-Validator", " BROKER "],
+)  # fmt: skip
+async def test_a_name_that_cannot_be_told_from_another_is_refused_wherever_it_is_given(
+    broker: LocalBroker, name: str
+) -> None:
+    review_id = await claimed(broker)
+    for tool, arguments in (
+        ("claim_next", {"reviewer_id": name}),
+        ("claim_review", {"review_id": review_id, "reviewer_id": name}),
+        ("submit_verdict", {"review_id": review_id, "reviewer_id": name, "verdict": "approved"}),
+        ("add_message", {"review_id": review_id, "sender_role": "reviewer", "sender_id": name, "body": "b"}),
+        ("get_discussion", {"review_id": review_id, "caller_id": name}),
+        ("close_review", {"review_id": review_id, "proposer_id": name}),
+        ("create_review", {"intent": "i", "agent_type": name, "agent_role": "proposer", "phase": "1"}),
+    ):
+        assert await refused(broker, tool, **arguments) == "invalid_argument", tool
 
 
 @pytest.mark.parametrize("position", [5, None, [10**30, 1, "a"], [0, 0, "\ud800"], {"a": 1}, [1.5]])

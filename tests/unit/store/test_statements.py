@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gsd_review_broker import store
-from gsd_review_broker.domain.model import identity_key
+from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.ports import SUMMARY
 from gsd_review_broker.store import reads, tables, writes

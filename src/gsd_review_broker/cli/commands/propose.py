@@ -8,7 +8,7 @@ from pathlib import Path
 from gsd_review_broker.cli.broker.browser import open_page
 from gsd_review_broker.cli.broker.verdicts import DEFAULT_SECONDS, exit_of, wait_for_verdict
 from gsd_review_broker.cli.commands.list import CATEGORIES
-from gsd_review_broker.cli.context import Context, person
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
 from gsd_review_broker.cli.git.sources import add_source_options, as_text, chosen_change
@@ -17,6 +17,7 @@ from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import USER
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.settings.person import person_here
 
 _DETAILS = """\
 Ends with 0 as soon as the proposal is stored. With --wait it ends with the verdict: 0 approved, 5 changes
@@ -122,7 +123,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "project": options.project or (here.name if serves_many and here else None),
         # The broker's own repository needs no naming; another work tree does.
         "workspace": str(here) if here and (serves_many or here != root) else None,
-        "proposer_id": options.proposer_id or (None if by_agent else person()),
+        "proposer_id": options.proposer_id or (None if by_agent else person_here()),
         "parent_id": options.parent_id,
         "skip_diff_validation": True if options.skip_diff_validation or (change and change.is_committed) else None,
         "idempotency_key": options.idempotency_key,

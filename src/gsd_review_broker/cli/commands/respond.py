@@ -9,6 +9,7 @@ from gsd_review_broker.cli.registering import Commands, add_review, broker_optio
 from gsd_review_broker.cli.render import describe
 from gsd_review_broker.cli.render.events import status_span
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.errors import BrokerError, Code
 
 
@@ -98,7 +99,7 @@ def _side(context: Context, options: argparse.Namespace) -> tuple[str, str]:
         return "proposer", speaker
     proposal: Json = context.call("get_proposal", review_id=options.review)
     behind = proposal["proposer_id"] or proposal["agent_type"]
-    is_proposer = speaker.casefold() == behind.casefold()
+    is_proposer = same_identity(speaker, behind)
     return ("proposer", speaker) if is_proposer else ("reviewer", context.identity)
 
 
@@ -110,7 +111,7 @@ def _resolving_side(context: Context, options: argparse.Namespace) -> str:
     status = context.call("get_review_status", review_id=options.review)
     sides = {"proposer": proposal["proposer_id"] or proposal["agent_type"], "reviewer": status["claimed_by"] or ""}
     for side, who in sides.items():
-        if who.casefold() == options.identity.casefold() and options.role in {None, side}:
+        if same_identity(who, options.identity) and options.role in {None, side}:
             return side
     raise BrokerError(
         Code.FORBIDDEN,

@@ -13,6 +13,7 @@ from gsd_review_broker.cli.git.sources import add_source_options, as_text, chose
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.cli.render.events import moment, status_span
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.errors import BrokerError, Code
 
 _LIVE = {"claimed", "in_review"}
@@ -201,7 +202,7 @@ def _status(context: Context, options: argparse.Namespace) -> Json:
 
 
 def _is_me(context: Context, claimant: str | None) -> bool:
-    return claimant is not None and claimant.casefold() == context.identity.casefold()
+    return same_identity(claimant, context.identity)
 
 
 def _findings(options: argparse.Namespace) -> list[Json]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import (
     CounterPatch,
     CounterPatchStatus,
@@ -16,7 +17,6 @@ from gsd_review_broker.domain.model import (
     Milliseconds,
     Review,
     Status,
-    same_identity,
 )
 from gsd_review_broker.domain.rules.proposals import FIXED
 from gsd_review_broker.domain.rules.transitions import FACTS

@@ -5,6 +5,14 @@ events, so that no state is written without the event that explains it.
 """
 
 from gsd_review_broker.domain.rules import pool
+from gsd_review_broker.domain.rules.access import (
+    Right,
+    claim_refusal,
+    refuse_other_names,
+    refuse_without_right,
+    resolving_refusal,
+    side_refusal,
+)
 from gsd_review_broker.domain.rules.claims import (
     auto_reject,
     claim,
@@ -39,11 +47,13 @@ __all__ = [
     "STEPS",
     "Command",
     "Judgement",
+    "Right",
     "Seen",
     "accept_counter_patch",
     "auto_reject",
     "call_human",
     "claim",
+    "claim_refusal",
     "close",
     "create",
     "deadline",
@@ -57,13 +67,17 @@ __all__ = [
     "reclaim",
     "refuse_incomplete",
     "refuse_other_digest",
+    "refuse_other_names",
     "refuse_other_revision",
     "refuse_verdict",
+    "refuse_without_right",
     "refused_verdict",
     "reject_counter_patch",
     "release",
     "resolve_finding",
+    "resolving_refusal",
     "revise",
     "send_message",
+    "side_refusal",
     "take_over",
 ]

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
+from gsd_review_broker.domain.identity import BROKER, VALIDATOR, is_human, same_identity
 from gsd_review_broker.domain.model import (
-    BROKER,
-    VALIDATOR,
     Change,
     EventType,
     Identity,
@@ -13,8 +12,6 @@ from gsd_review_broker.domain.model import (
     Review,
     Status,
     Verdict,
-    is_human,
-    same_identity,
 )
 from gsd_review_broker.domain.rules.transitions import (
     Command,

@@ -1,6 +1,7 @@
 """When agents go round in circles, a person is asked; agents may go on meanwhile."""
 
-from gsd_review_broker.domain.model import BROKER, Change, EventType, Identity, Milliseconds, Policy, Review, is_human
+from gsd_review_broker.domain.identity import BROKER, is_human
+from gsd_review_broker.domain.model import Change, EventType, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.transitions import followed_by, record
 
 # The same finding raised this often means that the two sides do not agree on it.

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
@@ -16,7 +17,6 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
     Status,
-    same_identity,
 )
 from gsd_review_broker.domain.rules.claims import deadline
 from gsd_review_broker.domain.rules.contents import hash_of_message

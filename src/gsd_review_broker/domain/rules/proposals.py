@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatchStatus,
@@ -19,8 +20,6 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
     field_names,
-    is_human,
-    same_identity,
     values_of,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_revision

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import (
-    BROKER,
     Change,
     CounterPatch,
     CounterPatchStatus,
@@ -16,7 +16,6 @@ from gsd_review_broker.domain.model import (
     Policy,
     Review,
     Verdict,
-    same_identity,
 )
 from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch

@@ -53,8 +53,8 @@ async def create_review(
         origin=origin, intent=intent, description=description, diff=diff, skip_diff_validation=skip_diff_validation
     )
     if review_id is not None:
-        return await call.broker.proposals.revise(review_id, proposal, repeat=call.repeat)
-    return await call.broker.proposals.create(proposal, repeat=call.repeat)
+        return await call.broker.proposals.revise(call.caller, review_id, proposal, repeat=call.repeat)
+    return await call.broker.proposals.create(call.caller, proposal, repeat=call.repeat)
 
 
 @TOOLS.tool(Audience.PROPOSER)
@@ -63,7 +63,7 @@ async def accept_counter_patch(
 ) -> ReviewStatus:
     """Take the reviewer's counter_patch (read it with get_proposal) as your newest revision. It is judged again:
     wait with get_review_status."""
-    return await call.broker.counter_patches.accept(review_id, proposer_id=proposer_id, repeat=call.repeat)
+    return await call.broker.counter_patches.accept(call.caller, review_id, proposer_id=proposer_id, repeat=call.repeat)
 
 
 @TOOLS.tool(Audience.PROPOSER)
@@ -76,7 +76,7 @@ async def reject_counter_patch(
 ) -> ReviewStatus:
     """Decline the open counter_patch and say why; your own proposal stays."""
     return await call.broker.counter_patches.reject(
-        review_id, reason=reason, proposer_id=proposer_id, repeat=call.repeat
+        call.caller, review_id, reason=reason, proposer_id=proposer_id, repeat=call.repeat
     )
 
 
@@ -92,6 +92,7 @@ async def close_review(
     """End a review: after an approval once the change has landed, after changes_requested to give up,
     before a verdict to withdraw it. Final; a follow-up is a new create_review with parent_id."""
     return await call.broker.proposals.close(
+        call.caller,
         review_id,
         closer_role=model.Role(closer_role),
         reason=reason,

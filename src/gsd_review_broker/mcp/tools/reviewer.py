@@ -30,6 +30,7 @@ async def claim_next(
     for one (25 s; claimed=false means: call again). Next: get_proposal, then submit_verdict with the
     claim_generation."""
     return await call.broker.claims.claim_next(
+        call.caller,
         reviewer_id,
         category=category,
         project=project,
@@ -47,7 +48,7 @@ async def claim_review(
     A diff that does not apply is rejected for you (auto_rejected). offsets, if given, names the hunks of an older
     diff that land on other lines than they show. Next: get_proposal with
     caller_id=reviewer_id."""
-    return await call.broker.claims.claim(review_id, reviewer_id, repeat=call.repeat)
+    return await call.broker.claims.claim(call.caller, review_id, reviewer_id, repeat=call.repeat)
 
 
 @TOOLS.tool(Audience.REVIEWER, repeatable=False)
@@ -73,18 +74,16 @@ async def submit_verdict(
         findings=[new_finding(finding) for finding in findings or []],
     )
     return await call.broker.verdicts.give(
+        call.caller,
         review_id,
         given,
         reviewer_id=reviewer_id,
         claim_generation=claim_generation,
         repeat=call.repeat,
-        authenticated_as=call.authenticated_as,
     )
 
 
 @TOOLS.tool(Audience.REVIEWER)
 async def release_claim(call: Call, review_id: str, claim_generation: Integer, idempotency_key: Key = None) -> Released:
     """Give a claim back without a verdict, so that another reviewer can take it."""
-    return await call.broker.claims.release(
-        review_id, claim_generation, repeat=call.repeat, authenticated_as=call.authenticated_as
-    )
+    return await call.broker.claims.release(call.caller, review_id, claim_generation, repeat=call.repeat)

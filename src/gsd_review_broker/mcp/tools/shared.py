@@ -148,9 +148,7 @@ async def add_message(
         in_reply_to=in_reply_to,
         metadata=metadata,
     )
-    return await call.broker.discussions.send(
-        review_id, message, repeat=call.repeat, authenticated_as=call.authenticated_as
-    )
+    return await call.broker.discussions.send(call.caller, review_id, message, repeat=call.repeat)
 
 
 @TOOLS.tool(Audience.PROPOSER, Audience.REVIEWER)
@@ -164,11 +162,11 @@ async def resolve_finding(
 ) -> ResolvedFinding:
     """Say what became of a finding: fixed by your revision, rejected (say why) or deferred."""
     return await call.broker.discussions.resolve_finding(
+        call.caller,
         review_id,
         finding_id,
         model.Disposition(disposition),
         note=note,
         as_reviewer=call.audience is Audience.REVIEWER,
         repeat=call.repeat,
-        authenticated_as=call.authenticated_as,
     )

@@ -7,7 +7,9 @@ from typing import TypeVar
 import structlog
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Identity, Review, Status, same_identity
+from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.model import Change, Identity, Review, Status
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, Reader, ReviewFilter, Transaction
@@ -56,7 +58,9 @@ class Claims:
         self._waiting = waiting
         self._applies = applies
 
-    async def claim(self, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None) -> Claim | AutoRejected:
+    async def claim(
+        self, _caller: Caller, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
+    ) -> Claim | AutoRejected:
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
         for _ in range(_ATTEMPTS):
@@ -170,6 +174,7 @@ class Claims:
 
     async def claim_next(
         self,
+        caller: Caller,
         reviewer_id: str,
         *,
         category: str | None,
@@ -184,7 +189,7 @@ class Claims:
         within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
         async def look() -> Claim | None:
-            return await self._first_claimable(reviewer, wanted, within)
+            return await self._first_claimable(caller, reviewer, wanted, within)
 
         found: Claim | None = await self._core.store.glance(
             lambda reader: recalled(reader, self._core, within, project)
@@ -196,7 +201,9 @@ class Claims:
         found["claimed"] = True
         return found
 
-    async def _first_claimable(self, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None) -> Claim | None:
+    async def _first_claimable(
+        self, caller: Caller, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None
+    ) -> Claim | None:
         of_pool = self._refuse_draining(reviewer)
         # Asked by everybody who waits at each new review, so the quick question comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
@@ -218,15 +225,15 @@ class Claims:
                 )
             )
             for candidate, position in candidates:  # noqa: B007 - the last position is where the next page begins
-                claimed = await self._try(candidate, reviewer, repeat)
+                claimed = await self._try(caller, candidate, reviewer, repeat)
                 if claimed is not None:
                     return claimed
             if len(candidates) < _CANDIDATES:
                 return None
 
-    async def _try(self, candidate: Review, reviewer: Identity, repeat: Repeat | None) -> Claim | None:
+    async def _try(self, caller: Caller, candidate: Review, reviewer: Identity, repeat: Repeat | None) -> Claim | None:
         try:
-            result = await self.claim(candidate.id, reviewer, repeat=repeat)
+            result = await self.claim(caller, candidate.id, reviewer, repeat=repeat)
         except BrokerError as error:
             if error.code not in _PASSED_OVER:
                 raise
@@ -236,14 +243,9 @@ class Claims:
         return None if "auto_rejected" in result else result
 
     async def release(
-        self,
-        review_id: str,
-        claim_generation: int,
-        *,
-        repeat: Repeat | None,
-        authenticated_as: Identity | None = None,
+        self, caller: Caller, review_id: str, claim_generation: int, *, repeat: Repeat | None
     ) -> Released:
-        by_claim = ByClaim(tool="release_claim", authenticated_as=authenticated_as, claim_generation=claim_generation)
+        by_claim = ByClaim(action="release_claim", caller=caller, claim_generation=claim_generation)
 
         def command(tx: Transaction, review: Review) -> Released:
             change = rules.release(review, claim_generation=claim_generation, now=tx.now)
@@ -252,7 +254,7 @@ class Claims:
 
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
-    async def take_over(self, review_id: str, person: str) -> Claim:
+    async def take_over(self, _caller: Caller, review_id: str, person: str) -> Claim:
         """A person goes first; for the dashboard and the command line."""
         identity = validation.identity("person", person, self._core.policy.limits)
 

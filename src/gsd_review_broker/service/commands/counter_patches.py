@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import BROKER, AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
+from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.identity import BROKER
+from gsd_review_broker.domain.model import AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import DoesNotApply, Transaction
 from gsd_review_broker.service import validation
@@ -52,7 +54,9 @@ class CounterPatches:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def accept(self, review_id: str, *, proposer_id: str | None, repeat: Repeat | None) -> ReviewStatus:
+    async def accept(
+        self, _caller: Caller, review_id: str, *, proposer_id: str | None, repeat: Repeat | None
+    ) -> ReviewStatus:
         caller = validation.optional_identity("proposer_id", proposer_id, self._core.policy.limits)
         review = await self._core.find(review_id)
         patch, findings = await self._core.store.read(
@@ -88,7 +92,7 @@ class CounterPatches:
         return await self._core.change(review_id, repeat, command)
 
     async def reject(
-        self, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
+        self, _caller: Caller, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
     ) -> ReviewStatus:
         limits = self._core.policy.limits
         reason = validation.optional_text("reason", reason, limits.text)

@@ -5,6 +5,7 @@ from typing import Any
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
+from gsd_review_broker.domain.caller import Caller, CallerKind
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
@@ -20,7 +21,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader, Transaction, review_topic
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.access import ByClaim, recorded
 from gsd_review_broker.service.commands import findings
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.core import Core, Repeat
@@ -71,26 +72,24 @@ class Discussions:
         self._claims = claims
         self._waiting = waiting
 
-    async def send(
-        self,
-        review_id: str,
-        message: NewMessage,
-        *,
-        repeat: Repeat | None,
-        authenticated_as: Identity | None = None,
-    ) -> SentMessage:
-        sender_id = self._checked(message)
+    async def send(self, caller: Caller, review_id: str, message: NewMessage, *, repeat: Repeat | None) -> SentMessage:
+        """A proven caller is the sender, whatever the message says."""
+        named = self._checked(message)
+        sender_id = caller.proven_identity or named
         await self._core.heard(sender_id)
 
-        def command(tx: Transaction, current: Review) -> SentMessage:
+        def command(tx: Transaction, current: Review) -> SentMessage | BrokerError:
+            refusal = rules.side_refusal(caller, message.sender_role)
+            if refusal is not None:
+                return recorded(tx, refusal, caller, "add_message", current)
             return self._sent(tx, Change(review=current, events=()), message, sender_id)
 
         unnamed = message.sender_role is Role.REVIEWER and sender_id is None
-        by_claim = ByClaim(tool="add_message", authenticated_as=authenticated_as) if unnamed else None
+        by_claim = ByClaim(action="add_message", caller=caller) if unnamed else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def send_as_reviewer(
-        self, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
+        self, _caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
     ) -> SentMessage | AutoRejected:
         """To a review that nobody holds: the message and the claim that it needs are one transaction."""
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
@@ -173,6 +172,7 @@ class Discussions:
 
     async def resolve_finding(
         self,
+        caller: Caller,
         review_id: str,
         finding_id: str,
         disposition: Disposition,
@@ -180,14 +180,14 @@ class Discussions:
         note: str | None,
         as_reviewer: bool,
         repeat: Repeat | None,
-        authenticated_as: Identity | None = None,
         person: str | None = None,
     ) -> ResolvedFinding:
-        """As the proposer, as the reviewer, or as a person who says so."""
+        """As the proposer, as the reviewer, or as a person who says so. A proven reviewer is never the proposer."""
+        as_reviewer = as_reviewer or (caller.proven and caller.kind is CallerKind.REVIEWER)
         someone = validation.optional_identity("person", person, self._core.policy.limits)
         note = validation.optional_text("note", note, self._core.policy.limits.text)
 
-        def command(tx: Transaction, review: Review) -> ResolvedFinding:
+        def command(tx: Transaction, review: Review) -> ResolvedFinding | BrokerError:
             known = tx.findings(review.id)
             finding = next((one for one in known if one.id == finding_id), None)
             if finding is None:
@@ -196,6 +196,9 @@ class Discussions:
                     f"review {review.id} has no finding {finding_id!r}",
                     NextStep(Next.LIST_FINDINGS),
                 )
+            refusal = rules.resolving_refusal(caller, finding)
+            if refusal is not None:
+                return recorded(tx, refusal, caller, "resolve_finding", review)
             others = [one for one in known if one.id != finding_id]
             change = rules.resolve_finding(
                 review,
@@ -203,13 +206,13 @@ class Discussions:
                 disposition=disposition,
                 note=note,
                 open_finding_count=findings.count_open(others),
-                actor=someone or (as_reviewer and review.claimed_by) or review.proposer,
+                actor=caller.proven_identity or someone or (as_reviewer and review.claimed_by) or review.proposer,
                 now=tx.now,
             )
             tx.save(change)
             return findings.resolved(change.review, change.findings[0])
 
-        by_claim = ByClaim(tool="resolve_finding", authenticated_as=authenticated_as) if as_reviewer else None
+        by_claim = ByClaim(action="resolve_finding", caller=caller) if as_reviewer else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
 

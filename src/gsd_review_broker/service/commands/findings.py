@@ -4,8 +4,8 @@ import asyncio
 import secrets
 from dataclasses import dataclass, replace
 
+from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import (
-    BROKER,
     Anchor,
     Disposition,
     Finding,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import (
     Draft,
     Identity,
@@ -41,7 +42,7 @@ class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def create(self, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+    async def create(self, _caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
         project = proposal.origin.project
         kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
         if kept is not None:
@@ -69,7 +70,9 @@ class Proposals:
             parent_id=find_review(tx, given.parent_id).id if given.parent_id else None,
         )
 
-    async def revise(self, review_id: str, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+    async def revise(
+        self, _caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
+    ) -> CreatedReview:
         draft = await self._draft(proposal)
         review = await self._core.find(review_id)
         caller = validation.optional_identity("proposer_id", proposal.origin.proposer_id, self._core.policy.limits)
@@ -97,6 +100,7 @@ class Proposals:
 
     async def close(
         self,
+        _caller: Caller,
         review_id: str,
         *,
         closer_role: Role,

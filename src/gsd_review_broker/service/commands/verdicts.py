@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Identity, Review, Revision, Verdict
+from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.model import Change, Review, Revision, Verdict
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports import Reader, Transaction
 from gsd_review_broker.service import validation
@@ -60,13 +61,13 @@ class Verdicts:
 
     async def give(
         self,
+        caller: Caller,
         review_id: str,
         given: NewVerdict,
         *,
         reviewer_id: str | None,
         claim_generation: int | None,
         repeat: Repeat | None,
-        authenticated_as: Identity | None = None,
     ) -> VerdictResult:
         """By a claim that is held."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
@@ -89,8 +90,8 @@ class Verdicts:
             return change.refusal or views.verdict(change.review, judgement.verdict.value)
 
         by_claim = ByClaim(
-            tool="submit_verdict",
-            authenticated_as=authenticated_as,
+            action="submit_verdict",
+            caller=caller,
             named=judgement.reviewer_id,
             claim_generation=claim_generation,
         )
@@ -99,6 +100,7 @@ class Verdicts:
 
     async def judge(
         self,
+        caller: Caller,
         review_id: str,
         given: NewVerdict,
         *,
@@ -108,6 +110,7 @@ class Verdicts:
     ) -> VerdictResult | AutoRejected:
         """With the claim that it needs: both are one transaction, or nothing happens. Of what was seen, or not at
         all. `claim_generation` is compared where the reviewer holds the claim already."""
+        reviewer_id = caller.proven_identity or reviewer_id
         judgement = self._judgement(given, reviewer_id, claim_generation)
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)

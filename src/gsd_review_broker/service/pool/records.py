@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import (
-    BROKER,
     Change,
     EventType,
     Identity,
@@ -16,7 +16,6 @@ from gsd_review_broker.domain.model import (
     Review,
     ReviewId,
     Status,
-    same_identity,
 )
 from gsd_review_broker.domain.pool import (
     JUDGED,

@@ -4,17 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gsd_review_broker.domain.model import (
-    EventType,
-    Identity,
-    Message,
-    Milliseconds,
-    Review,
-    Role,
-    Status,
-    is_human,
-    same_identity,
-)
+from gsd_review_broker.domain.identity import is_human, same_identity
+from gsd_review_broker.domain.model import EventType, Identity, Message, Milliseconds, Review, Role, Status
 from gsd_review_broker.ports import EVENT_SUMMARY, Reader, ReviewFilter
 from gsd_review_broker.service.core import Core
 

@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.rules import Right, Seen
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
+from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.web.api.verdict import verdict_of
@@ -40,44 +42,64 @@ HTTP_STATUS = {
 
 # What is asked for (the path's and the body's values together) and the answer.
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+# The same, where it matters who asks.
+CallersHandler = Callable[[Caller, dict[str, Any]], Awaitable[Any]]
 
 
 def api_routes(broker: Broker) -> list[Route]:
-    async def verdict(asked: dict[str, Any]) -> Any:
+    async def verdict(caller: Caller, asked: dict[str, Any]) -> Any:
         given = verdict_of(asked)
+        await admit(caller, "verdict", Right.JUDGE, asked)
         return await broker.verdicts.judge(
+            caller,
             given.review_id,
             given.new_verdict(),
             reviewer_id=given.reviewer_id,
             seen=Seen(revision=given.revision, digest=given.digest),
         )
 
-    async def take_over(asked: dict[str, Any]) -> Any:
-        return await broker.claims.take_over(text(asked, "review_id"), text(asked, "person"))
+    async def take_over(caller: Caller, asked: dict[str, Any]) -> Any:
+        person = text(asked, "person")
+        await admit(caller, "take over", Right.ACT_AS_PERSON, {**asked, "reviewer_id": person})
+        return await broker.claims.take_over(caller, text(asked, "review_id"), person)
 
-    async def prune(asked: dict[str, Any]) -> Any:
+    async def prune(_caller: Caller, asked: dict[str, Any]) -> Any:
         return await broker.retention.prune(text(asked, "closed_before"))
+
+    async def admit(caller: Caller, action: str, right: Right, asked: dict[str, Any]) -> None:
+        """Under the name that the body gives."""
+        names = names_in(asked, writes=True)
+        await broker.gatekeeper.admit(
+            caller, Act(action=action, right=right, names=names, review_id=asked["review_id"])
+        )
 
     return [
         # A person may type anything for an id, a slash too.
-        post("/api/reviews/{review_id:path}/verdict", verdict),
-        post("/api/reviews/{review_id}/take-over", take_over),
-        post("/api/db/prune", prune),
+        post_by_caller("/api/reviews/{review_id:path}/verdict", verdict),
+        post_by_caller("/api/reviews/{review_id}/take-over", take_over),
+        post_by_caller("/api/db/prune", prune),
     ]
 
 
 def post(path: str, handler: Handler) -> Route:
+    return post_by_caller(path, lambda _caller, asked: handler(asked))
+
+
+def post_by_caller(path: str, handler: CallersHandler) -> Route:
     return _route(path, handler, "POST", _body)
 
 
 def get(path: str, handler: Handler) -> Route:
-    return _route(path, handler, "GET", _query)
+    return _route(path, lambda _caller, asked: handler(asked), "GET", _query)
 
 
-def _route(path: str, handler: Handler, method: str, given: Callable[[Request], Awaitable[dict[str, Any]]]) -> Route:
+def _route(
+    path: str, handler: CallersHandler, method: str, given: Callable[[Request], Awaitable[dict[str, Any]]]
+) -> Route:
     async def answer(request: Request) -> JSONResponse:
         try:
-            return JSONResponse(await handler({**await given(request), **request.path_params}))
+            asked = {**await given(request), **request.path_params}
+            return JSONResponse(await handler(caller_in(request.scope), asked))
         except BrokerError as error:
             return failed(error)
         except Exception:

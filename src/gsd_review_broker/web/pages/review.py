@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Review, Status, same_identity
+from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.model import Review, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Applies, DoesNotApply
 from gsd_review_broker.service.applies import Checked

@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Disposition, Review, Role, Severity, Side, Status, Verdict
+from gsd_review_broker.domain.caller import Caller, person
+from gsd_review_broker.domain.model import Disposition, Identity, Review, Role, Severity, Side, Status, Verdict
 from gsd_review_broker.domain.rules import Seen
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
@@ -45,15 +47,20 @@ class ReviewActions:
         }
         return [self._site.post(f"/r/{{review_id}}/{name}", action) for name, action in actions.items()]
 
+    def _caller(self, request: Request) -> Caller:
+        """A person at this machine, unless a token says who it is."""
+        caller = caller_in(request.scope)
+        return caller if caller.proven else person(Identity(self._site.person))
+
     # The claim.
 
     async def _claim(self, request: Request, _form: Form) -> str:
-        _refuse_auto_rejected(await self._broker.claims.claim(_id(request), self._site.person))
+        _refuse_auto_rejected(await self._broker.claims.claim(self._caller(request), _id(request), self._site.person))
         return _back(request, "claimed")
 
     async def _release(self, request: Request, form: Form) -> str:
         generation = form.number("claim_generation")
-        await self._broker.claims.release(_id(request), generation or 0, repeat=None)
+        await self._broker.claims.release(self._caller(request), _id(request), generation or 0, repeat=None)
         return _back(request, "released")
 
     async def _take_over(self, request: Request, form: Form) -> str:
@@ -62,7 +69,7 @@ class ReviewActions:
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
             raise _changed("the claim that you saw is over")
-        await self._broker.claims.take_over(review.id, self._site.person)
+        await self._broker.claims.take_over(self._caller(request), review.id, self._site.person)
         return _back(request, "taken_over")
 
     # Judging.
@@ -84,6 +91,7 @@ class ReviewActions:
     async def _judge(self, request: Request, form: Form, given: NewVerdict) -> None:
         """Of the content that the page showed; the claim begins on the way if nobody has it."""
         result = await self._broker.verdicts.judge(
+            self._caller(request),
             _id(request),
             given,
             reviewer_id=self._site.person,
@@ -123,11 +131,11 @@ class ReviewActions:
         review = await self._found(request)
         message = self._new_message(review, form, place)
         if review.status is not Status.PENDING:
-            await self._broker.discussions.send(review.id, message, repeat=None)
+            await self._broker.discussions.send(self._caller(request), review.id, message, repeat=None)
             return
         _refuse_auto_rejected(
             await self._broker.discussions.send_as_reviewer(
-                review.id, message, reviewer_id=self._site.person, seen=_seen(form)
+                self._caller(request), review.id, message, reviewer_id=self._site.person, seen=_seen(form)
             )
         )
 
@@ -150,6 +158,7 @@ class ReviewActions:
     async def _resolve(self, request: Request, form: Form) -> str:
         review = await self._found(request)
         await self._broker.discussions.resolve_finding(
+            self._caller(request),
             review.id,
             form.text("finding_id"),
             _disposition(form),
@@ -167,17 +176,24 @@ class ReviewActions:
         open_patch = (await self._broker.page_queries.review(review.id)).counter_patches[-1:]
         if not open_patch or open_patch[0].id != form.number("patch"):
             raise _changed("another counter-patch was offered since")
-        await self._broker.counter_patches.accept(review.id, proposer_id=self._site.person, repeat=None)
+        await self._broker.counter_patches.accept(
+            self._caller(request), review.id, proposer_id=self._site.person, repeat=None
+        )
         return _back(request, "accepted")
 
     async def _reject(self, request: Request, form: Form) -> str:
         await self._broker.counter_patches.reject(
-            _id(request), reason=form.optional("reason"), proposer_id=self._site.person, repeat=None
+            self._caller(request),
+            _id(request),
+            reason=form.optional("reason"),
+            proposer_id=self._site.person,
+            repeat=None,
         )
         return _back(request, "rejected")
 
     async def _close(self, request: Request, form: Form) -> str:
         await self._broker.proposals.close(
+            self._caller(request),
             _id(request),
             closer_role=Role.PROPOSER,
             reason=form.optional("reason"),

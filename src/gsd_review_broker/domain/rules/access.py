@@ -1,0 +1,113 @@
+"""Who may do what, and under which name. The table is the product's (section Tokens)."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from gsd_review_broker.domain.caller import Caller, CallerKind
+from gsd_review_broker.domain.identity import is_human, same_identity
+from gsd_review_broker.domain.model import Finding, Identity, Review, Role
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+
+
+class Right(StrEnum):
+    READ = "read"
+    PROPOSE = "propose"
+    JUDGE = "judge"
+    DISCUSS = "discuss"
+    ACT_AS_PERSON = "act as a person"
+    RUN_POOL = "run the pool"
+    ADMINISTER = "administer"
+
+
+_EVERYTHING = frozenset(Right)
+_RIGHTS: dict[CallerKind, frozenset[Right]] = {
+    CallerKind.LOCAL: _EVERYTHING,
+    CallerKind.ADMIN: _EVERYTHING,
+    CallerKind.HUMAN: _EVERYTHING - {Right.ADMINISTER},
+    CallerKind.PROPOSER: frozenset({Right.READ, Right.PROPOSE, Right.DISCUSS}),
+    CallerKind.REVIEWER: frozenset({Right.READ, Right.JUDGE, Right.DISCUSS}),
+    CallerKind.OBSERVER: frozenset({Right.READ}),
+    CallerKind.UNKNOWN: frozenset(),
+}
+
+
+def refuse_without_right(caller: Caller, right: Right, action: str) -> None:
+    if caller.kind is CallerKind.UNKNOWN:
+        raise BrokerError(
+            Code.UNAUTHENTICATED,
+            "this token belongs to no reviewer that runs",
+            "A reviewer's token ends with its process: stop.",
+        )
+    if right not in _RIGHTS[caller.kind]:
+        raise BrokerError(
+            Code.FORBIDDEN,
+            f"{action} is not for a {caller.kind}, and this is the token of {caller.identity}",
+            f"A {caller.kind} may {', '.join(sorted(_RIGHTS[caller.kind]))}; nothing else.",
+        )
+
+
+def refuse_other_names(caller: Caller, names: Iterable[tuple[str, Identity]], *, guarded: frozenset[str]) -> None:
+    """A proven caller acts under its own name only; nobody else under a guarded one. `guarded` holds the arguments
+    whose name belongs to a process of the pool."""
+    for argument, name in names:
+        proven = caller.proven_identity
+        if proven is not None and not same_identity(proven, name):
+            raise BrokerError(
+                Code.FORBIDDEN, f"{argument}: {proven} cannot act as {name}", f"Pass {argument}={proven}."
+            )
+        if proven is None and argument in guarded:
+            raise BrokerError(
+                Code.FORBIDDEN,
+                f"{argument}: {name} is a reviewer that the broker started; only its own process acts as it",
+                "Take a name of your own.",
+            )
+
+
+def side_refusal(caller: Caller, role: Role) -> BrokerError | None:
+    """A proven proposer or reviewer speaks for its own side."""
+    sides = {CallerKind.PROPOSER: Role.PROPOSER, CallerKind.REVIEWER: Role.REVIEWER}
+    side = sides.get(caller.kind, role) if caller.proven else role
+    if side is role:
+        return None
+    return BrokerError(
+        Code.FORBIDDEN,
+        f"sender_role: {caller.identity} is a {caller.kind} and cannot speak as the {role}",
+        f"Pass sender_role={side}.",
+    )
+
+
+def claim_refusal(
+    caller: Caller,
+    review: Review,
+    *,
+    named: Identity | None = None,
+    claim_generation: int | None = None,
+    pool_managed: bool,
+) -> BrokerError | None:
+    """A call that acts by a claim, by its generation or as its side: the claim of a pool's process is used by that
+    process alone, and a proven caller uses its own alone. All other claims are for the fence."""
+    claimant = review.claimed_by
+    if claimant is None or (named is not None and not same_identity(named, claimant)):
+        return None
+    if claim_generation is not None and claim_generation != review.claim_generation:
+        return None
+    proven = caller.proven_identity
+    acts_for_others = caller.kind in {CallerKind.HUMAN, CallerKind.ADMIN}
+    if same_identity(proven, claimant) or (not pool_managed and (proven is None or acts_for_others)):
+        return None
+    return BrokerError(
+        Code.FORBIDDEN,
+        f"the claim on review {review.id} is {claimant}'s, and only its own process uses it",
+        NextStep(Next.WRITE_AS_YOURSELF),
+    )
+
+
+def resolving_refusal(caller: Caller, finding: Finding) -> BrokerError | None:
+    """A reviewer program does not settle what a person found."""
+    if not (caller.proven and caller.kind is CallerKind.REVIEWER and is_human(finding.raised_by)):
+        return None
+    return BrokerError(
+        Code.FORBIDDEN,
+        f"finding {finding.id} was raised by {finding.raised_by}, and {caller.identity} cannot resolve it",
+        "Its proposer says what became of it; or answer in a message.",
+    )
