@@ -132,7 +132,7 @@ async def test_no_spelling_of_a_name_is_another_identity(broker: LocalBroker, sp
 
 @pytest.mark.parametrize(
     "name",
-    ["\u200b\x01", "René\u200b", "René\x01", "co\u00addex", "codex\ufe0f", "codex\u3164", "a\u00a0b", "x\u2028",
+    ["\u200b\x01", "René\u200b", "René\x01", "co\u00addex", "codex\ufe0f", "codex\u3164", "a\u00a0b", "x\u2028y",
      "codex\u034f", "\u2800", "broker", "Broker-Validator", " BROKER "],
 )  # fmt: skip
 async def test_a_name_that_cannot_be_told_from_another_is_refused_wherever_it_is_given(
