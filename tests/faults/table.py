@@ -310,9 +310,8 @@ FILES = (
     _fault(
         "the bridge takes a new key on each attempt",
         "cli/broker/bridge.py",
-        "                for answer in call.answers(self._address(), self._endpoint):\n",
-        '                call._body = call._body.replace(b\'"idempotency_key": "\', b\'"idempotency_key": "x\', 1)\n'
-        "                for answer in call.answers(self._address(), self._endpoint):\n",
+        "                body = json.dumps(self._with_key(message, key)).encode()\n",
+        "                body = json.dumps(self._with_key(message, secrets.token_hex(8))).encode()\n",
         f"{_BRIDGE}::test_a_writing_call_is_asked_again_with_the_key_that_it_had",
     ),
     _fault(
@@ -356,8 +355,8 @@ POOL = (
     _fault(
         "every agent's variables are handed to each agent",
         "pool/launch/launcher.py",
-        "        allowed = (*AGENTS[agent].environment, *self._settings.environment)\n",
-        "        allowed = [name for one in AGENTS.values() for name in one.environment]\n",
+        "        allowed = (*module_of(agent).ENVIRONMENT, *self._settings.environment)\n",
+        "        allowed = [name for one in ('codex', 'claude', 'gemini') for name in module_of(one).ENVIRONMENT]\n",
         f"{_CHILD}::test_a_reviewer_sees_the_allow_list_and_nothing_else_of_the_brokers_environment",
     ),
     _fault(

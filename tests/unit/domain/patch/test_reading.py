@@ -14,7 +14,7 @@ from gsd_review_broker.domain.model import AffectedFile, Operation
 from gsd_review_broker.domain.patch import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.patch.names import text
 from tests.support.diffs import FILE, LINK, PROGRAM, Corpus, Tree, diff_of_trees, git, make_corpus, run_git
-from tests.support.growth import FACTOR, LIMIT, growth
+from tests.support.growth import LIMIT, times_a_loop
 from tests.support.hostile_diffs import binary_block, hostile
 
 _SUMMARY = re.compile(
@@ -332,5 +332,4 @@ _LARGE = {
 @pytest.mark.parametrize("name", _LARGE)
 @pytest.mark.slow
 def test_reading_takes_time_in_proportion_to_the_size(name: str) -> None:
-    large = _LARGE[name]
-    assert growth(_tolerant, large[: len(large) // FACTOR], large) < LIMIT
+    assert times_a_loop(_tolerant, _LARGE[name]) < LIMIT
