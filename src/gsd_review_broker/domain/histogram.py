@@ -1,13 +1,13 @@
-"""How values are spread, in constant space: sixteen buckets for each doubling, so a percentile is right to 3 %.
+"""The distribution of values, in constant space: sixteen buckets for each doubling, so a percentile is right to 3 %.
 
-Values are whole and not negative (milliseconds, rounds). Two histograms add up to that of both.
+Values are whole and not negative (milliseconds, rounds). Adding two histograms gives the histogram of both.
 """
 
 from dataclasses import dataclass, field
 
 _EXACT = 32
 _STEPS = 16
-# Longer than two years of milliseconds is the last bucket's.
+# Everything above two years in milliseconds falls into the last bucket.
 _LARGEST = (1 << 36) - 1
 BUCKETS = _EXACT + (_LARGEST.bit_length() - _EXACT.bit_length() + 1) * _STEPS
 
@@ -17,7 +17,7 @@ def within_bounds(value: int) -> int:
 
 
 def bucket_of(value: int) -> int:
-    """Small values have a bucket each; a larger one is told by its five leading bits."""
+    """Small values have a bucket each; a larger value is put by its five leading bits."""
     if value < _EXACT:
         return value
     shift = value.bit_length() - _EXACT.bit_length() + 1
@@ -25,7 +25,7 @@ def bucket_of(value: int) -> int:
 
 
 def bounds_of(bucket: int) -> tuple[int, int]:
-    """The values of a bucket: from, and up to but without."""
+    """The values of a bucket: from the first bound up to, but not including, the second."""
     if bucket < _EXACT:
         return bucket, bucket + 1
     doubling, step = divmod(bucket - _EXACT, _STEPS)
@@ -39,7 +39,7 @@ class Histogram:
     total: int = 0
     least: int = 0
     most: int = 0
-    # How many values each bucket holds; without those that hold none.
+    # How many values each bucket holds; empty buckets are left out.
     buckets: dict[int, int] = field(default_factory=dict[int, int])
 
     def add(self, value: int) -> None:
@@ -47,7 +47,7 @@ class Histogram:
         self.add_bucket(bucket_of(value), count=1, total=value, least=value, most=value)
 
     def add_bucket(self, bucket: int, *, count: int, total: int, least: int, most: int) -> None:
-        """Several values of one bucket at once."""
+        """Add several values of one bucket at once."""
         self.least = least if self.count == 0 else min(self.least, least)
         self.most = max(self.most, most)
         self.count += count
@@ -58,7 +58,7 @@ class Histogram:
         return self.total / self.count if self.count else None
 
     def percentile(self, percent: int) -> float | None:
-        """The value that so many in a hundred do not exceed."""
+        """The value that this many percent of the values do not exceed."""
         if not self.count:
             return None
         rank = -(-self.count * percent // 100)
@@ -67,6 +67,6 @@ class Histogram:
             seen += self.buckets[bucket]
             if seen >= rank:
                 low, high = bounds_of(bucket)
-                # The bucket's middle: half a bucket off at most, wherever in it the values are.
+                # The middle of the bucket is off by half a bucket at most.
                 return min(max((low + high - 1) / 2, self.least), self.most)
         return float(self.most)

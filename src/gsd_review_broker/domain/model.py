@@ -166,8 +166,11 @@ class Revision(Draft):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Where a proposal comes from: what creation fixes. A field that is added here reaches the tool, the rule, the
-    review, its row and its first event; tests name the few places that have to follow."""
+    """Where a proposal comes from: what its creation fixes.
+
+    A field that is added here reaches the tool, the rule, the review, its row and its first event. Tests name the few
+    other places that have to follow.
+    """
 
     agent_type: str
     agent_role: Role
@@ -191,7 +194,7 @@ class Review(Origin):
     claim_generation: int
     priority: Priority
     created_at: Milliseconds
-    # What the newest revision says.
+    # From the newest revision.
     intent: str
     has_diff: bool
     author: Identity
@@ -210,7 +213,7 @@ class Review(Origin):
     needs_human: str | None = None
     updated_at: Milliseconds
     closed_at: Milliseconds | None = None
-    # How far it has come, for statistics: since when it is where it is, and the firsts and lasts of its life.
+    # Progress, for statistics: when it entered its state, and the first and last times of what happened to it.
     entered_at: Milliseconds
     first_claimed_at: Milliseconds | None = None
     first_verdict_at: Milliseconds | None = None
@@ -225,7 +228,7 @@ class Review(Origin):
 
     @property
     def is_claim_live(self) -> bool:
-        """Somebody is judging it now: a claim before its verdict."""
+        """A reviewer is judging it now: it is claimed and has no verdict yet."""
         return self.status in {Status.CLAIMED, Status.IN_REVIEW}
 
 
@@ -248,7 +251,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CounterPatch:
-    """A diff that a reviewer offers instead. Of several, the newest is the open one."""
+    """A diff that a reviewer offers instead. If there are several, the newest is the open one."""
 
     id: int | None = None
     review_id: ReviewId
@@ -268,7 +271,7 @@ class Finding:
 
     id: str
     review_id: ReviewId
-    # In the order in which reviewers gave them, from 1.
+    # The order in which reviewers gave them, from 1.
     position: int
     raised_by: Identity
     raised_in_round: int
@@ -284,7 +287,7 @@ class Finding:
     suggestion: str | None
     confidence: float | None
     anchor: Anchor
-    # The text of the lines it is about, by which it is found again in the next revision.
+    # The text of the lines it is about; it is used to find them in the next revision.
     anchor_text: str | None
     disposition: Disposition
     note: str | None
@@ -293,7 +296,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewEvent:
-    """What happened, before the store numbers and chains it."""
+    """An event before the store numbers and chains it."""
 
     event_type: EventType
     actor: Identity
@@ -313,7 +316,7 @@ class Event(NewEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A review as it will be, with the events that say so: neither can be stored without the other."""
+    """A review as it will be, with the events that record it. Neither can be stored without the other."""
 
     review: Review
     events: tuple[NewEvent, ...]
@@ -323,13 +326,13 @@ class Change:
     counter_patch_settled: tuple[CounterPatchStatus, str | None] | None = None
     counter_patch: CounterPatch | None = None
     findings: tuple[Finding, ...] = ()
-    # Some refusals are worth a record: the events are stored, then this is raised.
+    # Some refusals are recorded: the events are stored, then this is raised.
     refusal: BrokerError | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """In bytes of UTF-8, or in pieces; what is over one is refused with too_large."""
+    """In bytes of UTF-8, or as a number of items. Anything over a limit is refused with too_large."""
 
     body: int = 8 * 1024 * 1024
     diff: int = 2 * 1024 * 1024
@@ -344,7 +347,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """What the configuration says of how reviews are handled."""
+    """How reviews are handled, from the configuration."""
 
     claim_timeout: int = 1_200_000
     max_rounds: int = 5
@@ -354,15 +357,15 @@ class Policy:
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Of a dataclass, with the inherited ones, which come first."""
+    """The field names of a dataclass. Inherited fields come first."""
     return tuple(one.name for one in fields(kind))
 
 
 def values_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name; unlike asdict, what they hold is not taken apart."""
+    """The fields of a dataclass by name. Unlike asdict, it does not convert the values."""
     return {name: getattr(value, name) for name in field_names(cast("type[Any]", type(value)))}
 
 
 def new_review_id() -> ReviewId:
-    """64 random bits: short enough for a prompt, and prefixes tell reviews apart (no time in front)."""
+    """64 random bits: short enough for a prompt. There is no time in front, so that short prefixes are distinct."""
     return ReviewId(secrets.token_hex(8))

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, Verdict
 
-# So many reviewers that end without a verdict, and a person is asked.
+# After this many reviewers that stop without a verdict, a person is asked.
 FAILURES_THAT_NEED_A_PERSON = 3
 
 
@@ -17,7 +17,7 @@ class ReviewerState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a reviewer was drained or ended."""
+    """Why a reviewer was drained or stopped."""
 
     TTL = "ttl"
     IDLE = "idle"
@@ -27,7 +27,7 @@ class EndReason(StrEnum):
     # It let its claim run out, or did not finish in time.
     HUNG = "hung"
     BROKER_STOPPED = "broker_stopped"
-    # The broker was killed; the next one ended what was left.
+    # The broker was killed; the next one stopped the processes it left behind.
     BROKER_DIED = "broker_died"
 
 
@@ -68,12 +68,12 @@ class Reviewer:
     model: str | None
     project: str | None
     state: ReviewerState
-    # The process, by what no other process has: machine, pid and start.
+    # What identifies the process: machine, pid and start time.
     host: str
     pid: int
     process_start: str | None
     started_at: Milliseconds
-    # The broker that started it and looks after it; None for those of schema 0001.
+    # The broker that started it and supervises it; None for rows of schema 0001.
     broker_id: str | None = None
     drained_at: Milliseconds | None = None
     ended_at: Milliseconds | None = None
@@ -81,9 +81,9 @@ class Reviewer:
     exit_code: int | None = None
     reviews_completed: int = 0
     reviews_approved: int = 0
-    # From claim to verdict, all reviews together.
+    # From claim to verdict, over all its reviews.
     review_milliseconds: int = 0
-    # None where the agent does not say.
+    # None if the agent does not report it.
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
@@ -106,7 +106,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """How often reviewers ended without a verdict on a review, and when the pool may try again."""
+    """How often reviewers stopped without a verdict on a review, and when the pool may try again."""
 
     review_id: ReviewId
     failures: int
@@ -115,7 +115,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """What an agent reported of its own spending."""
+    """The tokens and cost that an agent reports."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -130,7 +130,7 @@ class Usage:
         )
 
     def share(self, index: int, of: int) -> "Usage":
-        """One of so many parts, which together are the whole."""
+        """One of this many parts. The parts add up to the whole."""
         return Usage(
             input_tokens=self.input_tokens * (index + 1) // of - self.input_tokens * index // of,
             output_tokens=self.output_tokens * (index + 1) // of - self.output_tokens * index // of,

@@ -1,7 +1,7 @@
-"""What is counted of reviews, from their events alone.
+"""Counts of reviews, computed from their events alone.
 
-The store adds each change's tally in the transaction that stores the change; the audit's check takes the tally of all
-events anew and compares. Tallies of different reviews are independent and add up in any order.
+The store adds each change's tally in the transaction that stores the change. The audit's check computes the tally of
+all events again and compares. Tallies of different reviews are independent and add up in any order.
 """
 
 import json
@@ -25,16 +25,19 @@ from gsd_review_broker.domain.model import (
 )
 
 UNCATEGORIZED = "uncategorized"
-# The scope of everything; other scopes are projects.
+# The scope for everything; other scopes are projects.
 EVERYTHING = ""
 _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
 class Counted(StrEnum):
-    """What is counted; each by a key of its own. Steps, reviewers and pairs are stored; the others follow from the
-    steps (and databases from before there were steps have rows of their own for them)."""
+    """What is counted, each by a key of its own.
 
-    # One event of one review: its type, the state before and after, the priority, and what else is counted of it.
+    Steps, reviewers and pairs are stored. The others follow from the steps; databases older than steps have rows for
+    them.
+    """
+
+    # One event of one review: its type, the state before and after, the priority, and other counted fields.
     STEP = "step"
     STATUS = "status"
     # Pending reviews by their priority.
@@ -74,7 +77,7 @@ class Tally:
 
 @dataclass(kw_only=True, slots=True)
 class Progress:
-    """What must be known of a review to count its next event. It moves along with each."""
+    """The state needed to count a review's next event. Each event updates it."""
 
     agent_type: str
     category: Category | None
@@ -109,7 +112,7 @@ def tally_of(progress: Progress | None, events: Iterable[NewEvent]) -> Tally:
 
 
 def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progress:
-    """Count one event of one review, and give what must be known for the next."""
+    """Count one event of one review, and return the state for the next event."""
     if progress is None:
         return _begin(event, tally)
     _count_step(progress, event, tally)
@@ -131,16 +134,16 @@ def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progres
 
 
 def _begin(event: NewEvent, tally: Tally) -> Progress:
-    told = event.metadata
-    category = told.get("category")
+    metadata = event.metadata
+    category = metadata.get("category")
     status = event.new_status or Status.PENDING
-    priority = Priority(told.get("priority", Priority.NORMAL))
+    priority = Priority(metadata.get("priority", Priority.NORMAL))
     tally.count(Counted.STEP, _step_key(event.event_type, None, status, priority, category or UNCATEGORIZED))
     return Progress(
-        agent_type=told.get("agent_type", ""),
+        agent_type=metadata.get("agent_type", ""),
         category=Category(category) if category else None,
         priority=priority,
-        project=told.get("project"),
+        project=metadata.get("project"),
         created_at=event.timestamp,
         status=status,
         entered_at=event.timestamp,
@@ -165,7 +168,7 @@ def _step_key(event_type: EventType, before: Status | None, after: Status, prior
 
 
 def counts_of_step(key: str) -> list[tuple[Counted, str, int]]:
-    """What is counted of one such step."""
+    """The counts that one such step stands for."""
     event_type, before, after, priority, *details = key.split(":")
     counts = [(Counted.EVENT, event_type, 1)]
     if not before:
@@ -209,17 +212,17 @@ def _key(*parts: str) -> str:
 
 
 def display_name(reviewer: str) -> str:
-    """A reviewer program's starts are counted together: codex-r1-0a1b2c3d is codex-r1."""
-    found = _POOL_NAME.fullmatch(reviewer)
-    return found["display"] if found else reviewer
+    """All starts of one reviewer program are counted together: codex-r1-0a1b2c3d is codex-r1."""
+    match = _POOL_NAME.fullmatch(reviewer)
+    return match["display"] if match else reviewer
 
 
 def kind_of(reviewer: str) -> str:
-    """What judges: a person, a program of the pool, or what calls itself so."""
+    """The kind of reviewer: a person, a program of the pool, or the name that it gave itself."""
     if is_human(reviewer):
         return "human"
-    found = _POOL_NAME.fullmatch(reviewer)
-    return found["agent"] if found else reviewer
+    match = _POOL_NAME.fullmatch(reviewer)
+    return match["agent"] if match else reviewer
 
 
 @dataclass(slots=True)

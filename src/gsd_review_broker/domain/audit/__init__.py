@@ -38,10 +38,12 @@ def check(
     totals: dict[str, Totals] | None,
     with_archives: bool = False,
 ) -> list[str]:
-    """What is wrong, in words that name the first bad event; nothing wrong is an empty list.
+    """What is wrong, as sentences that name the first bad event. An empty list means that nothing is wrong.
 
-    `by_review` are the same events review by review, `stored` the reviews in the same order of ids. Without `totals`
-    the statistics are not compared: they count archived reviews too. With its archives the chain has no gaps."""
+    `by_review` holds the same events grouped by review; `stored` holds the reviews in the same order of ids. Without
+    `totals` the statistics are not compared, because they count archived reviews too. With its archives the chain has
+    no gaps.
+    """
     problems = list(check_chain(chain, gaps=list(gaps), head=head, with_archives=with_archives))
     if problems:
         return problems
@@ -55,11 +57,11 @@ def check(
 def _compare_totals(counted: dict[str, Totals], stored: dict[str, Totals]) -> Iterator[str]:
     for scope in sorted(counted.keys() | stored.keys()):
         where = f"project {scope}" if scope else "all projects"
-        told, kept = counted.get(scope) or Totals(), stored.get(scope) or Totals()
-        for name, key in sorted(told.counts.keys() | kept.counts.keys()):
-            said, found = told.counts.get((name, key), 0), kept.counts.get((name, key), 0)
-            if said != found:
-                yield f"statistics of {where}: {name} {key} is {found}, the events say {said}"
-        for name in sorted(told.spreads.keys() | kept.spreads.keys()):
-            if told.spreads.get(name) != kept.spreads.get(name):
+        replayed, recorded = counted.get(scope) or Totals(), stored.get(scope) or Totals()
+        for name, key in sorted(replayed.counts.keys() | recorded.counts.keys()):
+            expected, actual = replayed.counts.get((name, key), 0), recorded.counts.get((name, key), 0)
+            if expected != actual:
+                yield f"statistics of {where}: {name} {key} is {actual}, the events say {expected}"
+        for name in sorted(replayed.spreads.keys() | recorded.spreads.keys()):
+            if replayed.spreads.get(name) != recorded.spreads.get(name):
                 yield f"statistics of {where}: {name} is not what the events say"

@@ -1,4 +1,4 @@
-"""The chain: how events are hashed, and how the hashes prove that none was altered, added or taken away."""
+"""The chain: how events are hashed, and how the hashes prove that no event was altered, added or removed."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ def canonical(value: Any) -> str:
 
 
 def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> str:
-    """The hash of an event: over the one before it, its number and all that it says."""
-    said = canonical(
+    """The hash of an event: over the previous hash, its number and all its fields."""
+    text = canonical(
         [
             previous_hash,
             number,
@@ -30,7 +30,7 @@ def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> 
             metadata,
         ]
     )
-    return hashlib.sha256(said.encode("utf-8")).hexdigest()
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,7 +44,7 @@ class Gap:
 
 
 def seal(gaps: Iterable[Gap]) -> str:
-    """One hash over all gaps. The newest checkpoint says it, so that a gap cannot be made afterwards."""
+    """One hash over all gaps. The newest checkpoint event records it, so that nobody can add a gap afterwards."""
     whole = hashlib.sha256()
     for gap in gaps:
         whole.update(f"{gap.first} {gap.last} {gap.previous_hash} {gap.hash}\n".encode())
@@ -54,7 +54,7 @@ def seal(gaps: Iterable[Gap]) -> str:
 def check_chain(
     chain: Iterable[Event], *, gaps: list[Gap], head: tuple[int, str], with_archives: bool
 ) -> Iterator[str]:
-    """Stops at the first event that is not what it was: after it nothing can be told."""
+    """Stops at the first event that was altered: nothing can be proven about the events after it."""
     over = {} if with_archives else {gap.first: gap for gap in gaps}
     number, previous = 0, FIRST_HASH
     sealed = seal([])

@@ -1,4 +1,4 @@
-"""Replaying: what a review's events say that it must be, compared with what is stored."""
+"""Replay a review's events and compare the outcome with what is stored."""
 
 import itertools
 from collections import defaultdict
@@ -33,7 +33,7 @@ class Stored:
     findings: list[Finding]
 
 
-# What is kept beside a review, by the event that tells of it.
+# The rows stored beside a review, by the event that records them.
 CONTENTS = {
     EventType.REVIEW_REVISED: "revision",
     EventType.MESSAGE_SENT: "message",
@@ -48,13 +48,13 @@ _CLEARS_REASON = {
 }
 # Each of these brings a revision, and the hash of its content.
 _REVISIONS = {EventType.REVIEW_CREATED, EventType.REVIEW_REVISED, EventType.COUNTER_PATCH_ACCEPTED}
-# Said of a finding each time it is raised, and afterwards until it is resolved.
+# Recorded for a finding each time it is raised, and afterwards until it is resolved.
 _WORDS = ("severity", "title", "body", "suggestion", "confidence")
 
 
 @dataclass(slots=True)
 class _Replayed:
-    """What the events say that a review must be."""
+    """The review as its events describe it."""
 
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
     moments: dict[str, Milliseconds | None] = field(default_factory=dict[str, Milliseconds | None])
@@ -157,30 +157,30 @@ def _note_moment(state: _Replayed, event: Event) -> None:
 
 
 def _keep_beside(state: _Replayed, event: Event) -> None:
-    """Contents, counter-patches and findings: the rows that stand beside the review's own."""
-    told = event.metadata
-    if "content_hash" in told:
+    """Contents, counter-patches and findings: the rows stored beside the review's own."""
+    metadata = event.metadata
+    if "content_hash" in metadata:
         kind = EventType.REVIEW_REVISED if event.event_type in _REVISIONS else event.event_type
-        state.contents[kind].append(told["content_hash"])
-    settled = told.get("counter_patch_status")
+        state.contents[kind].append(metadata["content_hash"])
+    settled = metadata.get("counter_patch_status")
     if settled is not None and state.counter_patches and state.counter_patches[-1][0] == CounterPatchStatus.PENDING:
-        reason = told.get("reason") if event.event_type is EventType.COUNTER_PATCH_REJECTED else None
+        reason = metadata.get("reason") if event.event_type is EventType.COUNTER_PATCH_REJECTED else None
         offered = event.event_type is EventType.COUNTER_PATCH_OFFERED
         state.counter_patches[-1] = (CounterPatchStatus.SUPERSEDED if offered else settled, reason)
     if event.event_type is EventType.COUNTER_PATCH_OFFERED:
         state.counter_patches.append((CounterPatchStatus.PENDING, None))
     if event.event_type is EventType.FINDING_RESOLVED:
-        finding = state.findings.setdefault(told["finding_id"], {})
-        finding |= {"disposition": told["disposition"], "note": told["reason"]}
+        finding = state.findings.setdefault(metadata["finding_id"], {})
+        finding |= {"disposition": metadata["disposition"], "note": metadata["reason"]}
     elif event.event_type in {EventType.VERDICT_SUBMITTED, EventType.VERDICT_COMMENT}:
-        for remark in told.get("findings", ()):
+        for remark in metadata.get("findings", ()):
             words = {name: remark[name] for name in _WORDS}
             state.findings[remark["finding_id"]] = words | {"disposition": Disposition.OPEN, "note": None}
 
 
 def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
     review = row.review
-    told = {
+    replayed = {
         **state.facts,
         **state.moments,
         "status": state.status,
@@ -189,8 +189,8 @@ def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
         "message_count": state.message_count,
     }
     if state.progress is not None:
-        told |= {"entered_at": state.progress.entered_at, "last_verdict": state.progress.last_verdict}
-    for name, value in told.items():
+        replayed |= {"entered_at": state.progress.entered_at, "last_verdict": state.progress.last_verdict}
+    for name, value in replayed.items():
         if getattr(review, name) != value:
             yield f"review {review.id}: {name} is stored as {getattr(review, name)!r}, its events say {value!r}"
     for kind, what in CONTENTS.items():
@@ -206,7 +206,7 @@ def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
         yield f"review {review.id}: its findings are not in the order in which its events tell of them"
 
 
-def _compare_rows(review: Review, what: str, told: list[Any], stored: list[Any]) -> Iterator[str]:
-    for number, (expected, actual) in enumerate(itertools.zip_longest(told, stored), 1):
+def _compare_rows(review: Review, what: str, replayed: list[Any], stored: list[Any]) -> Iterator[str]:
+    for number, (expected, actual) in enumerate(itertools.zip_longest(replayed, stored), 1):
         if expected != actual:
             yield f"review {review.id}: {what} {number} is not what its events say"

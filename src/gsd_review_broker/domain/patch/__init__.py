@@ -1,7 +1,7 @@
 """Reading a unified diff: what it touches, whether its paths are safe, how it is cut into pages.
 
-Pure, over bytes, and a line ends at a line feed alone: a diff may carry any other character inside a line.
-Whether a diff applies is git's word, not ours; that our reading agrees with git's is tested and fuzzed.
+All functions are pure and work on bytes. Only a line feed ends a line: a diff may carry any other character inside one.
+Git decides whether a diff applies. Tests and fuzzing check that this package reads a diff as git does.
 """
 
 from gsd_review_broker.domain.patch.anchors import LinePlace, ShownLines

@@ -1,4 +1,4 @@
-"""Where a remark stands in a diff, and where it stands in the next one: found by the text it is about."""
+"""Where a remark stands in a diff, and where it stands in the next one. The text of its lines is what identifies it."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from gsd_review_broker.domain.model import Anchor, Side
 from gsd_review_broker.domain.patch.lines import lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
 
-# A block found in another file must say something: a lone brace is everywhere.
+# A block in another file must have this much text to count as a match: a lone brace is everywhere.
 _TELLING_CHARACTERS = 12
 
 
@@ -21,7 +21,7 @@ class LinePlace:
 
 
 class ShownLines:
-    """What a diff shows, indexed once for all the remarks that are looked up in it."""
+    """The lines that a diff shows, indexed once for all the remarks that are looked up in it."""
 
     def __init__(self, diff: bytes | None) -> None:
         self._diff = diff or b""
@@ -54,20 +54,22 @@ class ShownLines:
         return nowhere
 
     def find_again(self, place: LinePlace) -> LinePlace:
-        """The same text in this diff: in its file, under the file's new name, or moved to another file.
-        What is not found keeps its old place and is marked outdated; what never had one stays so."""
+        """Find the same text in this diff: in its file, under the file's new name, or moved to another file.
+
+        A place that is not found again is kept and marked outdated. A remark that never had a place stays without.
+        """
         if place.text is None:
             return place
         wanted = place.text.split("\n")
         near = place.line_start or 1
         own = [file for file in self._files if place.path in {file.new_path, file.old_path}]
-        found = self._nearest(own, wanted, place.side, near)
-        if found is None and len(place.text.strip()) >= _TELLING_CHARACTERS:
+        match = self._nearest(own, wanted, place.side, near)
+        if match is None and len(place.text.strip()) >= _TELLING_CHARACTERS:
             others = [file for file in self._files if file not in own]
-            found = self._nearest(others, wanted, place.side, near)
-        if found is None:
+            match = self._nearest(others, wanted, place.side, near)
+        if match is None:
             return LinePlace(place.path, place.line_start, place.line_end, place.side, Anchor.OUTDATED, place.text)
-        path, start, end = found
+        path, start, end = match
         return LinePlace(path, start, end, place.side, Anchor.ANCHORED, place.text)
 
     def _nearest(self, files: list[FilePatch], wanted: list[str], side: Side, near: int) -> tuple[str, int, int] | None:

@@ -32,7 +32,7 @@ def applied(diff: bytes, file: FilePatch, base: bytes, *, reverse: bool = False)
 
 
 def lines_with_ends(content: bytes) -> list[bytes]:
-    """Each with its line feed; the last one may be without."""
+    """Each line with its line feed; the last one may lack it."""
     lines = [line + b"\n" for line in content.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines

@@ -17,14 +17,14 @@ def starts(lines: Scanner) -> bool:
 
 
 def is_summary(lines: Scanner) -> bool:
-    """`Binary files a/x and b/x differ`: that they do is all we learn."""
+    """`Binary files a/x and b/x differ`: git says no more than that."""
     if not lines.starts(b"Binary files ") and not lines.starts(b"Files "):
         return False
     return lines.is_ended and lines.line.endswith(b" differ")
 
 
 def unpacked_bytes(lines: Scanner) -> int:
-    """Pass over the forward block and, if there is one, the reverse block; the larger result's size."""
+    """Skip the forward block and, if there is one, the reverse block. Returns the size of the larger result."""
     lines.next()
     size = _block(lines)
     if size is None:
@@ -40,13 +40,13 @@ def _block(lines: Scanner) -> int | None:
     if start is None or data is None:
         raise UnreadableDiffError(f"a broken binary patch at byte {lines.at}")
     lines.at = data.end() + 1
-    # Git allocates what the line says and refuses data of any other size, so the claim is the most it gets.
-    said = int(start.group(2))
-    return said if start.group(1) == b"literal" else max(said, _result_of_delta(data.group()))
+    # Git allocates the size that the line states and refuses data of any other size, so that size is the upper bound.
+    size = int(start.group(2))
+    return size if start.group(1) == b"literal" else max(size, _result_of_delta(data.group()))
 
 
 def _result_of_delta(data: bytes) -> int:
-    """A delta says in its first bytes how large its result is; only those are unpacked."""
+    """A delta states the size of its result in its first bytes; only those are unpacked."""
     try:
         packed = b"".join(_decoded(line) for line in data[:256].split(b"\n")[:3])
         head = zlib.decompressobj().decompress(packed, _SIZES)

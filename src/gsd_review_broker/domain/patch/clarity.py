@@ -1,4 +1,4 @@
-"""What a diff must not leave open: which of two sections counts, and what kind of file a mode means."""
+"""Diffs are refused if they leave open which of two sections counts, or what kind of file a mode means."""
 
 from gsd_review_broker.domain.patch.reading import FilePatch
 

@@ -1,4 +1,4 @@
-"""What the lines above a file's first hunk say, and what of it git refuses."""
+"""The lines above a file's first hunk: what they mean, and which of them git refuses."""
 
 import re
 from collections.abc import Callable
@@ -28,15 +28,15 @@ class Header:
     deleted: bool = False
     renamed: bool = False
     copied: bool = False
-    # A `diff --git` line and nothing that belongs to it: git passes over it.
+    # A `diff --git` line with nothing that belongs to it. Git skips it.
     is_bare: bool = True
-    # Every name, as it is written.
+    # Every name as it is written.
     mentioned: list[bytes] = field(default_factory=list[bytes])
 
     def wrong(self, why: str) -> UnreadableDiffError:
         return UnreadableDiffError(f"{why} in the header at byte {self.start}")
 
-    def said(self, name: bytes | None) -> bytes | None:
+    def noted(self, name: bytes | None) -> bytes | None:
         if name:
             self.mentioned.append(name)
         return name
@@ -45,7 +45,7 @@ class Header:
 def git_header(lines: Scanner, strip: int, carried: bytes | None) -> Header:
     """`carried` is the name on a bare `diff --git` line above, which git keeps for this file."""
     header = Header(start=lines.at, strip=strip, is_git=True, old_name=carried, new_name=carried)
-    header.default_name = header.said(names.common_name(lines.after(GIT), strip))
+    header.default_name = header.noted(names.common_name(lines.after(GIT), strip))
     lines.next()
     while lines.is_ended and _take(header, lines):
         header.is_bare = False
@@ -66,7 +66,7 @@ def _settle(header: Header) -> None:
 
 
 def _take(header: Header, lines: Scanner) -> bool:
-    """Take in one header line; False when the header is over."""
+    """Read one header line; False when the header is over."""
     for prefix, take in _EXTENDED.items():
         if lines.starts(prefix):
             take(header, lines.after(prefix))
@@ -87,9 +87,9 @@ def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> 
         if not names.is_nothing(rest):
             raise header.wrong("a name where /dev/null has to stand")
         return None
-    # Without `new file mode` above it, git takes /dev/null for a file like any other.
+    # Without `new file mode` above it, git treats /dev/null as a file like any other.
     if not names.is_nothing(rest):
-        header.said(names.on_side(rest, 0))
+        header.noted(names.on_side(rest, 0))
     name = names.on_side(rest, header.strip)
     if absent or (known is not None and name != known):
         raise header.wrong("two names for one side")
@@ -113,23 +113,23 @@ def _deleted(header: Header, rest: bytes) -> None:
 
 
 def _renamed_from(header: Header, rest: bytes) -> None:
-    header.renamed, header.old_name = True, header.said(names.moved(rest))
+    header.renamed, header.old_name = True, header.noted(names.moved(rest))
 
 
 def _renamed_to(header: Header, rest: bytes) -> None:
-    header.renamed, header.new_name = True, header.said(names.moved(rest))
+    header.renamed, header.new_name = True, header.noted(names.moved(rest))
 
 
 def _copied_from(header: Header, rest: bytes) -> None:
-    header.copied, header.old_name = True, header.said(names.moved(rest))
+    header.copied, header.old_name = True, header.noted(names.moved(rest))
 
 
 def _copied_to(header: Header, rest: bytes) -> None:
-    header.copied, header.new_name = True, header.said(names.moved(rest))
+    header.copied, header.new_name = True, header.noted(names.moved(rest))
 
 
 def _index(header: Header, rest: bytes) -> None:
-    """`index 1234..5678 100644`: the mode of a file whose mode stays."""
+    """`index 1234..5678 100644`: the mode of a file whose mode does not change."""
     base = _BASE.match(rest)
     header.base_id = base.group(1).decode("ascii") if base else None
     match = _INDEX.match(rest)
@@ -161,7 +161,7 @@ _EXTENDED: dict[bytes, Callable[[Header, bytes], None]] = {
 
 
 def plain_header(lines: Scanner, strip: int) -> Header | None:
-    """`--- a/x` and `+++ b/x` with no git header above; a hunk has to follow, else it is only text."""
+    """`--- a/x` and `+++ b/x` without a git header above. A hunk has to follow; otherwise it is only text."""
     start = lines.at
     old = lines.after(b"--- ")
     lines.next()
@@ -173,7 +173,7 @@ def plain_header(lines: Scanner, strip: int) -> Header | None:
     header = Header(start=start, strip=_guessed_strip(new, strip), is_git=False, is_bare=False)
     for side in (old, new):
         if not names.is_nothing(side):
-            header.said(names.traditional(side, 0))
+            header.noted(names.traditional(side, 0))
     name = _plain_names(header, old, new)
     if name is None:
         raise header.wrong("no file name")
@@ -182,7 +182,7 @@ def plain_header(lines: Scanner, strip: int) -> Header | None:
 
 
 def _guessed_strip(new: bytes, strip: int) -> int:
-    """A new name without any slash has no prefix to lose. Git then takes it so to the end of the diff."""
+    """A new name without a slash has no prefix to strip. Git then strips none up to the end of the diff."""
     if names.is_nothing(new):
         return strip
     name = names.traditional(new, 0)

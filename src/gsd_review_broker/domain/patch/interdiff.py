@@ -1,9 +1,10 @@
-"""What the author changed between two versions of a diff, and not what moved under it.
+"""What the author changed between two versions of a diff, without what changed in the base.
 
-Lines of the base are matched first: by their numbers where both versions stand on the same base (their index lines
-name the same blob, or their lines agree), by their text where the base moved. What one version keeps and the other
-removes, and what is added between matched lines, is the author's. The outcome reads like a unified diff from the old
-result to the new one; it is to be read, not applied.
+Lines of the base are matched first. They are matched by number where both versions have the same base (their index
+lines name the same blob, or their lines agree), and by text where the base moved. A line that one version keeps and the
+other removes, and lines added between matched lines, are the author's changes.
+
+The outcome reads like a unified diff from the old result to the new one. It is meant to be read, not applied.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from gsd_review_broker.domain.patch.lines import Line, lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
 
 _CONTEXT = 3
-# Matching is quadratic at worst; past this, a differing block is shown as replaced whole.
+# Matching is quadratic at worst. Above this, a differing block is shown as replaced completely.
 _LARGEST_MATCH = 4_000_000
 _NO_LINE_FEED = "\n\\ No newline at end of file"
 _UNTOLD = (
@@ -36,7 +37,7 @@ class ShownLine:
 
 @dataclass(frozen=True, slots=True)
 class ComparedFile:
-    """A file that the author treats differently now: remarks on what is not in its lines, and its hunks."""
+    """A file that the author treats differently now: its hunks, and notes on what the lines do not show."""
 
     path: str
     notes: str
@@ -44,17 +45,19 @@ class ComparedFile:
 
 
 def interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
-    """Empty if the author changed nothing. With `path`, of that file alone, by its old or its new name."""
+    """Empty if the author changed nothing. With `path`, only that file, by its old or its new name."""
     try:
         return "".join(map(_as_text, compared(old, new, path=path)))
     except UnreadableDiffError:
-        # One of the two diffs cannot be read: the whole new one is what there is to look at.
+        # One of the two diffs cannot be read, so the whole new diff is returned.
         return "" if old == new else (new or b"").decode("utf-8")
 
 
 def shown_interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
-    """What a reviewer reads. It is empty only for a diff that is the same: where no line is the author's and the
-    outcome may differ all the same, the whole diff is given with a note."""
+    """What a reviewer reads. It is empty only for an identical diff.
+
+    Where no line is the author's but the outcome may still differ, it is the whole diff with a note.
+    """
     text = interdiff(old, new, path=path)
     if text or old == new or interdiff(old, new):
         return text
@@ -62,7 +65,7 @@ def shown_interdiff(old: bytes | None, new: bytes | None, *, path: str | None = 
 
 
 def compared(old: bytes | None, new: bytes | None, *, path: str | None = None) -> list[ComparedFile]:
-    """The same, to be shown in another form. Raises what reading either of them raises."""
+    """The same as data. Raises whatever reading either diff raises."""
     before, after = _by_path(old), _by_path(new)
     keys = [*after, *(key for key in before if key not in after)]
     if path is not None:
@@ -95,7 +98,7 @@ def _file(key: _Key, old: bytes, before: FilePatch | None, new: bytes, after: Fi
 
 
 def _lines(diff: bytes, file: FilePatch) -> Iterator[Line]:
-    """A line without a line feed is another line than the same text with one."""
+    """A line without a line feed differs from the same text with one."""
     for line in lines_of(diff, file):
         yield line if line.is_ended else replace(line, text=line.text + _NO_LINE_FEED)
 
@@ -112,7 +115,7 @@ def _as_text(file: ComparedFile) -> str:
 
 
 def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> str:
-    """What is not in the lines: files that come and go, renames, modes, binary content."""
+    """Changes that the lines do not show: files that come and go, renames, modes, binary content."""
     if after is None:
         return "(no longer touched)\n"
     if before is None:
@@ -150,14 +153,15 @@ class _Step:
 
 
 def _removals_first(steps: Iterator[_Step]) -> Iterator[_Step]:
-    """In each run of changed lines, as people are used to read them."""
+    """Put removals before additions in each run of changed lines, as readers expect."""
     for _, run in groupby(steps, key=lambda step: step.kind == " "):
         yield from sorted(run, key=lambda step: step.kind == "+")
 
 
 def _bases_agree(before: list[Line], after: list[Line]) -> bool:
-    """By the lines that both show. If they show none in common, they agree unless one's lines stand elsewhere
-    in the other."""
+    """Compares the lines that both show. If they have none in common, they agree unless the lines of one stand
+    elsewhere in the other.
+    """
     one = {line.old: line.text for line in before if line.old is not None}
     other = {line.old: line.text for line in after if line.old is not None}
     common = one.keys() & other.keys()
@@ -168,14 +172,14 @@ def _bases_agree(before: list[Line], after: list[Line]) -> bool:
 
 @dataclass(slots=True)
 class _Slot:
-    """What stands before a line of the base, and that line itself, if a diff shows it."""
+    """The lines before a line of the base, and that line itself if a diff shows it."""
 
     added: list[Line]
     line: Line | None = None
 
 
 def _slots(lines: list[Line]) -> dict[int, _Slot]:
-    """What replaces a run of removed lines stands before the first of them, however long the run is."""
+    """The replacement of a run of removed lines stands before the first of them, however long the run is."""
     slots: dict[int, _Slot] = {}
     place = 1
     in_run = False
@@ -193,7 +197,7 @@ def _slots(lines: list[Line]) -> dict[int, _Slot]:
 
 
 def _same_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
-    """A line that a diff does not show is one that it keeps."""
+    """A line that a diff does not show is kept by it."""
     olds, news = _slots(before), _slots(after)
     for number in sorted(olds.keys() | news.keys()):
         old, new = olds.get(number, _Slot([])), news.get(number, _Slot([]))
@@ -225,7 +229,7 @@ def _additions(before: list[Line], after: list[Line]) -> Iterator[_Step]:
 
 
 def _moved_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
-    """Lines of the base are matched by text; between two matches stands what only one side shows."""
+    """Lines of the base are matched by text. Between two matches stand the lines that only one side shows."""
     old_base = [index for index, line in enumerate(before) if line.old is not None]
     new_base = [index for index, line in enumerate(after) if line.old is not None]
     matches = [
@@ -254,8 +258,10 @@ def _base_line(one: Line, other: Line) -> Iterator[_Step]:
 
 
 def _gap(before: list[Line], after: list[Line]) -> Iterator[_Step]:
-    """Context that only one side shows comes from the base or from a wider view, and is nobody's change;
-    where both sides remove, they remove what the base had there at the time."""
+    """Context that only one side shows comes from the base or from a wider view; it is not a change.
+
+    Where both sides remove lines, they remove what the base had there at the time.
+    """
     removed_before = [line for line in before if line.kind == "-"]
     removed_after = [line for line in after if line.kind == "-"]
     if not removed_before:
@@ -271,7 +277,7 @@ def _gap(before: list[Line], after: list[Line]) -> Iterator[_Step]:
 
 
 def _matched(before: list[Line], after: list[Line]) -> Iterator[tuple[str, int, int, int, int]]:
-    """difflib's opcodes over the texts, with what is common at both ends taken off first."""
+    """difflib's opcodes over the texts. The common lines at both ends are taken off first."""
     one, other = [line.text for line in before], [line.text for line in after]
     shorter = min(len(one), len(other))
     head = next((index for index in range(shorter) if one[index] != other[index]), shorter)
@@ -304,7 +310,7 @@ def _hunks(shown: list[ShownLine]) -> list[list[ShownLine]]:
 
 
 def _hunk(lines: list[ShownLine]) -> str:
-    """Under a header that says where."""
+    """The hunk under its header."""
     old = [line for line in lines if line.kind != "+"]
     new = [line for line in lines if line.kind != "-"]
     old_start = old[0].old if old else lines[0].old

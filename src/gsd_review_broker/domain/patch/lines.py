@@ -10,7 +10,7 @@ from gsd_review_broker.domain.patch.reading import FilePatch
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`kind` is a space, + or -. A side that does not have the line has no number for it."""
+    """`kind` is a space, + or -. The number is None on a side that does not have the line."""
 
     kind: str
     text: str
@@ -41,5 +41,5 @@ def lines_of(diff: bytes, file: FilePatch) -> Iterator[Line]:
                     yield Line(" ", text, old, new, is_ended)
                     old, new = old + 1, new + 1
                 case _:
-                    # "\ No newline at end of file" is about the line above, and not a line itself.
+                    # "\ No newline at end of file" is about the line above; it is not a line itself.
                     continue

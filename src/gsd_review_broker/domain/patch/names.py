@@ -19,7 +19,7 @@ _ESCAPES = {
     b"\\": b"\\",
 }
 _ESCAPE = re.compile(rb'\\([0-3][0-7]{2}|[abtnvfr"\\])')
-# Possessive: a megabyte without a closing quote is looked at once.
+# Possessive, so that a megabyte without a closing quote is scanned only once.
 _QUOTED = re.compile(rb'"((?:[^"\\]|\\[abtnvfr"\\]|\\[0-3][0-7]{2})*+)"')
 _SOMEHOW_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _MODE = re.compile(rb" *([0-7]{1,10})(?=[ \t\r]|\Z)")
@@ -37,12 +37,12 @@ def text(name: bytes) -> str:
 
 
 def unquoted(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The name inside the quotes and what stands after them; None if an escape is none of git's."""
+    """The name inside the quotes and the rest after them; None if git does not know an escape."""
     match = _QUOTED.match(raw)
     if match is not None:
         return _ESCAPE.sub(_unescaped, match.group(1)), raw[match.end() :]
     if _SOMEHOW_QUOTED.match(raw) is None:
-        # Git would look for the closing quote on the lines below; nobody writes that in good faith.
+        # Git would look for the closing quote on the next lines. Nobody writes that in good faith.
         raise UnreadableDiffError("a quoted name does not end on its line")
     return None
 
@@ -53,7 +53,7 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def without_prefix(name: bytes, strip: int) -> bytes | None:
-    """Runs of slashes count as one, except that what `a//x` leaves is absolute."""
+    """Runs of slashes count as one, but `a//x` leaves an absolute path."""
     if strip:
         _first, _slash, name = name.partition(b"/")
     return _SLASHES.sub(b"/", name) or None
@@ -70,22 +70,22 @@ def moved(raw: bytes) -> bytes | None:
 
 
 def traditional(raw: bytes, strip: int, other: bytes | None = None) -> bytes | None:
-    """The name after `--- ` or `+++ ` where no git header stands above.
+    """The name after `--- ` or `+++ ` where there is no git header above.
 
-    With the `other` side's name, the shorter of the two counts if it begins the longer: `x`, not `x.orig`.
+    With the `other` side's name, the shorter of the two is used if the longer one begins with it: `x`, not `x.orig`.
     """
     quoted = _quoted(raw, strip)
     if quoted:
         return quoted
-    found = without_prefix(_undated(raw), strip)
-    if found is None or (other is not None and found.startswith(other)):
+    name = without_prefix(_undated(raw), strip)
+    if name is None or (other is not None and name.startswith(other)):
         return other
-    return found
+    return name
 
 
 def _quoted(raw: bytes, strip: int) -> bytes | None:
-    found = unquoted(raw) if raw.startswith(b'"') else None
-    return without_prefix(found[0], strip) if found else None
+    match = unquoted(raw) if raw.startswith(b'"') else None
+    return without_prefix(match[0], strip) if match else None
 
 
 def _undated(raw: bytes) -> bytes:
@@ -102,7 +102,7 @@ def is_nothing(raw: bytes) -> bool:
 
 
 def is_epoch(raw: bytes) -> bool:
-    """GNU diff's way to say that a file is not there: the very first second of 1970, in any time zone."""
+    """GNU diff's mark for a file that does not exist: the first second of 1970, in any time zone."""
     match = _EPOCH.search(raw, max(0, len(raw) - _LONGEST_DATE))
     if match is None:
         return False
@@ -128,7 +128,7 @@ def common_name(raw: bytes, strip: int) -> bytes | None:
             return _second_quoted(raw, strip)
     except UnreadableDiffError:
         return None
-    return _said_twice(raw, strip)
+    return _repeated_name(raw, strip)
 
 
 def _both_quoted(raw: bytes, strip: int) -> bytes | None:
@@ -149,15 +149,17 @@ def _second_quoted(raw: bytes, strip: int) -> bytes | None:
 
 
 def _in_header(name: bytes, strip: int) -> bytes | None:
-    """As git reads the `diff --git` line itself: no absolute path has a name there."""
+    """Reads a name as git reads the `diff --git` line itself: an absolute path has no name there."""
     if name.startswith(b"/"):
         return None
     return name.partition(b"/")[2] or None if strip else name or None
 
 
-def _said_twice(raw: bytes, strip: int) -> bytes | None:
-    """Each space may be the one between the names, and at most one leaves both equally long: the part
-    between it and the next slash lies around the line's middle, so a second one would hold that slash."""
+def _repeated_name(raw: bytes, strip: int) -> bytes | None:
+    """Any space may separate the two names, but at most one gives names of equal length.
+
+    The part between it and the next slash lies around the middle of the line, so a second one would contain that slash.
+    """
     names = _in_header(raw, strip)
     if names is None:
         return None

@@ -1,4 +1,4 @@
-"""A large diff in pages that fit what agents' clients show their model. Joined, the pages are the diff."""
+"""Cuts a large diff into pages that fit what agents' clients show their model. The joined pages are the diff."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def _borders(files: tuple[FilePatch, ...]) -> list[int]:
 
 
 def _fitting(diff: bytes, begin: int, end: int, room: _Room, borders: list[int], *, must_move: bool) -> int:
-    """As far as the page goes: to a file's or hunk's border, else to a line's, else inside the line."""
+    """Where the page ends: at a file's or hunk's border, else at the end of a line, else inside the line."""
     limit = _limit(diff, begin, end, room)
     if limit == end:
         return end

@@ -83,7 +83,7 @@ def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
 
 
 def _up_to_the_next(files: Iterator[FilePatch], end: int) -> Iterator[FilePatch]:
-    """Each file with the text after it, so that together they are all from the first header on."""
+    """Each file with the text after it, so that together they cover everything from the first header on."""
     last: FilePatch | None = None
     for file in files:
         if last is not None:
@@ -153,7 +153,7 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
         base_id=header.base_id,
         old_mode=header.old_mode if old else None,
         new_mode=(header.new_mode or header.old_mode) if new else None,
-        # Without a word of renaming, git still writes the new file and removes the old one.
+        # Even without a rename header, git writes the new file and removes the old one.
         renamed=header.renamed or bool(old and new and old != new and not header.copied),
         copied=header.copied,
         hunks=hunks,
@@ -162,7 +162,7 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
 
 
 def _must_be_new(header: Header, hunks: tuple[Hunk, ...]) -> bool:
-    """Without a git header, `@@ -0,0` is all that tells; git looks whether there is such a file."""
+    """Without a git header, only `@@ -0,0` shows that a file is new; git then checks that it does not exist."""
     first = hunks[0] if len(hunks) == 1 and not header.is_git and not header.deleted else None
     return first is not None and first.old_start == first.old_count == 0
 

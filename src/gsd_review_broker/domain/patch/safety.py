@@ -19,14 +19,14 @@ _GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
-    """Which paths leave the tree, enter .git or go through a link, whatever git would make of them.
+    """Paths that leave the tree, enter .git or go through a link, whatever git would make of them.
 
-    For a diff that could not be read (None), every header-like line is looked at, so that nothing hides
-    behind a broken hunk. What a line says before git strips its first component counts as well: an absolute
-    path is refused even though git would take the slash away.
+    If the diff could not be read (None), every line that looks like a header is checked, so that nothing hides behind a
+    broken hunk. Names are also checked before git strips their first component: an absolute path is refused even though
+    git would strip the slash.
     """
-    found = _in_headers(files) if files is not None else set(filter(_is_unsafe_as_written, _header_like(diff)))
-    return sorted(path if len(path) <= _SHOWN else path[:_SHOWN] + "…" for path in found)
+    unsafe = _in_headers(files) if files is not None else set(filter(_is_unsafe_as_written, _header_like(diff)))
+    return sorted(path if len(path) <= _SHOWN else path[:_SHOWN] + "…" for path in unsafe)
 
 
 def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
@@ -36,19 +36,19 @@ def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
 
 
 def _through_links(files: tuple[FilePatch, ...]) -> set[str]:
-    """Paths below one that the same diff makes a link or a submodule, or moves without saying what it is."""
+    """Paths below one that the same diff makes a link or a submodule, or moves without a mode."""
     doors: set[str | None] = set()
-    found: set[str] = set()
+    unsafe: set[str] = set()
     for file in files:
         if file.new_path is None or file.renamed:
             doors.discard(file.old_path)
         if file.new_path is None:
             continue
         if doors and not doors.isdisjoint(_folders(file.new_path)):
-            found.add(file.new_path)
+            unsafe.add(file.new_path)
         if file.new_mode not in _REGULAR and (file.new_mode or file.renamed or file.copied):
             doors.add(file.new_path)
-    return found
+    return unsafe
 
 
 def _folders(path: str) -> Iterator[str]:
@@ -100,14 +100,14 @@ def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
 
 
 def _both_names(raw: bytes) -> set[bytes]:
-    """Without quotes it cannot always be told where one name ends and the other begins: each word counts."""
+    """Without quotes the border between the two names can be ambiguous, so each word counts."""
     first, quote, rest = raw.partition(b'"')
     try:
-        found = names.unquoted(quote + rest) if quote else None
-        if found is None:
+        quoted = names.unquoted(quote + rest) if quote else None
+        if quoted is None:
             return set(raw.split())
-        second = found[1].strip(b" ")
+        second = quoted[1].strip(b" ")
         other = names.unquoted(second) if second.startswith(b'"') else None
     except UnreadableDiffError:
         return set(raw.split())
-    return {first.rstrip(b" "), found[0], other[0] if other else second}
+    return {first.rstrip(b" "), quoted[0], other[0] if other else second}

@@ -18,12 +18,12 @@ class Scanner:
 
     @property
     def line(self) -> bytes:
-        """Without its line feed. Looking at a megabyte costs a megabyte: peek with starts() first."""
+        """The line without its line feed. This copies the line: check with starts() first."""
         return self.diff[self.at : self._end()]
 
     @property
     def is_ended(self) -> bool:
-        """Does a line feed end it? Git takes no header or hunk line without one."""
+        """Does a line feed end the line? Git accepts no header or hunk line without one."""
         return self._end() < len(self.diff)
 
     def starts(self, prefix: bytes) -> bool:
@@ -33,12 +33,12 @@ class Scanner:
         return self.diff[self.at + len(prefix) : self._end()]
 
     def followed_by(self, prefix: bytes) -> bool:
-        """Does the next line start so?"""
+        """Does the next line start with this?"""
         return self.diff.startswith(prefix, self._end() + 1)
 
     def next(self) -> None:
         self.at = min(self._end() + 1, len(self.diff))
 
     def _end(self) -> int:
-        found = self.diff.find(b"\n", self.at)
-        return len(self.diff) if found < 0 else found
+        line_feed = self.diff.find(b"\n", self.at)
+        return len(self.diff) if line_feed < 0 else line_feed

@@ -1,4 +1,4 @@
-"""The reviewer's exclusive right to judge: beginning, putting off, giving back, taking away."""
+"""The reviewer's exclusive right to judge: claiming, extending, giving back, taking away."""
 
 from dataclasses import replace
 
@@ -25,14 +25,15 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 def deadline(_review: Review, policy: Policy, now: Milliseconds) -> Milliseconds:
-    """When a claim on this review ends if its claimant is not heard of again."""
+    """When a claim on this review expires if its claimant does not call again."""
     return Milliseconds(now + policy.claim_timeout)
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
-    """Would a claim be granted? False if the reviewer holds it already: there is nothing to begin.
+    """Would a claim be granted? False if the reviewer already holds it: then there is nothing to do.
 
-    Raises with the reason why not, identity before state."""
+    Raises the reason for a refusal; identity is checked before state.
+    """
     refuse_self_review(review, reviewer)
     if review.is_claim_live:
         if same_identity(review.claimed_by, reviewer):
@@ -44,7 +45,7 @@ def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
 
 
 def refuse_self_review(review: Review, reviewer: Identity) -> None:
-    """Nobody judges what they alone stand behind: neither who proposed it nor who uploaded this revision."""
+    """Nobody judges their own work: neither the proposer nor the uploader of this revision."""
     if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):
         raise BrokerError(
             Code.SELF_REVIEW,
@@ -82,7 +83,7 @@ def claim(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """Begins a claim on what git checked; its digest is what a later approval will name."""
+    """Begin a claim on what git checked. A later approval names its digest."""
     target = require(review, Command.CLAIM)
     return record(
         review,
@@ -102,7 +103,7 @@ def claim(
 
 
 def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
-    """The diff does not apply: no reviewer spends time on it. Round and generation stay."""
+    """The diff does not apply, so no reviewer spends time on it. Round and generation stay."""
     target = require(review, Command.AUTO_REJECT)
     return record(
         review,
@@ -119,7 +120,7 @@ def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
 
 
 def put_off(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
-    """The claimant was heard of: a later deadline. No event, for nothing happened to the review."""
+    """The claimant called: move its deadline. There is no event, because nothing happened to the review."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
     return replace(review, claim_expires_at=deadline(review, policy, now))
@@ -152,7 +153,7 @@ def _give_back(review: Review, event_type: EventType, target: Status, *, reason:
 
 
 def take_over(review: Review, *, person: Identity, policy: Policy, now: Milliseconds) -> Change:
-    """A person goes first: the claim is taken back and begun again in one step."""
+    """A person takes precedence: the claim is taken back and given to them in one step."""
     if not is_human(person):
         raise BrokerError(
             Code.FORBIDDEN,
@@ -167,7 +168,7 @@ def take_over(review: Review, *, person: Identity, policy: Policy, now: Millisec
 
 
 def refuse_stale(review: Review, claim_generation: int) -> None:
-    """The fence comes before the state: an old generation is stale wherever the review is by now."""
+    """The fence is checked before the state: an old generation is stale whatever state the review is in."""
     if claim_generation != review.claim_generation:
         raise BrokerError(
             Code.STALE_CLAIM,

@@ -1,4 +1,4 @@
-"""What an event says of content that is too large for it: a hash, by which a change of the stored rows shows."""
+"""Hashes of content that is too large for an event. They reveal a change of the stored rows."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Message, 
 
 
 def hash_of_revision(revision: Revision) -> str:
-    said = [
+    fields = [
         revision.number,
         revision.intent,
         revision.description,
@@ -17,11 +17,11 @@ def hash_of_revision(revision: Revision) -> str:
         revision.author,
         revision.written_by,
     ]
-    return _hash(said, revision.diff)
+    return _hash(fields, revision.diff)
 
 
 def hash_of_message(message: Message) -> str:
-    said = [
+    fields = [
         message.round,
         message.sender_role,
         message.sender,
@@ -31,7 +31,7 @@ def hash_of_message(message: Message) -> str:
         message.in_reply_to,
         message.metadata,
     ]
-    return _hash(said, None)
+    return _hash(fields, None)
 
 
 def hash_of_counter_patch(patch: CounterPatch) -> str:
@@ -39,14 +39,16 @@ def hash_of_counter_patch(patch: CounterPatch) -> str:
 
 
 def files_text(files: tuple[AffectedFile, ...]) -> str:
-    """As they are stored."""
+    """The files as they are stored."""
     rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
 
-def _hash(said: list[Any], diff: bytes | None) -> str:
-    # Half a character of a caller's own text must not stop it from being hashed.
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode("utf-8", "surrogatepass")
+def _hash(fields: list[Any], diff: bytes | None) -> str:
+    # A lone surrogate in a caller's text must not prevent hashing.
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode(
+        "utf-8", "surrogatepass"
+    )
     whole = hashlib.sha256(text)
     if diff is not None:
         whole.update(b"\0")

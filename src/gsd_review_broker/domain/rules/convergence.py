@@ -1,4 +1,4 @@
-"""When agents go round in circles, a person is asked; agents may go on meanwhile."""
+"""When the agents do not converge, a person is asked. Agents may go on meanwhile."""
 
 from gsd_review_broker.domain.identity import BROKER, is_human
 from gsd_review_broker.domain.model import Change, EventType, Identity, Milliseconds, Policy, Review
@@ -24,21 +24,21 @@ def call_human_if_stuck(change: Change, policy: Policy, now: Milliseconds) -> Ch
 
 
 def call_human(review: Review, *, reason: str, now: Milliseconds) -> Change:
-    """Nobody judged it, however often it was tried."""
+    """The pool failed to get a verdict too often."""
     return record(
         review, EventType.HUMAN_REQUESTED, actor=BROKER, now=now, metadata={"reason": reason}, needs_human=reason
     )
 
 
 def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change:
-    """A person's verdict or message is what was asked for."""
+    """A person's verdict or message answers the request."""
     if change.review.needs_human is None or not is_human(actor):
         return change
     return _with(change, EventType.HUMAN_CLEARED, None, actor=actor, now=now)
 
 
 def no_human_needed(review: Review, *, actor: Identity, now: Milliseconds) -> Change | None:
-    """What a person was asked for is settled without one. None where nobody was asked."""
+    """The request for a person is settled without one. None if there was no request."""
     if review.needs_human is None:
         return None
     return record(review, EventType.HUMAN_CLEARED, actor=actor, now=now, metadata={"reason": None}, needs_human=None)

@@ -1,4 +1,4 @@
-"""Working it out: messages, counter-patches, findings."""
+"""The discussion: messages, counter-patches, findings."""
 
 from dataclasses import replace
 
@@ -30,10 +30,10 @@ FEED_PREVIEW_CHARACTERS = 120
 
 
 def send_message(review: Review, *, message: Message, policy: Policy, now: Milliseconds) -> Change:
-    """The first message after a claim opens the discussion; a claimant's message puts its deadline off."""
+    """The first message after a claim opens the discussion. A message from the claimant extends its deadline."""
     require(review, Command.SEND_MESSAGE)
     opens = review.status is Status.CLAIMED
-    heard = review.is_claim_live and same_identity(message.sender, review.claimed_by)
+    from_claimant = review.is_claim_live and same_identity(message.sender, review.claimed_by)
     change = record(
         review,
         EventType.MESSAGE_SENT,
@@ -48,7 +48,7 @@ def send_message(review: Review, *, message: Message, policy: Policy, now: Milli
             "content_hash": hash_of_message(message),
         },
         status=Status.IN_REVIEW if opens else review.status,
-        claim_expires_at=deadline(review, policy, now) if heard else review.claim_expires_at,
+        claim_expires_at=deadline(review, policy, now) if from_claimant else review.claim_expires_at,
         message_count=review.message_count + 1,
         last_message_at=now,
         last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
@@ -67,8 +67,10 @@ def accept_counter_patch(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """The reviewer's diff becomes the newest revision, with both on record, and is judged like any other.
-    `revision` is the one it stands instead of: intent and description stay."""
+    """The reviewer's diff becomes the newest revision, with both authors on record, and is judged like any other.
+
+    `revision` is the one it replaces: intent and description stay.
+    """
     accepter = require_proposer(review, caller)
     target = require(review, Command.ACCEPT_COUNTER_PATCH)
     if patch is None:

@@ -8,8 +8,11 @@ from gsd_review_broker.domain.patch import LinePlace
 
 
 def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:
-    """The earlier finding that a remark repeats: the same title in the same file, about the same text or line;
-    or, from an earlier round, about lines that have changed since. In doubt it is a new one, so that none is lost."""
+    """The earlier finding that a remark repeats.
+
+    It has the same title in the same file and is about the same text or line; or it is from an earlier round, about
+    lines that have changed since. In doubt the remark is a new finding, so that none is lost.
+    """
     alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, title)]
     exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]
     about_the_same = exact or [f for f in alike if f.anchor_text is not None and f.anchor_text == place.text]

@@ -35,7 +35,7 @@ class Blame:
 
 
 def is_left_to(reviewer: Reviewer, broker_id: str) -> bool:
-    """May this broker, at its start, take the reviewer for one that a broker left behind? Others' are theirs to end."""
+    """May this broker, at its start, treat the reviewer as left behind by a broker? Other brokers stop their own."""
     return reviewer.broker_id in (None, broker_id)
 
 
@@ -47,8 +47,11 @@ def failed_on(
     worked_on: Sequence[ReviewId],
     next_up: Sequence[ReviewId],
 ) -> list[ReviewId]:
-    """Which reviews it should have judged and did not: what it holds; else what it worked on last, where it hung; else,
-    where it did nothing at all, what it would have claimed first. Who was told to end did not fail."""
+    """The reviews that it should have judged and did not.
+
+    That is what it holds; else what it worked on last, if it hung there; else, if it did nothing at all, what it would
+    have claimed first. A reviewer that was told to stop did not fail.
+    """
     match reason:
         case EndReason.EXITED:
             return list(held) or ([] if reviewer.reviews_completed else list(next_up))
@@ -62,7 +65,7 @@ def failed_on(
 
 
 def failures_after(review: Review, before: Failure | None) -> int:
-    """With this one. After a person was asked and has looked, it begins again."""
+    """The failures including this one. After a person was asked and has looked, the count starts again."""
     failures = before.failures if before else 0
     if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None:
         failures = 0
@@ -77,14 +80,14 @@ def blamed(review: Review, failures: int, *, last: str, pause: int, now: Millise
 
 
 def forgiven(failure: Failure | None, *, now: Milliseconds) -> Failure | None:
-    """It was judged after all. None where there is nothing to forgive."""
+    """A verdict clears the failures. None if there are none."""
     if failure is None or not failure.failures:
         return None
     return replace(failure, failures=0, retry_at=now)
 
 
 def outcome_of(review: Review, event: NewEvent) -> WorkOutcome | None:
-    """How a claim ended by this event, after which the review is as given; None where it goes on."""
+    """How this event ended the claim; `review` is its state afterwards. None if the claim goes on."""
     if event.event_type is EventType.VERDICT_SUBMITTED:
         return outcome_of_verdict(Verdict(event.metadata["verdict"]))
     outcome = _ENDS.get(event.event_type)
@@ -93,7 +96,7 @@ def outcome_of(review: Review, event: NewEvent) -> WorkOutcome | None:
 
 
 def credited(reviewer: Reviewer, work: Work, outcome: WorkOutcome, *, now: Milliseconds) -> Reviewer:
-    """With one more verdict of its own."""
+    """The reviewer with one more verdict of its own."""
     if outcome not in JUDGED:
         return reviewer
     return replace(
@@ -105,8 +108,11 @@ def credited(reviewer: Reviewer, work: Work, outcome: WorkOutcome, *, now: Milli
 
 
 def shared(work: Sequence[Work], usage: Usage) -> list[Work]:
-    """A report of tokens belongs to what the reviewer worked on since its last report (some agents report only at the
-    end: then each review has an equal share); else to its last review. The last comes first."""
+    """Shares a report of tokens among the reviews that the reviewer worked on since its last report.
+
+    Some agents report only when they stop: then each review gets an equal share. Without such reviews, the report
+    counts for its last one. The last review comes first.
+    """
     unbooked = [one for one in work if one.input_tokens is None] or list(work[:1])
     return [booked(one, usage.share(index, len(unbooked))) for index, one in enumerate(unbooked)]
 

@@ -28,9 +28,9 @@ from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_c
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000
-# A path of this machine, which is not for everybody who watches.
+# A path on this machine; it is not shown to everyone who watches.
 NOT_IN_EVENTS = frozenset({"workspace"})
-# What creation fixes and its event records.
+# What creation fixes and the first event records.
 FIXED = ("priority", *(name for name in field_names(Origin) if name not in NOT_IN_EVENTS))
 
 
@@ -62,7 +62,7 @@ def create(*, origin: Origin, revision: Revision, now: Milliseconds) -> Change:
 
 
 def _creation(review: Review, revision: Revision) -> NewEvent:
-    """The first event says all that replaying the others starts from."""
+    """The first event records everything that a replay starts from."""
     return NewEvent(
         event_type=EventType.REVIEW_CREATED,
         actor=review.author,
@@ -78,15 +78,15 @@ def _creation(review: Review, revision: Revision) -> NewEvent:
 
 
 def require_proposer(review: Review, caller: Identity | None) -> Identity:
-    """Who acts for the proposer. A review made with a proposer_id belongs to it, or to a person."""
+    """The identity that acts for the proposer. A review created with a proposer_id belongs to it, or to a person."""
     if review.proposer_id is None:
         return caller or review.proposer
     if caller is not None and (is_human(caller) or same_identity(caller, review.proposer_id)):
         return caller
-    said = f"not to {caller}" if caller else "and this call names no proposer_id"
+    detail = f"not to {caller}" if caller else "and this call names no proposer_id"
     raise BrokerError(
         Code.FORBIDDEN,
-        f"review {review.id} belongs to {review.proposer_id}, {said}",
+        f"review {review.id} belongs to {review.proposer_id}, {detail}",
         NextStep(Next.ACT_AS_PROPOSER),
     )
 
@@ -101,7 +101,7 @@ def revise(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """The next version of the content. Claimant and verdict are cleared; who judged before may go first."""
+    """The next version of the content. Claimant and verdict are cleared; the previous reviewer may claim it first."""
     require_proposer(review, caller)
     target = require(review, Command.REVISE)
     refuse_too_many(review, policy)
@@ -137,10 +137,12 @@ def renew(
     reviewer_alive: bool,
     now: Milliseconds,
 ) -> Change:
-    """The review with new content, whether the proposer wrote it or accepted it. After an auto-reject
-    (nobody had claimed it) the round goes on."""
+    """The review with new content, written or accepted by the proposer.
+
+    After an auto-reject nobody had claimed it, so the round does not change.
+    """
     last_reviewer = review.claimed_by
-    # Who stands behind the new content may not judge it, so it is not kept for them either.
+    # Whoever stands behind the new content may not judge it, so it is not reserved for them.
     keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
     change = record(
         review,
@@ -185,7 +187,7 @@ def close(
         Status.CHANGES_REQUESTED: Outcome.CHANGES_REQUESTED,
     }.get(review.status, Outcome.WITHDRAWN)
     withdrawn = cleared_claim(review) if review.is_claim_live else {}
-    # Nobody is asked about what is closed.
+    # A closed review needs no person.
     answered = no_human_needed(review, actor=actor, now=now)
     change = record(
         answered.review if answered else review,
@@ -206,7 +208,7 @@ def close(
 
 
 def _superseded(review: Review) -> CounterPatchStatus | None:
-    """An open counter-patch does not outlive the content it was offered for."""
+    """An open counter-patch is superseded with the content it was offered for."""
     is_open = review.counter_patch_status is CounterPatchStatus.PENDING
     return CounterPatchStatus.SUPERSEDED if is_open else None
 

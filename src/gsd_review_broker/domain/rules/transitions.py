@@ -18,7 +18,7 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 class Command(StrEnum):
-    """What can be asked of a review; the value is what a caller would call."""
+    """The commands on a review; the value is the name a caller knows."""
 
     CLAIM = "claim_review"
     AUTO_REJECT = "(the broker rejects a diff that does not apply)"
@@ -38,7 +38,7 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From which states a command is possible, and where it leads (None: it stays where it is)."""
+    """From which states a command is possible, and where it leads (None: the state stays)."""
 
     sources: frozenset[Status]
     target: Status | None
@@ -55,7 +55,7 @@ _UNDER_REVIEW = (_CLAIMED, _IN_REVIEW)
 STEPS: dict[Command, Step] = {
     Command.CLAIM: _step(_PENDING, to=_CLAIMED),
     Command.AUTO_REJECT: _step(_PENDING, to=_CHANGES_REQUESTED),
-    # The first message after the claim leads to in_review; later ones lead nowhere.
+    # The first message after the claim leads to in_review; later ones change nothing.
     Command.SEND_MESSAGE: _step(*_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
     Command.APPROVE: _step(*_UNDER_REVIEW, to=_APPROVED),
     Command.REQUEST_CHANGES: _step(*_UNDER_REVIEW, to=_CHANGES_REQUESTED),
@@ -70,7 +70,7 @@ STEPS: dict[Command, Step] = {
     Command.CLOSE: _step(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED, to=_CLOSED),
 }
 
-# What an audit event says of a review whenever it changed it: replaying these gives the stored state.
+# Each event that changes a review records these fields; replaying them gives the stored state.
 FACTS = (
     "revision",
     "round",
@@ -110,7 +110,7 @@ def invalid_transition(review: Review, wanted: Status | None, because: str = "")
 
 
 def require(review: Review, command: Command) -> Status:
-    """The state that the command leads to from here; refuses what the table does not have."""
+    """The state that the command leads to from here. Raises if the table does not allow it."""
     step = STEPS[command]
     if review.status not in step.sources:
         raise invalid_transition(review, step.target)
@@ -126,7 +126,7 @@ def record(
     metadata: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Change:
-    """The review with these fields changed, and the one event that tells of it."""
+    """The review with these fields changed, and the event that records it."""
     fields |= _milestones(review, event_type, fields, now)
     after = replace(review, version=review.version + 1, updated_at=now, **fields)
     changed = {name: value for name in FACTS if (value := getattr(after, name)) != getattr(review, name)}
@@ -146,7 +146,7 @@ _JUDGES = {EventType.VERDICT_SUBMITTED, EventType.REVIEW_AUTO_REJECTED}
 
 
 def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], now: Milliseconds) -> dict[str, Any]:
-    """Since when it is where it is, and what happened for the first and the last time."""
+    """When it entered its state, and the first and last time of what happened."""
     reached: dict[str, Any] = {}
     if fields.get("status", review.status) is not review.status:
         reached["entered_at"] = now
@@ -160,7 +160,7 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
 
 
 def followed_by(first: Change, second: Change) -> Change:
-    """Two steps in one transaction; the second starts where the first ends. At most one of them brings rows."""
+    """Two steps in one transaction; the second starts where the first ends. At most one of them adds rows."""
     return Change(
         review=second.review,
         events=first.events + second.events,
@@ -174,7 +174,7 @@ def followed_by(first: Change, second: Change) -> Change:
 
 
 def cleared_claim(review: Review) -> dict[str, Any]:
-    """No claimant any more. The generation grows with it, so that a late verdict is known for what it is."""
+    """The review without its claimant. The generation grows, so that a late verdict is recognized as stale."""
     return {
         "claimed_by": None,
         "claimed_at": None,

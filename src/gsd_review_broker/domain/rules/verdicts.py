@@ -1,4 +1,4 @@
-"""Judging: the fence, the identity, the verdict."""
+"""Verdicts: the fence, the identity, the judgement."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +33,7 @@ _RECORDED = {Code.STALE_CLAIM, Code.NOT_CLAIMANT, Code.SELF_REVIEW}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """What a reviewer says of a claimed revision, and by which claim."""
+    """A reviewer's judgement of a claimed revision, and the claim it is made under."""
 
     verdict: Verdict
     reason: str | None
@@ -43,11 +43,11 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """What a person had in front of them. What is None was not stated and is not compared."""
+    """What a person had in front of them. Fields that are None are not compared."""
 
     revision: int | None = None
     digest: str | None = None
-    # A page shows the digest whenever there is one, so an approval that names none saw something else.
+    # A page shows the digest whenever there is one, so an approval without a digest was made of something else.
     is_complete: bool = False
 
 
@@ -62,7 +62,7 @@ def give_verdict(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """What the live claimant says of the claimed revision. A stale or foreign verdict is refused and recorded."""
+    """The live claimant's verdict on the claimed revision. A stale or foreign verdict is refused and recorded."""
     verdict = judgement.verdict
     refuse_incomplete(judgement, has_counter_patch=counter_patch is not None)
     try:
@@ -90,7 +90,7 @@ def give_verdict(
 
 
 def refuse_verdict(review: Review, judgement: Judgement, *, pool_managed: bool, policy: Policy) -> Identity:
-    """The fence and the identity, whatever the verdict contains. Gives the claimant, who judges."""
+    """Check the fence and the identity, whatever the verdict contains. Returns the claimant."""
     if judgement.claim_generation is not None:
         refuse_stale(review, judgement.claim_generation)
     claimant = review.claimed_by
@@ -114,7 +114,7 @@ def refuse_verdict(review: Review, judgement: Judgement, *, pool_managed: bool, 
 
 
 def refused_verdict(review: Review, judgement: Judgement, error: BrokerError, now: Milliseconds) -> Change:
-    """The record of a verdict that refuse_verdict refused; raises what is not worth one."""
+    """The record of a verdict that refuse_verdict refused. Raises if the refusal is not recorded."""
     if error.code not in _RECORDED:
         raise error
     change = record(
@@ -150,7 +150,7 @@ def _changed(why: str) -> BrokerError:
 
 
 def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: tuple[Finding, ...]) -> None:
-    """The same verdict again is answered again; one that brings something new would lose it."""
+    """A repeated verdict gets the same answer. One with new content is refused: the content would be lost."""
     new_patch = counter_patch is not None and review.counter_patch_status is not CounterPatchStatus.PENDING
     if new_patch or any(finding.times_raised == 1 for finding in findings):
         raise invalid_transition(review, None, "the verdict is given; say what is new in a message")
@@ -170,7 +170,7 @@ def _stated(
     verdict, reason = judgement.verdict, judgement.reason
     target = require(review, _COMMANDS[verdict])
     is_comment = verdict is Verdict.COMMENT
-    # An approval is of the proposal as it is: what was offered instead is off the table.
+    # An approval is of the proposal as it is; an open counter-patch is superseded.
     declined = verdict is Verdict.APPROVED and review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
@@ -199,9 +199,9 @@ def _stated(
 
 
 def _remark(finding: Finding) -> dict[str, Any]:
-    """As it was said this time: a finding that is raised again takes the new words."""
-    said = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
-    return {"finding_id": finding.id, **{name: getattr(finding, name) for name in said}}
+    """The remark as it was made this time: a finding that is raised again takes the new words."""
+    names = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
+    return {"finding_id": finding.id, **{name: getattr(finding, name) for name in names}}
 
 
 def refuse_incomplete(judgement: Judgement, *, has_counter_patch: bool) -> None:
