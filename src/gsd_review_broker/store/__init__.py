@@ -1,1 +1,1 @@
-"""Where reviews live. One schema and one set of reads and writes, whatever the database."""
+"""Where reviews are stored. One schema and one set of reads and writes, whatever the database."""

@@ -61,10 +61,12 @@ _PAUSED = {"name": "paused"}
 
 
 def not_held_back(now: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    """What reviewers failed on is left alone for a while; after too many failures, until a person said something."""
+    """A review that reviewers failed on is held back for a while; after too many failures, until a person answers."""
     failed = review_failures.c
-    asked = sa.and_(failed.failures >= _MANY, reviews.c.needs_human.is_not(None))
-    held = sa.select(failed.review_id).where(failed.review_id == reviews.c.id, sa.or_(failed.retry_at > now, asked))
+    waits_for_person = sa.and_(failed.failures >= _MANY, reviews.c.needs_human.is_not(None))
+    held = sa.select(failed.review_id).where(
+        failed.review_id == reviews.c.id, sa.or_(failed.retry_at > now, waits_for_person)
+    )
     return sa.not_(sa.exists(held.correlate(reviews)))
 
 
@@ -81,7 +83,7 @@ _PENDING_FOR_POOL = sa.select(sa.func.count()).select_from(
 
 
 def _put(table: sa.Table) -> Upsert:
-    """A row as it is now, whether there was one or not: nothing is read before, so nothing changes in between."""
+    """Write the row whether it exists or not. Nothing is read before, so nothing can change in between."""
     keys = {column.name for column in table.primary_key.columns}
     return Upsert(table, lambda new: {column.name: new[column.name] for column in table.c if column.name not in keys})
 
@@ -140,7 +142,7 @@ class PoolReads:
 
 
 class PoolWrites(PoolReads):
-    """What is read to be changed is read under a lock."""
+    """Rows that are read to be changed are read under a lock."""
 
     def lock_reviewer(self, reviewer_id: Identity) -> Reviewer | None:
         row = self._statements.row(_LOCKED_REVIEWER, {"reviewer_id": reviewer_id})
@@ -161,7 +163,7 @@ class PoolWrites(PoolReads):
         self._put(reviewer_work, work)
 
     def save_failure(self, failure: Failure) -> None:
-        """A review's failures are changed by who holds the review."""
+        """Only the holder of the review's lock changes its failures."""
         self._put(review_failures, failure)
 
     def _put(self, table: sa.Table, row: object) -> None:

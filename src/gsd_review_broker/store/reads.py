@@ -85,7 +85,7 @@ _EVENT_ROWS = (
     .limit(parameter("most"))
 )
 _EVENT_ROWS_OF_REVIEW = _EVENT_ROWS.where(events.c.review_id == parameter("review_id"))
-# The list's own index answers it, once for each rank.
+# The list's own index answers this, once for each rank.
 _OLDEST = (
     sa.select(reviews.c.created_at)
     .where(reviews.c.status == parameter("status"), reviews.c.rank == parameter("rank"))
@@ -122,7 +122,7 @@ _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).w
     idempotency_keys.c.key == parameter("key"),
     idempotency_keys.c.created_at > parameter("since"),
 )
-# What the dashboard's pages ask beside.
+# Additional queries of the dashboard.
 _EVENTS_BEFORE = (
     sa.select(*(events.c[name] for name in EVENT_SUMMARY))
     .where(events.c.id < parameter("before"))
@@ -138,7 +138,7 @@ _LAST_MESSAGE = (
     .limit(parameter("most"))
 )
 _AFTER_ALL = 2**62
-# The answer of a call that has not ended, or ended without one.
+# Empty for a call that has not finished, or finished without an answer.
 UNANSWERED = ""
 _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
@@ -153,7 +153,7 @@ class SqlReader(PoolReads):
         return REVIEWS.read(row) if row else None
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
-        # Ids are ASCII: everything with the prefix stands before the prefix followed by the last one.
+        # Ids are ASCII, so every id with the prefix sorts before the prefix followed by the last ASCII character.
         rows = self._statements.rows(_PREFIX, {"low": prefix, "high": prefix + "\x7f", "most": limit})
         return [ReviewId(row[0]) for row in rows]
 
@@ -166,8 +166,8 @@ class SqlReader(PoolReads):
         self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
     ) -> list[tuple[Review, ListPosition]]:
         rows = self._listed(REVIEW_FIELDS, wanted, after, limit)
-        found = [(REVIEWS.read(row), row[-1]) for row in rows]
-        return [(review, (rank, review.created_at, review.id)) for review, rank in found]
+        ranked = [(REVIEWS.read(row), row[-1]) for row in rows]
+        return [(review, (rank, review.created_at, review.id)) for review, rank in ranked]
 
     def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[Values]:
         return self._listed(SUMMARY, wanted, after, limit)
@@ -270,7 +270,7 @@ class SqlReader(PoolReads):
             )
         return json.loads(result)
 
-    # What the dashboard's pages ask beside.
+    # Additional queries of the dashboard.
 
     def last_event_id(self) -> int:
         row = self._statements.row(_LAST_EVENT_ID, {"head": 1})
@@ -285,7 +285,7 @@ class SqlReader(PoolReads):
         return MESSAGES.read(row) if row else None
 
 
-# With nothing added to it, a column is not looked up by its index.
+# `column || ''` keeps the planner off that column's index.
 _NOTHING: sa.ColumnClause[str] = sa.literal_column("''", sa.String)
 _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "parent_id")
 
@@ -301,7 +301,7 @@ def _list_statement(
     for_pool: bool = False,
     only_live: bool = False,
 ) -> sa.Select[Any]:
-    """One statement for each shape of question; there are few, and each is compiled once."""
+    """One statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
         (reviews.c[name].concat(_NOTHING) if name in aside else reviews.c[name]) == parameter(name) for name in equal
@@ -328,8 +328,10 @@ def _list_statement(
 
 
 def _not_by_index(equal: tuple[str, ...], *, live: bool) -> set[str]:
-    """The database cannot know which of two indexes leads to fewer rows; we do. A project's index has the status
-    in it; of the reviews that are not closed there are few; of those that are, nearly all."""
+    """The database cannot know which of two indexes leads to fewer rows; this code does.
+
+    A project's index contains the status. Few reviews are not closed; nearly all are closed.
+    """
     others = set(equal) - {"status"}
     if "project" in equal:
         return others - {"project"}
@@ -356,8 +358,11 @@ def _feed_statement(equal: tuple[str, ...], after: bool) -> sa.Select[Any]:
 
 
 def _by_state(page: sa.Select[Any], order: tuple[str, ...], *, newest_first: bool = False) -> sa.Select[Any]:
-    """A page from the first of each state, for indexes that have the state before the order: six short searches
-    instead of a long one. They look at the index alone; rows are read only of what is shown."""
+    """Read one page for each state, for indexes that have the state before the order: six short searches, not a long
+    one.
+
+    They read only the index. Table rows are read only for the reviews that are shown.
+    """
     keys = page.with_only_columns(*(reviews.c[name] for name in order))
     each = [keys.where(reviews.c.status == sa.literal_column(f"'{status}'")).subquery() for status in Status]
     every = sa.union_all(*(sa.select(rows) for rows in each)).subquery()
@@ -368,7 +373,7 @@ def _by_state(page: sa.Select[Any], order: tuple[str, ...], *, newest_first: boo
 
 
 def _claimable() -> list[sa.ColumnElement[bool]]:
-    """A first sieve, so that a page holds what the rules will grant; the rules have the last word."""
+    """A first filter, so that a page holds reviews that the rules will grant. The rules decide."""
     reviewer, now = parameter("reviewer"), parameter("now")
     return [
         reviews.c.proposer_key != reviewer,

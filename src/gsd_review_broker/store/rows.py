@@ -1,4 +1,4 @@
-"""Between rows and the model's frozen objects. A row has its table's columns in the order of the object's fields."""
+"""Conversion between rows and the model's frozen objects. A row has its columns in the order of the object's fields."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -68,8 +68,10 @@ def _files_from(text: str) -> tuple[AffectedFile, ...]:
 
 
 class Rows(Generic[T]):
-    """How one kind of object is read from its table. Reading goes around __init__: a page has hundreds of rows,
-    and what is stored was an object before."""
+    """How one kind of object is read from its table.
+
+    Reading bypasses __init__, because a page has hundreds of rows and the stored values were valid objects before.
+    """
 
     def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
         names = field_names(kind)
@@ -83,7 +85,7 @@ class Rows(Generic[T]):
         for index, convert in self._converted:
             values[index] = convert(values[index])
         read = object.__new__(self._kind)
-        # A row may end with columns that are not the object's own.
+        # A row may end with columns that are not fields of the object.
         for setter, value in zip(self._setters, values, strict=False):
             setter(read, value)
         return read
@@ -127,13 +129,13 @@ EVENTS = Rows(
     metadata=json.loads,
 )
 REVIEW_FIELDS = field_names(Review)
-# What may change, and the column by which it is compared.
+# The fields that may change, and the column that each is compared with.
 _KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
 RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:
-    """Only what differs, so that no index is touched without need."""
+    """Only the columns that differ, so that no index is updated without need."""
     changed = {name: value for name in REVIEW_FIELDS if (value := getattr(after, name)) != getattr(before, name)}
     return changed | {key: identity_key(changed[name] or "") for name, key in _KEYS.items() if name in changed}
 

@@ -1,5 +1,8 @@
-"""Running Core statements. Each is compiled to SQL once, and then handed to the driver as it is: what SQLAlchemy
-does for each execution costs several times what SQLite needs for the statement itself."""
+"""Runs SQLAlchemy Core statements.
+
+Each is compiled to SQL once and then passed to the driver directly. SQLAlchemy's own work for each execution costs
+several times what SQLite needs for the statement itself.
+"""
 
 import re
 import sqlite3
@@ -21,12 +24,14 @@ Excluded = ReadOnlyColumnCollection[str, sa.ColumnElement[Any]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Upsert:
-    """Insert a row, or change the one that has its key. Core has ON CONFLICT for each dialect by itself.
-    The changes are told by the row that could not be inserted."""
+    """Insert a row, or change the row with its key. Core has ON CONFLICT only for each dialect separately.
+
+    The changes are expressed with the row that could not be inserted.
+    """
 
     table: sa.Table
     changes: Callable[[Excluded], Mapping[str, Any]]
-    # Only where this holds of the row that is there; the key's first column is given back if anything was written.
+    # Change only where this holds of the existing row. The key's first column is returned if anything was written.
     where: sa.ColumnElement[bool] | None = None
 
     def _keys(self) -> list[str]:
@@ -58,7 +63,7 @@ Statement = sa.Executable | Upsert
 
 
 class Statements(Protocol):
-    """One connection's present transaction. Statements take all their values by name; rows are plain tuples."""
+    """One connection's present transaction. Statements take all values by name; rows are plain tuples."""
 
     def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]: ...
 
@@ -86,7 +91,7 @@ def sql_of(statement: Statement) -> str:
         compiled = core.compile(dialect=_DIALECT)
         assert isinstance(compiled, SQLCompiler)  # noqa: S101 - what a Core statement compiles to
         text = str(compiled)
-        # Numbers that SQLAlchemy adds of its own (OFFSET 0) are written out, so that callers need not give them.
+        # Numbers that SQLAlchemy adds itself (OFFSET 0) are written into the SQL, so that callers need not pass them.
         for name, value in compiled.params.items():
             if isinstance(value, int):
                 text = re.sub(rf":{name}\b", str(value), text)
@@ -102,7 +107,7 @@ class SqliteStatements:
         return self._connection.execute(sql_of(statement), parameters).fetchall()
 
     def row(self, statement: Statement, parameters: Parameters) -> Values | None:
-        # All of it, so that the cursor is done: one left open would hold its snapshot.
+        # Fetch everything, so that the cursor is closed: an open one would hold its snapshot.
         rows = self._connection.execute(sql_of(statement), parameters).fetchall()
         return rows[0] if rows else None
 

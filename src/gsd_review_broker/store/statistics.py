@@ -1,4 +1,4 @@
-"""Counters and histograms: added to in the transaction of each change, read whole by key."""
+"""Counters and histograms. Each change adds to them in its transaction; they are read whole by key."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
 from gsd_review_broker.store.statements import Excluded, Statements, Upsert, parameter
 from gsd_review_broker.store.tables import counters, histogram_buckets
 
-# What is there is added to by the database itself: nothing is read, nothing is kept in memory, and what several
-# writers add is all there.
+# The database itself adds to the existing row. Nothing is read and nothing is kept in memory, so several writers add up
+# correctly.
 _ADD_COUNT = Upsert(counters, lambda new: {"value": counters.c.value + new["value"]})
 _FIELDS = ("count", "total", "least", "most")
 
@@ -37,12 +37,12 @@ BUCKETS = sa.select(
     histogram_buckets.c.name, histogram_buckets.c.bucket, *(histogram_buckets.c[name] for name in _FIELDS)
 ).where(histogram_buckets.c.scope == parameter("scope"))
 SCOPES = sa.select(counters.c.scope).where(counters.c.scope > parameter("after")).order_by(counters.c.scope).limit(1)
-# There are fewer steps than this: each is made of words of ours.
+# There are fewer steps than this: each is made of a fixed set of words.
 _ALL_STEPS = 100_000
 
 
 def add(statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> None:
-    """What a batch of commands adds, in one go, and in one order: no two writers wait for each other's rows."""
+    """Add what a batch of commands counted, at once and in a fixed order, so that two writers cannot deadlock."""
     counts: dict[tuple[str, str, str], int] = defaultdict(int)
     values: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for project, tally in tallies:
@@ -74,7 +74,7 @@ def add(statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> 
 
 
 def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
-    """Of each kind of count at most so many: reviewers and pairs may be any number."""
+    """At most `most` of each kind of count: the number of reviewers and pairs is not bounded."""
     totals = Totals()
     for what in Counted:
         limit = _ALL_STEPS if what is Counted.STEP else most
@@ -86,7 +86,7 @@ def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
 
 
 def read_counts(statements: Statements, scope: str, what: Counted, *, most: int) -> dict[str, int]:
-    """Of one kind, what was counted by itself and what the steps tell of it."""
+    """The counts of one kind: those stored for themselves and those that follow from the steps."""
     totals = Totals()
     for name, limit in ((what, most), (Counted.STEP, _ALL_STEPS)):
         for key, value in statements.rows(COUNTS, {"scope": scope, "name": name, "most": limit}):

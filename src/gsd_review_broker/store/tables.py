@@ -14,13 +14,13 @@ metadata = sa.MetaData(
 # Compared by their bytes, whatever the database's locale: prefixes and merges rely on it. SQLite always does.
 _ID = sa.String(32).with_variant(sa.String(32, collation="C"), "postgresql")
 _IDENTITY = sa.String(256)
-# SQLite checks no width, and a declared type cannot be changed there without copying the table: it keeps the old one.
-# An identity in the spelling that is compared may be longer than the identity: NFKC makes 18 letters of U+FDFA.
+# SQLite does not check widths and cannot change a declared type without copying the table, so it keeps the old one.
+# An identity's compared spelling may be longer than the identity: NFKC expands U+FDFA to 18 letters.
 _COMPARED = sa.Text().with_variant(sa.String(256), "sqlite")
-# Up to two names as JSON, where each quote takes two letters.
+# Up to two names as JSON, where each quote takes two characters.
 _COUNTED = sa.Text().with_variant(sa.String(1024), "sqlite")
 _STATE = sa.String(32)
-# Tools take numbers of 64 bits. On SQLite only INTEGER is the row id itself, and costs no index of its own.
+# Tools accept 64-bit numbers. On SQLite only INTEGER is the row id itself and needs no index of its own.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 reviews = sa.Table(
@@ -39,7 +39,7 @@ reviews = sa.Table(
     sa.Column("task", _IDENTITY),
     sa.Column("category", _STATE),
     sa.Column("priority", _STATE, nullable=False),
-    # critical, normal, low as 0, 1, 2: what a list is ordered by.
+    # critical, normal, low as 0, 1, 2; lists are ordered by it.
     sa.Column("rank", sa.SmallInteger, nullable=False),
     sa.Column("project", _IDENTITY),
     sa.Column("workspace", sa.Text),
@@ -76,7 +76,7 @@ reviews = sa.Table(
     sa.Column("reserved_key", _COMPARED),
 )
 
-# A list is always in the order rank, created_at, id; each index serves one filter in that order.
+# A list is always ordered by rank, created_at, id; each index serves one filter in that order.
 _ORDER = ("rank", "created_at", "id")
 sa.Index("ix_reviews_order", *(reviews.c[name] for name in _ORDER))
 for _filter in ("status", "phase"):
@@ -93,20 +93,21 @@ for _optional in ("category", "plan", "proposer_id", "parent_id", "project"):
     _narrowed = (_optional, "status") if _optional == "project" else (_optional,)
     _partial(f"ix_reviews_{_optional}", _optional, *_narrowed, *_ORDER)
 _partial("ix_reviews_needs_human", "needs_human", *_ORDER)
-# The feed is in the order of the last update, read state by state and merged: each index here changes with every event,
-# so there are as few as can be.
+# The feed is ordered by the last update, read state by state and merged. Every event changes each index here, so there
+# are as few as possible.
 _LATEST = ("updated_at", "id")
 sa.Index("ix_reviews_feed_status", *(reviews.c[name] for name in ("status", *_LATEST)))
 for _optional in ("category", "project"):
     _partial(f"ix_reviews_feed_{_optional}", _optional, _optional, "status", *_LATEST)
-# What closed when: retention looks for the oldest.
+# When reviews were closed; retention looks for the oldest.
 for _moment in ("claim_expires_at", "reserved_until", "closed_at"):
     _partial(f"ix_reviews_{_moment}", _moment, _moment)
 
 
 def prepare_for_postgresql() -> None:
-    """Partial indexes there too. Not from the start: naming the dialect imports it, which a broker on SQLite
-    would pay for at each start."""
+    """Make the indexes partial there too. This is not done at import: naming the dialect imports it, and every broker
+    on SQLite would pay for that.
+    """
     for index in reviews.indexes:
         if "where" in index.info:
             index.dialect_options["postgresql"]["where"] = index.info["where"]
@@ -141,7 +142,7 @@ messages = sa.Table(
     sa.Column("in_reply_to", _NUMBER),
     sa.Column("metadata", sa.Text),
     sa.Column("created_at", sa.BigInteger, nullable=False),
-    # A number is never given twice, not even when its message is in an archive.
+    # A number is never used twice, even when its message is in an archive.
     sqlite_autoincrement=True,
 )
 sa.Index("ix_messages_review_id", messages.c.review_id, messages.c.id)
@@ -193,7 +194,7 @@ sa.Index("ix_findings_review_id", findings.c.review_id, findings.c.position)
 events = sa.Table(
     "events",
     metadata,
-    # Not an autoincrement: the chain's head numbers them, so that a rolled back command leaves no gap.
+    # Not an autoincrement: the chain's head numbers the events, so that a rolled back command leaves no gap.
     sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("review_id", _ID),
     sa.Column("event_type", _STATE, nullable=False),
@@ -207,7 +208,7 @@ events = sa.Table(
 )
 sa.Index("ix_events_review_id", events.c.review_id, events.c.id)
 
-# One row, locked by whoever appends: the order of commits is the order of numbers, on every database.
+# One row, locked by whoever appends, so that the order of commits is the order of numbers on every database.
 audit_head = sa.Table(
     "audit_head",
     metadata,
@@ -216,7 +217,7 @@ audit_head = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
 )
 
-# Runs of events that were moved into an archive: the chain goes on over them, from the hash before to the last.
+# Runs of events that were moved into an archive. The chain continues from the hash before a run to its last hash.
 audit_gaps = sa.Table(
     "audit_gaps",
     metadata,
@@ -226,7 +227,7 @@ audit_gaps = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
 )
 
-# Statistics, kept up in the transaction that changes a review. A scope is a project, or '' for everything.
+# Statistics, updated in the transaction that changes a review. A scope is a project, or '' for everything.
 counters = sa.Table(
     "counters",
     metadata,
@@ -236,7 +237,7 @@ counters = sa.Table(
     sa.Column("value", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-# One row for each bucket that holds anything: adding to it reads nothing, and several writers add up.
+# One row for each bucket that is not empty. Adding to it reads nothing, and several writers add up.
 histogram_buckets = sa.Table(
     "histogram_buckets",
     metadata,

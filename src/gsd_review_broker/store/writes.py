@@ -1,4 +1,4 @@
-"""One command's transaction: what it reads for update, and what it leaves behind."""
+"""One command's transaction: what it reads for update, and what it writes."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -51,8 +51,8 @@ from gsd_review_broker.store.tables import (
     revisions,
 )
 
-# The order in which a command takes the locks of rows that others may want too: first reviews (several in the order of
-# their ids), at the end the rows that everybody writes. What belongs to one review is locked with it.
+# The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
+# last the rows that every command writes. A lock on a review covers the rows that belong to it.
 LOCK_ORDER = (
     reviews,
     idempotency_keys,
@@ -65,7 +65,7 @@ LOCK_ORDER = (
     counters,
     histogram_buckets,
 )
-# FOR UPDATE where the database has it; SQLite's one writer needs none and ignores it.
+# FOR UPDATE where the database has it. SQLite has one writer, does not need it and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
 _HEAD = (
     sa.select(audit_head.c.sequence, audit_head.c.hash).where(audit_head.c.id == parameter("head")).with_for_update()
@@ -102,7 +102,7 @@ _UPDATE_FINDING = (
 )
 _FINDING_IDS = sa.select(findings.c.id).where(findings.c.review_id == parameter("review_id"))
 _INSERT_EVENT = sa.insert(events)
-# Until its call is answered, a key stands there with an empty answer; one that is a day old is as good as none.
+# A key has an empty answer until its call is answered. A key that is a day old counts as absent.
 _TAKE_KEY = Upsert(
     idempotency_keys,
     lambda new: {name: new[name] for name in ("arguments_hash", "result", "created_at")},
@@ -120,7 +120,7 @@ _ANSWER_KEY = (
     .values(result=parameter("answer"))
 )
 _FORGET_OLD_KEYS = sa.delete(idempotency_keys).where(idempotency_keys.c.created_at <= parameter("moment"))
-# All that is compared with the clock: a deadline that does not move comes early or late by the whole step.
+# Everything that is compared with the clock. A deadline that does not move would come early or late by the whole step.
 _SHIFTS = [
     sa.update(column.table).where(column.is_not(None)).values({column: column + parameter("by")})
     for column in (reviews.c.claim_expires_at, reviews.c.reserved_until, review_failures.c.retry_at)
@@ -141,10 +141,10 @@ class SqlTransaction(SqlReader, PoolWrites):
         self._watchers = watchers
         self._loaded: dict[ReviewId, Review] = {}
         self.topics: list[str] = []
-        # What happened and what there is to count; written once for all commands that share the commit (see finish).
+        # Events and counts; written once for all commands that share the commit (see finish).
         self.new_events: list[NewEvent] = []
         self.tallies: list[tuple[str | None, Tally]] = []
-        # How much content went in, beside the rows themselves.
+        # How much content was written, besides the rows themselves.
         self.stored_bytes = 0
 
     @property
@@ -159,7 +159,7 @@ class SqlTransaction(SqlReader, PoolWrites):
         return review
 
     def save(self, change: Change) -> int | None:
-        """Without an event there is nothing to save: nothing happened."""
+        """A change without an event is not saved, because nothing happened."""
         if not change.events:
             return None
         before = self._loaded.get(change.review.id)
@@ -214,7 +214,7 @@ class SqlTransaction(SqlReader, PoolWrites):
         return row[0]
 
     def _save_findings(self, review_id: ReviewId, changed: tuple[Finding, ...]) -> None:
-        """A finding is never deleted; one that is there already takes its new place and disposition."""
+        """A finding is never deleted. An existing one gets its new place and disposition."""
         if not changed:
             return
         known = {row[0] for row in self._statements.rows(_FINDING_IDS, {"review_id": review_id})}
@@ -226,7 +226,7 @@ class SqlTransaction(SqlReader, PoolWrites):
         return self._statements
 
     def append(self, *new_events: NewEvent) -> None:
-        """The chain's next events. Those of a review come with its change (see save)."""
+        """Append events that belong to no review. A review's events come with its change (see save)."""
         self.new_events.extend(new_events)
         self.topics.append(EVENTS)
 
@@ -237,12 +237,12 @@ class SqlTransaction(SqlReader, PoolWrites):
         self._update(review.id, {"claim_expires_at": review.claim_expires_at})
 
     def shift_deadlines(self, by: int) -> None:
-        """The wall clock was moved: what ran against it runs on with what was left."""
+        """The wall clock was moved: deadlines keep the time that was left."""
         for statement in _SHIFTS:
             self._statements.run(statement, {"by": by})
 
     def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
-        """Where two take one key at once, the database makes the second wait for the first's commit."""
+        """If two calls take one key at once, the database makes the second wait for the first one's commit."""
         values = {
             "project": key.project,
             "tool": key.tool,
@@ -264,9 +264,11 @@ class SqlTransaction(SqlReader, PoolWrites):
 
 
 def finish(statements: Statements, done: Sequence[SqlTransaction]) -> None:
-    """The last step of a commit: its events and what they add to the statistics. The chain's head is one row for
-    everybody: taken last, it is held for the shortest time, and all who write take their locks in one order
-    (LOCK_ORDER)."""
+    """The last step of a commit: write its events and what they add to the statistics.
+
+    The chain's head is one row for all writers. It is taken last, so that it is held for the shortest time and all
+    writers take their locks in one order (LOCK_ORDER).
+    """
     new_events = [event for transaction in done for event in transaction.new_events]
     if new_events:
         _append(statements, new_events)

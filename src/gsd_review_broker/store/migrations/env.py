@@ -1,4 +1,4 @@
-"""Alembic's entry: the broker hands over its own connection and transaction."""
+"""Alembic's entry point: the broker passes its own connection and transaction."""
 
 from alembic import context
 

@@ -1,7 +1,8 @@
-"""Retention: closed reviews and their events move into an archive file; the chain goes on over the gap they leave.
+"""Retention: closed reviews and their events move into an archive file. The chain continues over the gap they leave.
 
-A batch is first copied and on disk in the archive, then deleted here in one transaction with its gaps and a checkpoint
-event. A crash in between leaves copies that the next run finds and does not make twice. Nothing is ever in neither.
+A batch is first copied to the archive and synced to disk. Then it is deleted here in one transaction with its gaps and
+a checkpoint event. A crash in between leaves copies; the next run finds them and does not copy them twice. A review is
+always in at least one of the two files.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ from gsd_review_broker.store.tables import (
 )
 from gsd_review_broker.store.writes import SqlTransaction
 
-# Few enough that deleting them holds nobody up.
+# Few enough that deleting them does not delay other commands.
 BATCH = 25
-# An archive says so in its header.
+# This header marks a file as an archive.
 _ARCHIVE_MARK = 0x7A6E
-# Parents before children; deleted the other way round.
+# Parents before children; rows are deleted in the reverse order.
 _TABLES = (reviews, revisions, messages, counter_patches, findings, events, reviewer_work, review_failures)
 _CLOSED = (
     sa.select(reviews.c.id, reviews.c.version)
@@ -66,7 +67,7 @@ def is_archive(connection: sqlite3.Connection) -> bool:
 
 @contextlib.contextmanager
 def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
-    """Made with the present schema where there is none, readable by its owner alone."""
+    """Created with the present schema if it does not exist; only its owner can read it."""
     if not path.exists() or path.stat().st_size == 0:
         _make_archive(path)
     if path.is_symlink():
@@ -84,14 +85,15 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def _make_archive(path: Path) -> None:
-    """Whole before it has its name: one that was cut short is made anew."""
+    """The archive gets its name when it is complete. One that was interrupted is created again."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
     with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         schema.upgrade(connection)
         connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
-        # What a killed copy leaves behind can then be read by somebody who may not write, and is no part of it.
+        # In WAL mode a reader without write permission can open the archive, and ignores what a killed copy left
+        # behind.
         connection.execute("PRAGMA journal_mode=WAL")
     draft.replace(path)
 
@@ -102,8 +104,10 @@ def closed_reviews(source: sqlite3.Connection, before: Milliseconds) -> dict[Rev
 
 
 def copy(source: sqlite3.Connection, archive: sqlite3.Connection, batch: Iterable[ReviewId]) -> None:
-    """All rows of these reviews, once: what an earlier run copied is replaced by what it is now. A review that is
-    not in the source any more was archived by another run, and is left as it is."""
+    """Copy all rows of these reviews once. Rows that an earlier run copied are replaced with their present values.
+
+    A review that is no longer in the source was archived by another run, and is not touched.
+    """
     batch = [review_id for review_id in batch if source.execute(sql_of(_VERSION), {"review_id": review_id}).fetchone()]
     archive.execute("BEGIN IMMEDIATE")
     try:
@@ -130,7 +134,7 @@ def _copy_table(
 
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:
-    """Delete what was copied, if it still is what was copied; gives what was deleted."""
+    """Delete the reviews that were copied and have not changed since. Returns what was deleted."""
     gone = [review_id for review_id, version in batch.items() if _version_of(tx.statements, review_id) == version]
     if not gone:
         return []
@@ -162,16 +166,16 @@ def _version_of(statements: Statements, review_id: ReviewId) -> int | None:
 
 
 def _delete_review(statements: Statements, review_id: ReviewId) -> list[Gap]:
-    """Everything of it; gives its events as gaps of one."""
+    """Delete everything about a review. Returns each of its events as a gap."""
     wanted = {"review_id": review_id}
-    found = [Gap(number, number, before, after) for number, before, after in statements.rows(_EVENTS, wanted)]
+    gaps = [Gap(number, number, before, after) for number, before, after in statements.rows(_EVENTS, wanted)]
     for statement in _DELETIONS:
         statements.run(statement, wanted)
-    return found
+    return gaps
 
 
 def _leave_gaps(statements: Statements, removed: list[Gap]) -> None:
-    """Neighbours become one gap, with those that were there before."""
+    """Merge neighbouring gaps with each other and with the earlier ones."""
     runs: list[Gap] = []
     for gap in removed:
         if runs and runs[-1].last + 1 == gap.first:

@@ -1,4 +1,4 @@
-"""One broker for one SQLite file, by a lock that ends with its process."""
+"""One broker for one SQLite file: a lock that the operating system releases with the process."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class DatabaseLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """The file stays: removing it would let two brokers lock two files of one name."""
+        """The file stays: after a removal two brokers could lock two files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

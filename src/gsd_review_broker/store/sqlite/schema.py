@@ -1,4 +1,4 @@
-"""Bringing a database to the present schema: forward only, with a backup first."""
+"""Upgrades a database to the present schema: forward only, with a backup first."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import open_private
 from gsd_review_broker.store.sqlite import known_schema
 
-# The newest migration. A test holds it equal to what Alembic finds.
+# The newest migration. A test compares it with Alembic's.
 HEAD = "0002"
 _KNOWN = ("0001", "0002")
 
@@ -42,7 +42,7 @@ def refuse_newer(version: str | None, database: object) -> None:
 
 
 def is_older(version: str | None) -> bool:
-    """One that can be brought up to date."""
+    """Can the database be upgraded?"""
     return version in _KNOWN and version != HEAD
 
 
@@ -51,8 +51,8 @@ def _nothing(_connection: object) -> None:
 
 
 def upgrade(raw: sqlite3.Connection) -> None:
-    """In one transaction: the whole of it, or nothing."""
-    # Alembic is imported only when there is something to migrate: it doubles the time to start.
+    """Upgrade in one transaction: completely or not at all."""
+    # Alembic is imported only when there is something to migrate: it doubles the start time.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def upgrade(raw: sqlite3.Connection) -> None:
 
 
 def back_up(source: sqlite3.Connection, database: Path, version: str) -> Path:
-    """A whole copy beside the file, made by SQLite itself, readable by its owner alone."""
+    """A complete copy beside the file, made by SQLite itself. Only its owner can read it."""
     target = database.with_name(f"{database.name}.backup-{version}")
     number = 1
     while os.path.lexists(target):

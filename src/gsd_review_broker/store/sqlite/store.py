@@ -1,7 +1,7 @@
-"""SQLite: one connection writes (see writer.py), others only read.
+"""SQLite: one connection writes (see writer.py), the others only read.
 
-SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once, and most Pythons carry
-such a version: readers here cannot write, and no other process opens the file for writing.
+SQLite up to 3.51.2 can corrupt a WAL when two connections write or checkpoint at once, and most Pythons carry such a
+version. Therefore readers here cannot write, and no other process opens the file for writing.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class SqliteStore:
         self._pool = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
         self._closed = False
         self._archiving = asyncio.Lock()
-        # Each sees every change inside its transaction.
+        # Each watcher sees every change inside its transaction.
         self.watchers: list[Watcher] = []
 
     def open(self) -> None:
@@ -76,7 +76,7 @@ class SqliteStore:
 
     @property
     def pending_writes(self) -> int:
-        """How many commands wait for their turn."""
+        """How many commands are queued."""
         return self.writer.pending
 
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -84,7 +84,7 @@ class SqliteStore:
         return connection
 
     def _abandon(self) -> None:
-        """Nothing is left open of a start that failed."""
+        """Close everything after a failed start."""
         for connection in self._connections:
             connection.close()
         self._lock.release()
@@ -101,7 +101,7 @@ class SqliteStore:
         schema.upgrade(self._connection)
 
     async def close(self) -> None:
-        """What was asked before is still done; then the WAL is folded into the file."""
+        """Finish the commands that are queued; then fold the WAL into the file."""
         if self._closed:
             return
         self._closed = True
@@ -115,7 +115,7 @@ class SqliteStore:
 
     @property
     def broker_id(self) -> str:
-        # The lock admits one broker at a time: whoever opens the file next stands in for the one before.
+        # The lock admits one broker at a time, so the next one to open the file replaces the previous one.
         return "sqlite"
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
@@ -147,7 +147,7 @@ class SqliteStore:
     def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         try:
             source = self._reader()
-            # Of one moment: what another prune removes meanwhile is still there to be copied.
+            # One snapshot: rows that another prune removes meanwhile can still be copied.
             source.execute("BEGIN")
             try:
                 batch = archive.closed_reviews(source, before)
@@ -163,7 +163,7 @@ class SqliteStore:
         return batch
 
     def _reader(self) -> sqlite3.Connection:
-        """Each thread's own."""
+        """The calling thread's own connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path, read_only=True)
@@ -173,7 +173,7 @@ class SqliteStore:
     def _read(self, query: Callable[[Reader], T]) -> T:
         connection = self._reader()
         try:
-            # One snapshot for all that the query looks at.
+            # One snapshot for the whole query.
             connection.execute("BEGIN")
             try:
                 return query(SqlReader(SqliteStatements(connection)))
@@ -184,8 +184,8 @@ class SqliteStore:
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    # isolation_level None: transactions are ours to begin and end.
-    # A reader must not make a file where there is none any more.
+    # isolation_level None: this class begins and ends the transactions.
+    # A reader must not create a file that no longer exists.
     address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     connection = sqlite3.connect(
         address, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -207,24 +207,26 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
-        # Every command touches some ten indexes at places of chance; the usual 2 MB do not hold them for long.
+        # Every command touches about ten indexes at random places, which do not fit into the default 2 MB.
         connection.execute("PRAGMA cache_size=-65536")
-        # The writer folds the WAL when nobody waits for a commit.
+        # The writer checkpoints the WAL when no commit is waiting.
         connection.execute("PRAGMA wal_autocheckpoint=0")
 
 
 def _make_private(path: Path) -> None:
-    """The folder ours alone if we make it; the file ours alone in any case. WAL and SHM take its mode."""
+    """A folder that this call creates, and the file in any case, are private to the owner. WAL and SHM take the file's
+    mode.
+    """
     make_private_folder(path.parent)
     # A link is followed only where the user named it: inside a repository it was refused before.
     os.close(open_private(Path(os.path.realpath(path)), os.O_RDWR | os.O_CREAT))
 
 
 def _cannot_open(path: Path, error: Exception) -> str:
-    said = str(getattr(error, "orig", error))
-    if "not a database" in said or "malformed" in said:
+    reason = str(getattr(error, "orig", error))
+    if "not a database" in reason or "malformed" in reason:
         return (
-            f"the database {path} is damaged ({said}); it was left as it is. Move it away and put a backup "
+            f"the database {path} is damaged ({reason}); it was left as it is. Move it away and put a backup "
             "in its place, or save what can be saved with sqlite3's .recover."
         )
-    return f"the database {path} cannot be opened: {said}"
+    return f"the database {path} cannot be opened: {reason}"

@@ -1,4 +1,4 @@
-"""Reading a whole database, with its archives, for the audit's check. Nothing is written: a broker may be running."""
+"""Reads a whole database, with its archives, for the audit's check. It writes nothing: a broker may be running."""
 
 import contextlib
 import heapq
@@ -62,15 +62,17 @@ class VerificationReport:
 
 
 class _UnreadableError(Exception):
-    """A row that no broker wrote; the text names it."""
+    """A row that no broker wrote; the message names it."""
 
 
 def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
-    """The whole database, of one moment: the file itself, the chain, every review, the statistics."""
+    """Check one snapshot: the file itself, the chain, every review, the statistics."""
     with contextlib.ExitStack() as stack:
         paths = (database, *archives)
         files = [_Whole(stack.enter_context(opened(path))) for path in paths]
-        damage = [f"{path.name}: {said}" for path, file in zip(paths, files, strict=True) for said in file.damage()]
+        damage = [
+            f"{path.name}: {problem}" for path, file in zip(paths, files, strict=True) for problem in file.damage()
+        ]
         if damage:
             return _not_whole(*damage)
         try:
@@ -107,23 +109,23 @@ def _verify_all(files: list["_Whole"]) -> VerificationReport:
     )
 
 
-def _once(found: Iterable[Event]) -> Iterator[Event]:
-    """Without the copies that a prune which was cut short left in an archive: the same number and the same hash."""
+def _once(events: Iterable[Event]) -> Iterator[Event]:
+    """Drop the copies that an interrupted prune left in an archive: those with the same number and the same hash."""
     before: Event | None = None
-    for event in found:
+    for event in events:
         if before is None or (event.id, event.hash) != (before.id, before.hash):
             yield event
         before = event
 
 
 def _newest_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
-    """Of a review that was copied and not removed, what it became later counts."""
+    """If a review was copied and not removed, its newest version counts."""
     for _, same in itertools.groupby(rows, key=lambda row: row.review.id):
         yield max(same, key=lambda row: row.review.version)
 
 
 def _verify_archive(archive: "_Whole") -> VerificationReport:
-    """By itself: each event is what it was, those that follow each other are linked, each review is whole."""
+    """Check an archive by itself: each event's hash, the links between neighbours, each review."""
     problems: list[str] = []
     before: Event | None = None
     for event in archive.chain():
@@ -150,7 +152,7 @@ class _Ignored(dict[str, Totals]):
 
 
 def export(database: Path) -> Iterator[dict[str, Any]]:
-    """Every event as it is stored, hashes and all, so that the chain can be checked elsewhere."""
+    """Every event as it is stored, with its hashes, so that the chain can be checked elsewhere."""
     names = [column.name for column in EVENTS.columns]
     with opened(database) as connection:
         for event in _Whole(connection).chain():
@@ -169,7 +171,7 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
         except sqlite3.Error as error:
             raise StartError(f"the database {database} cannot be read: {error}.") from error
         if schema.is_older(version) and is_archive(connection):
-            # No broker starts on an archive: what is read is a copy of it, of the present schema.
+            # No broker starts on an archive, so a copy of it is upgraded to the present schema and read.
             with _brought_up_to_date(connection) as copy:
                 yield copy
             return
@@ -178,14 +180,14 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
                 f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
                 "start the broker on it once, which brings it up to date."
             )
-        # One moment for all that is read.
+        # One snapshot for everything that is read.
         connection.execute("BEGIN")
         yield connection
 
 
 @contextlib.contextmanager
 def _brought_up_to_date(archive: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    # A file without a name, which is gone when it is closed.
+    # A temporary file without a name; it is deleted when it is closed.
     with contextlib.closing(sqlite3.connect("", isolation_level=None, check_same_thread=False)) as copy:
         archive.backup(copy)
         schema.upgrade(copy)
@@ -199,12 +201,12 @@ class _Whole:
 
     def damage(self) -> list[str]:
         try:
-            said = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
+            lines = [row[0] for row in self._connection.execute("PRAGMA integrity_check")]
             strays = self._connection.execute("PRAGMA foreign_key_check").fetchall()
             orphans = {(table, self._owner(table, number)) for table, number, _, _ in strays}
         except sqlite3.DatabaseError as error:
             return [str(error)]
-        return [line for line in said if line != "ok"] + [
+        return [line for line in lines if line != "ok"] + [
             f"a row of {table} belongs to no review: {review_id} is not stored" for table, review_id in sorted(orphans)
         ]
 
@@ -216,7 +218,7 @@ class _Whole:
         return self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
 
     def chain(self) -> Iterator[Event]:
-        """In their order. What is hashed is the text of an event's metadata, which is written in one way only."""
+        """The events in order. The hash covers the text of an event's metadata, which has only one spelling."""
         for event, text in self._with_rows(_CHAIN, EVENTS, "event {id} was altered: it cannot be read"):
             if audit.canonical(event.metadata) != text[_METADATA]:
                 raise _UnreadableError(f"event {event.id} was altered: its hash does not fit")
@@ -240,12 +242,12 @@ class _Whole:
             for _ in self._rows(sa.select(table), list(table.c), f"the {what} were altered: they cannot be read"):
                 pass
         statements = SqliteStatements(self._connection)
-        found: dict[str, Totals] = {}
+        totals: dict[str, Totals] = {}
         row: Values | None = (EVERYTHING,)
         while row is not None:
-            found[row[0]] = self._totals_of(statements, row[0])
+            totals[row[0]] = self._totals_of(statements, row[0])
             row = statements.row(SCOPES, {"after": row[0]})
-        return found
+        return totals
 
     def _totals_of(self, statements: SqliteStatements, scope: str) -> Totals:
         try:
@@ -272,9 +274,9 @@ class _Whole:
             )
 
     def _beside(self, statement: sa.Executable, rows: Rows[T], what: str) -> Callable[[ReviewId], list[T]]:
-        """Reviews and what stands beside them come in the same order, so each group is read when its review is."""
-        found = self._objects(statement, rows, "review {review_id}: " + what + " was altered: it cannot be read")
-        groups = itertools.groupby(found, key=lambda row: getattr(row, "review_id"))  # noqa: B009 - all have one
+        """Reviews and the rows beside them come in the same order, so each group is read together with its review."""
+        objects = self._objects(statement, rows, "review {review_id}: " + what + " was altered: it cannot be read")
+        groups = itertools.groupby(objects, key=lambda row: getattr(row, "review_id"))  # noqa: B009 - all have one
         waiting: list[tuple[str, list[T]]] = []
 
         def of(review_id: ReviewId) -> list[T]:
@@ -289,7 +291,7 @@ class _Whole:
         return of
 
     def _objects(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[T]:
-        return (found for found, _ in self._with_rows(statement, rows, unreadable))
+        return (item for item, _ in self._with_rows(statement, rows, unreadable))
 
     def _with_rows(self, statement: sa.Executable, rows: Rows[T], unreadable: str) -> Iterator[tuple[T, Values]]:
         for row in self._rows(statement, rows.columns, unreadable):
@@ -301,7 +303,7 @@ class _Whole:
     def _rows(
         self, statement: sa.Executable, columns: Sequence[sa.ColumnElement[Any]], unreadable: str
     ) -> Iterator[Values]:
-        """SQLite stores any kind of value in any column; a broker stores the column's own."""
+        """SQLite stores any type in any column; a broker stores only the column's own type."""
         kinds = [_kinds_of(column) for column in columns]
         for row in self._connection.execute(sql_of(statement)):
             if not all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True)):

@@ -1,9 +1,9 @@
 """The one connection that writes, and the commands that share its commits.
 
-Commands run on the event loop, each in its own savepoint; they are short, for everything slow was done before.
-So does the commit, as long as the disk syncs within a millisecond: handing it to a thread and back would take as
-long. What waits longer runs in a thread: commits to a slower disk, checkpoints, and a lock that another process
-holds. While that runs, commands queue up, and the next batch takes them all.
+Commands run on the event loop, each in its own savepoint. They are short, because everything slow was done before. The
+commit also runs there as long as the disk syncs within a millisecond: handing it to a thread and back would take as
+long. Longer waits run in a thread: commits to a slower disk, checkpoints, and a lock that another process holds.
+Meanwhile commands queue up, and the next batch takes them all.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ log = structlog.get_logger()
 
 LARGEST_BATCH = 32
 BUSY_TIMEOUT_MILLISECONDS = 5_000
-# A commit that takes less than this is not worth handing to a thread.
+# A shorter commit is not worth handing to a thread.
 _QUICK_SECONDS = 0.001
 _GATHERING = 3
-# Folded into the database when so many pages may have gathered; SQLite's own default, but not inside a commit.
+# The WAL is checkpointed at this many pages. It is SQLite's own default, but not inside a commit.
 _CHECKPOINT_PAGES = 1_000
 _PAGES_A_COMMAND = 12
 _PAGE_BYTES = 4_096
@@ -46,7 +46,7 @@ class Job:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
-    # When its commit began and ended, and how many shared it; for whoever traces.
+    # When its commit began and ended, and how many commands shared it; for tracing.
     committed: tuple[int, int, int] | None = None
 
 
@@ -77,7 +77,7 @@ class Writer:
         self._commit_seconds = 0.0
         self._last_commit = 0.0
         self._pages = 0
-        # Waiting for another process is the thread's part; on the event loop nothing waits.
+        # A thread waits for other processes; the event loop never does.
         self.patience_milliseconds = BUSY_TIMEOUT_MILLISECONDS
         connection.execute("PRAGMA busy_timeout=0")
 
@@ -86,7 +86,7 @@ class Writer:
         return len(self._jobs)
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
-        """Acknowledged when it is on disk. A caller that goes away does not undo what is under way."""
+        """Returns when the command is on disk. A caller that goes away does not undo a command under way."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         job = Job(command, future)
         self._jobs.append(job)
@@ -103,21 +103,21 @@ class Writer:
             return result
 
     async def close(self) -> None:
-        """What was asked before is still done."""
+        """Finishes the queued commands first."""
         if self._turn is not None:
             self._idle = asyncio.Event()
             await self._idle.wait()
         self._thread.shutdown(wait=True)
 
-    # Turns: one batch after the other, each by itself.
+    # One batch after the other.
 
     def _schedule(self) -> None:
         if self._turn is None and self._jobs:
-            # When several came together the last time, others are likely on their way.
+            # If several came together the last time, more are likely to follow.
             self._turn = asyncio.get_running_loop().call_soon(self._gather, _GATHERING if self._last_batch > 1 else 0)
 
     def _gather(self, rounds: int) -> None:
-        """A few rounds of the loop, in which those who are on their way can join; nobody sleeps."""
+        """Yield to the loop a few times, so that commands about to arrive can join. Nothing sleeps."""
         if rounds:
             self._turn = asyncio.get_running_loop().call_soon(self._gather, rounds - 1)
         else:
@@ -160,7 +160,7 @@ class Writer:
             self._idle.set()
 
     def _tell(self, batch: list[Job], topics: list[str], error: BaseException | None) -> None:
-        """Tell everybody: those who wait for news, then those who asked."""
+        """Notify the waiters first, then answer the callers."""
         if error is None:
             self._meters.commands += len(batch)
             self._wakeups.publish(topics)
@@ -178,10 +178,10 @@ class Writer:
             else:
                 job.future.set_result(job.result)
 
-    # The steps of a turn. Each gives what went wrong, in our codes, or None.
+    # The steps of a batch. Each returns the error, translated to our codes, or None.
 
     def _begin(self) -> BaseException | None:
-        """Without waiting, unless patience was asked for."""
+        """Does not wait for the lock unless a busy timeout is set."""
         if _identity_of(self._path) != self._file:
             return _file_is_gone(self._path)
         try:
@@ -206,7 +206,7 @@ class Writer:
         return [topic for transaction in done for topic in transaction.topics], None
 
     def _run(self, job: Job) -> SqlTransaction | None:
-        """One command in its savepoint. What it raises is its own; a dead transaction is everybody's."""
+        """Run one command in its savepoint. An error is its own; a dead transaction fails the whole batch."""
         transaction = SqlTransaction(SqliteStatements(self._connection), self._clock.now(), self._watchers)
         self._connection.execute("SAVEPOINT command")
         try:
@@ -230,7 +230,7 @@ class Writer:
             return self._rolled_back(error)
         self._last_commit = perf_counter() - started
         self._meters.commits.add(self._last_commit)
-        # A moving average: one slow sync does not make a slow disk.
+        # A moving average: one slow sync does not mean a slow disk.
         self._commit_seconds += (self._last_commit - self._commit_seconds) / 4
         return None
 
@@ -240,7 +240,7 @@ class Writer:
         return translate(error)
 
     def _checkpoint(self) -> None:
-        """Fold what has gathered into the database. What a reader still needs is left for the next time."""
+        """Checkpoint the WAL. Pages that a reader still needs are left for the next time."""
         self._pages = 0
         try:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -257,7 +257,7 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def _file_is_gone(path: Path) -> BrokerError:
-    """SQLite would go on writing into a file that no name leads to, and all of it would be lost at the end."""
+    """SQLite would go on writing into a deleted file, and all of it would be lost on close."""
     return BrokerError(
         Code.UNAVAILABLE,
         f"the database {path} was moved, deleted or replaced while the broker was running",
@@ -266,17 +266,17 @@ def _file_is_gone(path: Path) -> BrokerError:
 
 
 def translate(error: BaseException) -> BaseException:
-    """What SQLite said, in our codes; everything else stays what it is."""
-    # A plain DatabaseError is a damaged file; its other kinds are mistakes of ours.
+    """SQLite's error in our codes; other errors are returned unchanged."""
+    # A plain DatabaseError means a damaged file; its subclasses are our own mistakes.
     if not isinstance(error, sqlite3.OperationalError) and type(error) is not sqlite3.DatabaseError:
         return error
-    said = str(error)
-    if "locked" in said or "busy" in said:
+    reason = str(error)
+    if "locked" in reason or "busy" in reason:
         return BrokerError(
             Code.BUSY, "another process holds the database's write lock", "Nothing was stored; call again in a moment."
         )
     return BrokerError(
         Code.UNAVAILABLE,
-        f"the database cannot be used: {said}",
+        f"the database cannot be used: {reason}",
         "Nothing was stored. Look at the disk's free space and the file's permissions, then call again.",
     )

@@ -32,11 +32,11 @@ def _place_findings(connection: sa.Connection) -> None:
     connection.execute(sa.text("CREATE TEMPORARY TABLE placed (id TEXT PRIMARY KEY, position INTEGER NOT NULL)"))
     if positions:
         connection.execute(sa.text("INSERT INTO placed VALUES (:id, :position)"), positions)
-    # The names are this file's own.
-    given = ", ".join(names)
+    # The names are constants of this file.
+    columns = ", ".join(names)
     taken = ", ".join("placed.position" if name == "position" else f"findings_before.{name}" for name in names)
     connection.execute(
-        sa.text(f"INSERT INTO findings ({given}) SELECT {taken} FROM findings_before JOIN placed USING (id)")  # noqa: S608
+        sa.text(f"INSERT INTO findings ({columns}) SELECT {taken} FROM findings_before JOIN placed USING (id)")  # noqa: S608
     )
     connection.execute(sa.text("DROP TABLE placed"))
     op.drop_table("findings_before")
@@ -44,19 +44,19 @@ def _place_findings(connection: sa.Connection) -> None:
 
 
 def _positions(connection: sa.Connection) -> Iterator[dict[str, object]]:
-    """The verdicts' events tell in which order findings were given; what no event tells of comes last."""
+    """The verdicts' events record the order in which findings were given. Findings without an event come last."""
     rows = connection.execute(sa.text("SELECT review_id, id FROM findings ORDER BY review_id, created_at, id"))
     stored: dict[str, list[str]] = {}
     for review_id, finding_id in rows:
         stored.setdefault(review_id, []).append(finding_id)
     for review_id, known in stored.items():
-        first_told = dict.fromkeys(_told(connection, review_id))
-        order = [*(one for one in first_told if one in known), *(one for one in known if one not in first_told)]
+        in_order = dict.fromkeys(_finding_ids_in_order(connection, review_id))
+        order = [*(one for one in in_order if one in known), *(one for one in known if one not in in_order)]
         for position, finding_id in enumerate(order, 1):
             yield {"id": finding_id, "position": position}
 
 
-def _told(connection: sa.Connection, review_id: str) -> Iterator[str]:
+def _finding_ids_in_order(connection: sa.Connection, review_id: str) -> Iterator[str]:
     verdicts = connection.execute(
         sa.text(
             "SELECT metadata FROM events WHERE review_id = :review_id "
@@ -103,8 +103,10 @@ def _create_findings() -> Sequence[str]:
 
 
 def _spread_histograms(connection: sa.Connection) -> None:
-    """A row for each bucket instead of all in one value. Of a histogram only the whole sum is known, and only the
-    whole least and most: they go where they make the same whole."""
+    """Write one row for each bucket instead of one value for all.
+
+    Only the whole sum, least and most of a histogram are known. They are stored where they give the same whole.
+    """
     op.create_table(
         "histogram_buckets",
         sa.Column("scope", sa.String(length=256), nullable=False),
@@ -146,7 +148,7 @@ def _bucket_rows(
 
 
 def _name_brokers(connection: sa.Connection) -> None:
-    """Whose each reviewer is. Those that are there were started by brokers that had no name."""
+    """Record each reviewer's broker. The existing rows were written by brokers without a name."""
     for name in ("ended_at", "started_at"):
         op.drop_index(f"ix_reviewers_{name}", "reviewers")
     op.rename_table("reviewers", "reviewers_before")
