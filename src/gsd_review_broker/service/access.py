@@ -1,5 +1,8 @@
-"""Whose name is whose. The pool's reviewers prove theirs with the token that their process was given; everybody
-else's name is what they say. Nobody but its process acts as a pool's reviewer, alive or ended."""
+"""Who may act under which name.
+
+The pool's reviewers prove their name with the token that their process was given. All other names are self-declared.
+Only its own process acts as a pool's reviewer, whether it is running or has stopped.
+"""
 
 import hashlib
 import secrets
@@ -15,9 +18,9 @@ from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Clock, Store, Transaction
 
-# By this a token of ours is known for what it is, even when its process is gone.
+# This prefix marks our tokens, even after their process has stopped.
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters
-# Arguments that say who acts; the last two only where something is written, elsewhere they are filters.
+# Arguments that name the actor. The last two do so only in calls that write; elsewhere they are filters.
 _ACTING = ("reviewer_id", "caller_id", "sender_id")
 _ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", "agent_type")
 
@@ -31,7 +34,7 @@ def caller_in(scope: MutableMapping[str, Any]) -> Caller:
 
 
 class Access:
-    """Kept in memory: a token dies with its process, and with the broker that made it."""
+    """Kept in memory: a token is valid as long as its process and the broker that issued it."""
 
     def __init__(self) -> None:
         self._standing: dict[str, ReviewerState] = {}
@@ -40,16 +43,16 @@ class Access:
 
     @property
     def guards(self) -> bool:
-        """Is there any name to guard? Without a pool there is none, and calls are not looked at."""
+        """Are there names to guard? Without a pool there are none, and calls are not checked."""
         return bool(self._standing)
 
     def remember(self, identities: Iterable[Identity]) -> None:
-        """Those of earlier starts: their names stay theirs."""
+        """Names from earlier starts stay reserved."""
         for identity in identities:
             self._standing.setdefault(identity_key(identity), ReviewerState.TERMINATED)
 
     def admit(self, identity: Identity) -> str:
-        """A new process under this name; gives its token."""
+        """Register a new process under this name. Returns its token."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         self._standing[identity_key(identity)] = ReviewerState.ACTIVE
         self._tokens[_kept(token)] = identity
@@ -67,11 +70,11 @@ class Access:
         self._called[identity] = now, tool
 
     def last_call(self, identity: Identity) -> tuple[Milliseconds, str] | None:
-        """When the process last called the broker, and what for."""
+        """When the process last called the broker, and which tool."""
         return self._called.get(identity)
 
     def standing(self, identity: Identity | None) -> ReviewerState | None:
-        """None for who is not the pool's."""
+        """None for callers outside the pool."""
         return self._standing.get(identity_key(identity)) if identity and self._standing else None
 
     def caller(self, bearer: str | None) -> Caller:
@@ -136,10 +139,10 @@ class Gatekeeper:
 def refused_access(
     error: BrokerError, caller: Caller, *, action: str, review_id: object, now: Milliseconds
 ) -> NewEvent:
-    """About no review: a stranger's attempt does not change one, not even its version."""
-    said: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": action}
+    """The event names no review: a stranger's attempt does not change one, not even its version."""
+    metadata: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": action}
     if isinstance(review_id, str):
-        said["asked_review"] = review_id[:64]
+        metadata["asked_review"] = review_id[:64]
     return NewEvent(
         event_type=EventType.ACCESS_REFUSED,
         actor=caller.proven_identity or BROKER,
@@ -147,7 +150,7 @@ def refused_access(
         old_status=None,
         new_status=None,
         timestamp=now,
-        metadata=said,
+        metadata=metadata,
     )
 
 

@@ -32,7 +32,7 @@ class Checked:
 class Applicability:
     def __init__(self, core: Core) -> None:
         self._core = core
-        # One question for all who ask about the same content at the same time.
+        # One question to git for all callers that ask about the same content at the same time.
         self._running: dict[_Key, asyncio.Task[_Answer]] = {}
         self._answers: OrderedDict[_Key, tuple[Milliseconds, _Answer]] = OrderedDict()
 
@@ -43,7 +43,7 @@ class Applicability:
         # Shielded: a caller that goes away leaves the answer to those who stay.
         answer = await asyncio.shield(self._task(review))
         if isinstance(answer, BrokerError):
-            # A new one for each caller: front ends add to an error.
+            # A new error for each caller: front ends add to it.
             raise BrokerError(answer.code, answer.message, answer.next or answer.hint)
         return answer
 

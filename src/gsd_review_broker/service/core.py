@@ -1,4 +1,4 @@
-"""What every service stands on: the ports, the policy, and the few steps that all commands share."""
+"""What every service uses: the ports, the policy, and the few steps that all commands share."""
 
 import hashlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from gsd_review_broker.service.validation import text
 
 R = TypeVar("R")
 
-# A claimant that reads all the time writes its new deadline once a second, not each time.
+# A claimant that reads all the time writes its new deadline once a second, not with each call.
 _PUT_OFF_EVERY_MILLISECONDS = 1_000
 
 
@@ -57,7 +57,7 @@ class Core:
         return result
 
     async def heard(self, caller: Identity | None, review: Review | None = None) -> None:
-        """Somebody acts under this name; if it holds the claim, its deadline is put off."""
+        """A caller acts under this name; if it holds the claim, its deadline is extended."""
         if caller is None:
             return
         self.liveness.heard(caller)
@@ -78,45 +78,45 @@ class Core:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeat:
-    """A call that its caller may repeat: the tool, the key, and all the other arguments."""
+    """A call that its caller may repeat: the tool, the key, and all other arguments."""
 
     tool: str
     key: str
     arguments: dict[str, Any]
-    # Said by the call itself where the review, and with it the project, is not known beforehand.
+    # Set by the call itself if the review, and with it the project, is not known in advance.
     project: str | None = None
 
     def within(self, project: str | None, limit: int) -> IdempotencyKey:
-        said = canonical(self.arguments).encode("utf-8", "surrogatepass")
+        payload = canonical(self.arguments).encode("utf-8", "surrogatepass")
         return IdempotencyKey(
             project=self.project or project or "",
             tool=self.tool,
             key=text("idempotency_key", self.key, limit),
-            arguments_hash=hashlib.sha256(said).hexdigest(),
+            arguments_hash=hashlib.sha256(payload).hexdigest(),
         )
 
 
 def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | None) -> Any:
-    """What an earlier call with this key was answered, or None."""
+    """The answer to an earlier call with this key, or None."""
     if repeat is None:
         return None
     return reader.recall(repeat.within(project, core.policy.limits.name), core.clock.now())
 
 
 def taken(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None) -> Any:
-    """Take the call's key. Gives what an earlier call with it was answered, or None: then it is ours to answer."""
+    """Take the call's key. Returns the answer to an earlier call with it, or None if this call is to be answered."""
     return None if repeat is None else tx.take(repeat.within(project, core.policy.limits.name))
 
 
 def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, result: R) -> R:
-    """Keep the answer for when the call is repeated; its key was taken before."""
+    """Keep the answer for a repeated call; its key was taken before."""
     if repeat is not None:
         tx.remember(repeat.within(project, core.policy.limits.name), cast("dict[str, Any]", result))
     return result
 
 
 def once(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, do: Callable[[], R]) -> R:
-    """Do it, or answer as the first time. A refusal is not remembered: it may be different next time."""
+    """Run it, or answer as the first time. A refusal is not kept: it may be different next time."""
     kept = taken(tx, core, repeat, project)
     if kept is not None:
         return cast("R", kept)

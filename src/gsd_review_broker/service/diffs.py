@@ -1,4 +1,4 @@
-"""Diffs as callers hand them over."""
+"""Diffs as callers send them."""
 
 import asyncio
 
@@ -7,12 +7,12 @@ from gsd_review_broker.domain.model import AffectedFile, Limits
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.service import validation
 
-# Larger diffs are read in a thread, so that nobody waits for it.
+# Larger diffs are read in a thread, so that the event loop does not wait.
 _READ_INLINE_BYTES = 64 * 1024
 
 
 async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
-    """Its bytes and what it touches. Nothing in it is an empty diff: the same as none."""
+    """The diff's bytes and the files it touches. An empty diff is the same as none."""
     if diff is None or not diff.strip():
         return None, ()
     validation.optional_text(name, diff, limits.diff)
@@ -31,7 +31,7 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
 
 
 def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
-    """What it touches; nothing if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    """The files it touches; none if it cannot be read (claiming it will say why). Unsafe paths are refused."""
     try:
         parsed = patch.read(diff)
     except patch.UnreadableDiffError:

@@ -1,4 +1,4 @@
-"""Who was heard of lately. A hint kept in memory: a restart forgets it, and only a reservation is lost."""
+"""Which callers were active lately. A hint in memory: a restart forgets it, and only a reservation is lost."""
 
 from collections import OrderedDict
 
@@ -28,7 +28,7 @@ class Liveness:
     def is_alive(self, identity: Identity | None) -> bool:
         standing = self._access.standing(identity)
         if standing is not None:
-            # The pool knows: a process that runs and may claim again.
+            # For the pool's reviewers the pool knows: the process is running and may claim again.
             return standing is ReviewerState.ACTIVE
         seen = self._seen.get(identity_key(identity)) if identity else None
         return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS

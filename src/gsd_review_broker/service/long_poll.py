@@ -1,4 +1,4 @@
-"""Waiting for something to tell: look, sleep until a hint, look again."""
+"""Long polling: look, sleep until a hint, look again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ class LongPoll:
         wait: bool,
         wait_seconds: float | None,
     ) -> T | None:
-        """What `look` finds, now or later; None when the time is over, or the broker ends."""
+        """What `look` returns, now or later; None when the time is over or the broker stops."""
         seconds = self.refuse_too_long(wait_seconds)
         if not wait:
             return await look()
@@ -38,9 +38,9 @@ class LongPoll:
         with self._wakeups.listening(topic) as signal:
             while True:
                 signal.clear()
-                found = await look()
-                if found is not None or self._wakeups.closing:
-                    return found
+                answer = await look()
+                if answer is not None or self._wakeups.closing:
+                    return answer
                 try:
                     async with asyncio.timeout_at(deadline):
                         await signal.wait()

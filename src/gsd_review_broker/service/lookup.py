@@ -1,4 +1,4 @@
-"""A review by its id, or by enough of it."""
+"""Finds a review by its id or by a prefix of it."""
 
 from gsd_review_broker.domain.model import Review, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
@@ -8,9 +8,9 @@ SHORTEST_PREFIX = 6
 _MATCHES_SHOWN = 5
 
 
-def find_review(reader: Reader, given: str) -> Review:
-    """Refuses what names none or several, with the matches."""
-    prefix = given.strip().lower()
+def find_review(reader: Reader, text: str) -> Review:
+    """Refuses a prefix of no review or of several, and names the matches."""
+    prefix = text.strip().lower()
     exact = reader.review(ReviewId(prefix)) if prefix.isascii() else None
     if exact is not None:
         return exact
@@ -18,34 +18,34 @@ def find_review(reader: Reader, given: str) -> Review:
     if len(prefix) < SHORTEST_PREFIX:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"review_id: {given!r} is shorter than {SHORTEST_PREFIX} characters",
+            f"review_id: {text!r} is shorter than {SHORTEST_PREFIX} characters",
             _shown(matches),
         )
     if not matches:
-        raise _not_found(given)
+        raise _not_found(text)
     if len(matches) > 1:
-        raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {given!r} names several", _shown(matches))
-    return present(reader.review(matches[0]), given)
+        raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {text!r} names several", _shown(matches))
+    return present(reader.review(matches[0]), text)
 
 
-def lock_review(tx: Transaction, given: str) -> Review:
-    """The same, held for a change."""
-    prefix = given.strip().lower()
+def lock_review(tx: Transaction, text: str) -> Review:
+    """The same, with a lock for a change."""
+    prefix = text.strip().lower()
     exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
     if exact is not None:
         return exact
-    return present(tx.lock_review(find_review(tx, given).id), given)
+    return present(tx.lock_review(find_review(tx, text).id), text)
 
 
-def present(review: Review | None, given: str) -> Review:
-    """What was there a moment ago may have been moved into an archive since."""
+def present(review: Review | None, text: str) -> Review:
+    """A review that existed a moment ago may have been archived since."""
     if review is None:
-        raise _not_found(given)
+        raise _not_found(text)
     return review
 
 
-def _not_found(given: str) -> BrokerError:
-    return BrokerError(Code.NOT_FOUND, f"there is no review {given[:64]!r}", NextStep(Next.LIST_REVIEWS))
+def _not_found(text: str) -> BrokerError:
+    return BrokerError(Code.NOT_FOUND, f"there is no review {text[:64]!r}", NextStep(Next.LIST_REVIEWS))
 
 
 def _shown(matches: list[ReviewId]) -> str:

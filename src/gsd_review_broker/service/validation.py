@@ -1,4 +1,4 @@
-"""What may be said at all: text that is text, within the limits. Every front end goes through here."""
+"""Checks of all input: valid text, within the limits. Every front end calls these functions."""
 
 import math
 import re
@@ -8,13 +8,13 @@ from gsd_review_broker.domain.identity import identity_key, invisible_in, is_res
 from gsd_review_broker.domain.model import Identity, Limits
 from gsd_review_broker.errors import BrokerError, Code
 
-# Pydantic serializes to about 200 levels, and a result wraps some around.
+# Pydantic serializes about 200 levels, and a result adds a few.
 _DEEPEST = 64
 _PROJECT = re.compile(r"(?!_)[\w@][\w./@+:-]{0,99}")
 
 
 def text(name: str, value: str, limit: int) -> str:
-    """Not blank, storable everywhere, within the limit."""
+    """Not blank, storable in every database, within the limit."""
     if not value.strip():
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text.")
     return optional_text(name, value, limit) or ""
@@ -34,7 +34,7 @@ def optional_text(name: str, value: str | None, limit: int) -> str | None:
 
 
 def encoded(name: str, value: str) -> bytes:
-    """UTF-8 as it will be stored. A NUL or half a character cannot be stored everywhere."""
+    """UTF-8 as it will be stored. Not every database can store a NUL or a lone surrogate."""
     if "\0" in value:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
@@ -54,19 +54,19 @@ def encoded(name: str, value: str) -> bytes:
 def identity(name: str, value: str, limits: Limits) -> Identity:
     if not identity_key(value):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: holds nothing that can be seen", f"Give {name} a name.")
-    given = Identity(text(name, value, limits.name).strip())
-    hidden = invisible_in(given)
+    checked = Identity(text(name, value, limits.name).strip())
+    hidden = invisible_in(checked)
     if hidden is not None:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             f"{name}: holds U+{ord(hidden):04X}, which cannot be seen",
             "Leave it out: two names must not look the same.",
         )
-    if is_reserved(given):
+    if is_reserved(checked):
         raise BrokerError(
-            Code.INVALID_ARGUMENT, f"{name}: {given} is the broker's own name", "Take a name of your own."
+            Code.INVALID_ARGUMENT, f"{name}: {checked} is the broker's own name", "Take a name of your own."
         )
-    return given
+    return checked
 
 
 def optional_identity(name: str, value: str | None, limits: Limits) -> Identity | None:
@@ -96,7 +96,7 @@ def between(name: str, value: float, low: float, high: float) -> None:
 
 
 def refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
-    """What no database keeps or no JSON says, however deep, before anything else looks at it."""
+    """Refuse values that a database or JSON cannot hold, at any depth, before anything else reads them."""
     match value:
         case str():
             encoded(name, value)

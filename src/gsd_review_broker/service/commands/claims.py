@@ -1,4 +1,4 @@
-"""The reviewer's right to judge: claim, wait for a claim, give it back, take it over, claim on the way."""
+"""The reviewer's right to judge: claim, wait for a claim, release it, take it over, claim as part of another step."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 _ATTEMPTS = 5
 _CANDIDATES = 20
 _ANY_PROJECT = "*"
-# What may go wrong with one candidate without ending the search for another.
+# Errors of one candidate that do not stop the search for another.
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
 _Checked = Applies | DoesNotApply
@@ -44,7 +44,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What a step with a claim on the way was prepared for. Without `checked`, the reviewer held the claim."""
+    """What a step that also claims was prepared for. Without `checked`, the reviewer already held the claim."""
 
     review: Review
     reviewer: Identity
@@ -74,7 +74,7 @@ class Claims:
             begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
             if begins:
                 self._refuse_draining(reviewer)
-            # Who holds it already is answered again; git was asked at the time.
+            # Whoever holds the claim already gets the same answer; git was asked when it began.
             checked = await self._applies.demand(review) if begins else await self._held(review)
             result = await self._core.store.write(
                 lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
@@ -86,7 +86,7 @@ class Claims:
     def _claim(
         self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
     ) -> Claim | AutoRejected | None:
-        """Only if revision and status are those that git checked; None asks for another look."""
+        """Claim only if revision and status are those that git checked. None means: look again."""
         review = present(tx.lock_review(seen.id), seen.id)
         kept = taken(tx, self._core, repeat, review.project)
         if kept is not None:
@@ -100,7 +100,7 @@ class Claims:
             change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
             tx.save(change)
             rejected = views.auto_rejected(change.review)
-            # For claim_next it is no answer yet: it goes on to the next.
+            # claim_next does not stop here; it goes on to the next review.
             keep = repeat if repeat is not None and repeat.project is None else None
             return remembered(tx, self._core, keep, review.project, rejected)
         change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
@@ -142,7 +142,7 @@ class Claims:
         raise _changes_all_the_time(review_id)
 
     def _step(self, tx: Transaction, ground: "_Ground", step: Callable[[Change], R]) -> R | AutoRejected | None:
-        """None asks for another look: the review is not what git was asked about."""
+        """None means: look again, because the review is not what git was asked about."""
         review = lock_review(tx, ground.review.id)
         rules.refuse_other_revision(review, ground.seen)
         if same_identity(review.claimed_by, ground.reviewer):
@@ -159,7 +159,7 @@ class Claims:
         return step(rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now))
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
-        """Says whether it is one of the pool's."""
+        """Returns whether the reviewer is one of the pool's."""
         standing = self._core.access.standing(reviewer)
         if standing not in {None, ReviewerState.ACTIVE}:
             raise draining(reviewer)
@@ -191,21 +191,21 @@ class Claims:
         async def look() -> Claim | None:
             return await self._first_claimable(caller, reviewer, wanted, within)
 
-        found: Claim | None = await self._core.store.glance(
+        claim: Claim | None = await self._core.store.glance(
             lambda reader: recalled(reader, self._core, within, project)
         )
-        if found is None:
-            found = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
-        if found is None:
+        if claim is None:
+            claim = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        if claim is None:
             return {"claimed": False}
-        found["claimed"] = True
-        return found
+        claim["claimed"] = True
+        return claim
 
     async def _first_claimable(
         self, caller: Caller, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None
     ) -> Claim | None:
         of_pool = self._refuse_draining(reviewer)
-        # Asked by everybody who waits at each new review, so the quick question comes first.
+        # All waiting reviewers ask this at each new review, so the cheap query comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
             return None
         position: ListPosition | None = None
@@ -255,7 +255,7 @@ class Claims:
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def take_over(self, _caller: Caller, review_id: str, person: str) -> Claim:
-        """A person goes first; for the dashboard and the command line."""
+        """A person takes precedence. The dashboard and the command line call this."""
         identity = validation.identity("person", person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:

@@ -1,4 +1,4 @@
-"""Counter-patches: what a reviewer offers instead, checked like a proposal."""
+"""Counter-patches: the diff that a reviewer offers instead, checked like a proposal."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the two sides say to each other."""
+"""The messages between the two sides."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +59,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class _DiscussionQuery:
-    """What the caller named; its cursors are bound to all of it."""
+    """The caller's arguments; cursors are bound to all of them."""
 
     review_id: ReviewId
     round: int | None
@@ -91,7 +91,7 @@ class Discussions:
     async def send_as_reviewer(
         self, _caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
     ) -> SentMessage | AutoRejected:
-        """To a review that nobody holds: the message and the claim that it needs are one transaction."""
+        """Send to a review that is not claimed: the message and its claim are one transaction."""
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         sender_id = self._checked(message)
         await self._core.heard(reviewer)
@@ -106,7 +106,7 @@ class Discussions:
         return await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
 
     def _checked(self, message: NewMessage) -> Identity | None:
-        """Who sends it, if it names one."""
+        """The sender, if the call names one."""
         limits = self._core.policy.limits
         validation.text("body", message.body, limits.text)
         validation.optional_text("path", message.path, limits.intent)
@@ -161,14 +161,14 @@ class Discussions:
                 )
             )
             current = present(current, review.id)
-            # A verdict or an end while one waits is news as well.
+            # A verdict or a closure during the wait counts as news too.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None
             return _discussion(current, messages, known, patches, size, query)
 
         topic = review_topic(review.id)
-        found = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
-        return found or nothing_new(await self._core.find(review.id))
+        news = await self._waiting.until(topic, look, wait=wait, wait_seconds=wait_seconds)
+        return news or nothing_new(await self._core.find(review.id))
 
     async def resolve_finding(
         self,
@@ -217,7 +217,7 @@ class Discussions:
 
 
 def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:
-    """Who did not say its name speaks for its side."""
+    """A sender without a name speaks for its side."""
     side = review.proposer if message.sender_role is Role.PROPOSER else review.claimed_by
     return Message(
         review_id=review.id,
@@ -234,8 +234,8 @@ def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx
 
 
 def _require_message(reader: Reader, review: Review, number: int) -> None:
-    found = reader.messages(review.id, round_=None, after=number - 1, limit=1) if number > 0 else []
-    if not found or found[0].id != number:
+    messages = reader.messages(review.id, round_=None, after=number - 1, limit=1) if number > 0 else []
+    if not messages or messages[0].id != number:
         raise BrokerError(
             Code.NOT_FOUND,
             f"in_reply_to: review {review.id} has no message {number}",
@@ -285,7 +285,7 @@ def _discussion(
 
 
 def _patches(patches: list[CounterPatch]) -> list[CounterPatchResult]:
-    """All that were offered, whatever became of them; the newest whole, older ones as far as there is room."""
+    """All counter-patches, whatever became of them. The newest is complete; older ones are, as far as there is room."""
     results: list[CounterPatchResult] = []
     room = _PATCHES_CHARACTERS
     for patch in reversed(patches):

@@ -1,4 +1,4 @@
-"""Inline remarks: where they stand, when they come back, what became of them. None is ever lost."""
+"""Inline remarks: where they stand, when they are raised again, how they were resolved. None is ever lost."""
 
 import asyncio
 import secrets
@@ -24,14 +24,14 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.wire.arguments import FindingArgument
 from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding
 
-# An answer's findings stop here; the rest is counted.
+# At most this many findings in an answer; the rest is counted.
 _SHOWN_CHARACTERS = 128 * 1024
 _ORDER = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewFinding:
-    """As a reviewer hands it over."""
+    """A finding as the reviewer sends it."""
 
     title: str
     body: str
@@ -70,7 +70,7 @@ def new_finding(argument: FindingArgument) -> NewFinding:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What a verdict's remarks do to the review's findings."""
+    """How a verdict's remarks change the review's findings."""
 
     changed: tuple[Finding, ...]
     open_count: int
@@ -78,12 +78,12 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """Remarks with their places, found before the transaction. A claim's revision cannot change under it."""
+    """Remarks with their places, looked up before the transaction. The revision under a claim cannot change."""
 
     placed: tuple[tuple[NewFinding, LinePlace], ...]
 
     def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
-        """New ones get an id; one that says what an earlier one said is that one, raised again."""
+        """New remarks get an id. A remark that repeats an earlier finding raises that finding again."""
         if not self.placed:
             return Raised((), review.open_finding_count)
         known = reader.findings(review.id)
@@ -254,8 +254,10 @@ def open_findings(findings: list[Finding]) -> list[FindingResult]:
 
 
 def shown(findings: list[Finding]) -> tuple[list[FindingResult], int]:
-    """In the order in which reviewers gave them; and how many did not fit into an answer. Open ones have room first,
-    the most severe of them first."""
+    """In the order in which reviewers gave them, and how many did not fit into the answer.
+
+    Open findings come first if there is not enough room, the most severe before the others.
+    """
     fitting: list[Finding] = []
     room = _SHOWN_CHARACTERS
     for finding in sorted(findings, key=_importance):

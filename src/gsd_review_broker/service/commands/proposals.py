@@ -29,7 +29,7 @@ from gsd_review_broker.service.wire.reviews import Closed, CreatedReview
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewProposal:
-    """What create_review is given, not checked yet."""
+    """The arguments of create_review, not checked yet."""
 
     origin: Origin
     intent: str
@@ -60,14 +60,14 @@ class Proposals:
         assert change.revision is not None  # noqa: S101 - a creation always has one
         return views.created(change.review, change.revision)
 
-    def _origin(self, tx: Transaction, given: Origin, workspace: str | None) -> Origin:
+    def _origin(self, tx: Transaction, origin: Origin, workspace: str | None) -> Origin:
         limits = self._core.policy.limits
         return replace(
-            given,
-            agent_type=validation.identity("agent_type", given.agent_type, limits),
+            origin,
+            agent_type=validation.identity("agent_type", origin.agent_type, limits),
             workspace=workspace,
-            proposer_id=validation.optional_identity("proposer_id", given.proposer_id, limits),
-            parent_id=find_review(tx, given.parent_id).id if given.parent_id else None,
+            proposer_id=validation.optional_identity("proposer_id", origin.proposer_id, limits),
+            parent_id=find_review(tx, origin.parent_id).id if origin.parent_id else None,
         )
 
     async def revise(
@@ -138,8 +138,8 @@ class Proposals:
         author = origin.proposer_id if origin.proposer_id is not None else origin.agent_type
         return validation.identity("proposer_id", author, self._core.policy.limits)
 
-    async def _workspace(self, given: str | None, draft: Draft) -> str | None:
-        workspace = await self._core.repository.resolve_workspace(given)
+    async def _workspace(self, path: str | None, draft: Draft) -> str | None:
+        workspace = await self._core.repository.resolve_workspace(path)
         if workspace is None and draft.diff is not None and not draft.skip_diff_validation:
             raise BrokerError(
                 Code.UNAVAILABLE,

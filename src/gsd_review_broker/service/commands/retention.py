@@ -1,4 +1,4 @@
-"""Retention: only when asked for, closed reviews move into an archive beside the database."""
+"""Retention: on request only, closed reviews move into an archive beside the database."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.reviews import Pruned
 from gsd_review_broker.service.wire.timestamps import iso
 
-# One call moves what fits into this time; the caller goes on while there is more.
+# One call moves what fits into this time; the caller repeats it while there is more.
 _TURN_MILLISECONDS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,27 +26,27 @@ class Retention:
                 f"closed_before: {closed_before} lies in the future",
                 "Give a day or a moment that is past.",
             )
-        said = iso(moment)
-        archive = f"{self._database_name}.archive-{said[:10]}"
+        closed_before_text = iso(moment)
+        archive = f"{self._database_name}.archive-{closed_before_text[:10]}"
         began, moved = self._core.clock.steady(), 0
         while True:
-            batch = await self._core.store.archive(closed_before=moment, said_as=said, into=archive)
+            batch = await self._core.store.archive(closed_before=moment, said_as=closed_before_text, into=archive)
             moved += batch.moved
             more = batch.found > 0
             if not more or self._core.clock.steady() - began > _TURN_MILLISECONDS:
-                return {"closed_before": said, "archive": archive, "reviews": moved, "more": more}
+                return {"closed_before": closed_before_text, "archive": archive, "reviews": moved, "more": more}
 
 
-def _moment(said: str) -> Milliseconds:
+def _moment(text: str) -> Milliseconds:
     try:
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"closed_before: {said[:100]!r} is no date",
+            f"closed_before: {text[:100]!r} is no date",
             "Give a day (2026-01-31) or a moment (2026-01-31T12:00:00Z); without a zone it is UTC.",
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    # Nothing was closed before 1970, and a moment that early may have no year of ours.
+    # Nothing was closed before 1970, and such an early moment may not have a year that can be written.
     return Milliseconds(max(0, int((moment - _EPOCH).total_seconds() * 1000)))

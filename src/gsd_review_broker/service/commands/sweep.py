@@ -1,4 +1,4 @@
-"""Deadlines. The only place that compares a claim's deadline with the clock."""
+"""Deadlines. This is the only place that compares a claim's deadline with the clock."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from gsd_review_broker.service.core import Core
 log = structlog.get_logger()
 
 SWEEP_SECONDS = 1.0
-# After a start, claims that ran out while no broker was there get this long to be heard of.
+# After a start, claims that expired while no broker was running get this much more time.
 GRACE_AFTER_START_MILLISECONDS = 60_000
 _KEYS_EVERY_MILLISECONDS = 3_600_000
 # A wall clock that gains or loses more than this between two sweeps was moved, or the machine slept.
@@ -28,7 +28,7 @@ class ClockReading:
 
 
 def clock_step(before: ClockReading, after: ClockReading) -> int:
-    """By how much the wall clock was moved between two moments; 0 for what is only drift."""
+    """How far the wall clock was moved between two moments; 0 for mere drift."""
     step = (after.wall - before.wall) - (after.steady - before.steady)
     return step if abs(step) > _STEP_MILLISECONDS else 0
 
@@ -44,11 +44,11 @@ class Sweep:
         return ClockReading(self._core.clock.now(), self._core.clock.steady())
 
     def begin(self) -> None:
-        """The broker starts: who could not be heard of while there was none gets a moment."""
+        """The broker starts. Claimants that could not reach it before get a little time."""
         self._grace_until = Milliseconds(self._moment().steady + GRACE_AFTER_START_MILLISECONDS)
 
     async def run(self) -> None:
-        """For ever; a failure is told and the next sweep tries again."""
+        """Runs until it is cancelled. A failure is logged, and the next sweep tries again."""
         self.begin()
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
@@ -58,7 +58,7 @@ class Sweep:
                 log.exception("sweep_failed")
 
     async def once(self) -> list[ReviewId]:
-        """Return what is overdue to the queue, and say which reviews those were."""
+        """Return overdue reviews to the queue; returns their ids."""
         now = self._moment()
         step = clock_step(self._before, now)
         if step:
@@ -80,7 +80,7 @@ class Sweep:
         return reclaimed
 
     def _reclaim(self, tx: Transaction, review_id: ReviewId) -> bool:
-        """Only if it is still overdue: the claimant may have been heard of since."""
+        """Only if it is still overdue: the claimant may have called since."""
         review = tx.lock_review(review_id)
         if review is None or not review.is_claim_live:
             return False
@@ -90,7 +90,7 @@ class Sweep:
         return True
 
     async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:
-        """What was kept for one reviewer is for all from now on, and no commit says so."""
+        """A reservation that ends opens the review to all reviewers, but no commit announces it."""
         if await self._core.store.glance(lambda reader: reader.reservation_ended(after=after, until=until)):
             self._core.wakeups.publish([QUEUE])
 

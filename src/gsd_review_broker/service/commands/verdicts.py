@@ -1,4 +1,4 @@
-"""Judging: a verdict by a claim that is held, or a person's verdict with the claim that it needs."""
+"""Verdicts: under a claim that is held, or a person's verdict together with its claim."""
 
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewVerdict:
-    """As a reviewer hands it over."""
+    """A verdict as the reviewer sends it."""
 
     verdict: Verdict
     reason: str | None = None
@@ -30,13 +30,13 @@ class NewVerdict:
 
     @property
     def has_content(self) -> bool:
-        """Is there anything that git or the diff is needed for?"""
+        """Does it contain anything that needs git or the diff?"""
         return self.counter_patch is not None or bool(self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What comes with a verdict, checked before the transaction."""
+    """The content of a verdict, checked before the transaction."""
 
     offer: Offer | None
     remarks: Remarks
@@ -47,7 +47,7 @@ _NOTHING = _Content(None, Remarks(()))
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The review and its newest revision, read at one moment; and the answer that a repeated call had before."""
+    """The review and its newest revision, read in one snapshot; and the answer to an earlier identical call."""
 
     review: Review
     revision: Revision | None
@@ -69,7 +69,7 @@ class Verdicts:
         claim_generation: int | None,
         repeat: Repeat | None,
     ) -> VerdictResult:
-        """By a claim that is held."""
+        """A verdict under a claim that is held."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
         await self._core.heard(judgement.reviewer_id)
         content, refusal = _NOTHING, None
@@ -77,7 +77,7 @@ class Verdicts:
             prepared = await self._prepared(review_id, repeat)
             if prepared.answered is not None:
                 return prepared.answered
-            # Who may not judge is refused, and recorded, before git or the diff is looked at.
+            # A caller that may not judge is refused, and recorded, before git or the diff is read.
             refusal = self._refusal(prepared.review, judgement)
             content = _NOTHING if refusal else await self._content(prepared.review, prepared.revision, given)
 
@@ -108,8 +108,11 @@ class Verdicts:
         seen: rules.Seen,
         claim_generation: int | None = None,
     ) -> VerdictResult | AutoRejected:
-        """With the claim that it needs: both are one transaction, or nothing happens. Of what was seen, or not at
-        all. `claim_generation` is compared where the reviewer holds the claim already."""
+        """A verdict together with its claim: one transaction, or nothing happens.
+
+        It applies only to what the person has seen. `claim_generation` is compared if the reviewer already holds the
+        claim.
+        """
         reviewer_id = caller.proven_identity or reviewer_id
         judgement = self._judgement(given, reviewer_id, claim_generation)
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
@@ -130,15 +133,15 @@ class Verdicts:
             raise result
         return result
 
-    def _judgement(self, given: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
+    def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
         limits = self._core.policy.limits
         judgement = rules.Judgement(
-            verdict=given.verdict,
-            reason=validation.optional_text("reason", given.reason, limits.text),
+            verdict=sent.verdict,
+            reason=validation.optional_text("reason", sent.reason, limits.text),
             reviewer_id=validation.optional_identity("reviewer_id", reviewer_id, limits),
             claim_generation=claim_generation,
         )
-        rules.refuse_incomplete(judgement, has_counter_patch=given.counter_patch is not None)
+        rules.refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
         return judgement
 
     def _change(self, tx: Transaction, review: Review, judgement: rules.Judgement, content: _Content) -> Change:
@@ -175,11 +178,11 @@ class Verdicts:
     async def _revision(self, review: Review) -> Revision | None:
         return await self._core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
 
-    async def _content(self, review: Review, revision: Revision | None, given: NewVerdict) -> _Content:
-        """A counter-patch has to be a diff that applies, or its verdict is refused with it."""
+    async def _content(self, review: Review, revision: Revision | None, sent: NewVerdict) -> _Content:
+        """A counter-patch has to be a diff that applies; otherwise its verdict is refused too."""
         limits = self._core.policy.limits
-        diff, files = await read_diff("counter_patch", given.counter_patch, limits)
+        diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:
             await require_applicable(self._core, review, diff, files)
-        remarks = await placed(limits, given.findings, revision.diff if revision else None)
+        remarks = await placed(limits, sent.findings, revision.diff if revision else None)
         return _Content(None if diff is None else Offer(diff=diff, files=files), remarks)

@@ -1,4 +1,4 @@
-"""The pool as its users see it: who reviews, and the switches."""
+"""The pool as its users see it: the reviewers, and the switches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ _LONGEST_TAIL = 200_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolFacts:
-    """What only the pool itself knows."""
+    """Facts that only the pool itself knows."""
 
     enabled: bool
     agent: str
@@ -46,14 +46,14 @@ class PoolFacts:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """Calls with one key: one is done, the others wait for its answer."""
+    """Calls with the same key: one runs, the others wait for its answer."""
 
     callers: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Pool(Protocol):
-    """Who starts and ends the processes."""
+    """Starts and stops the processes."""
 
     def facts(self) -> PoolFacts: ...
 
@@ -75,11 +75,11 @@ class PoolControl:
         self._core = core
         self.records = records
         self._pool: Pool | None = None
-        # Calls with a key that are under way: starting and ending a process takes longer than a transaction.
+        # Calls with a key that are running: starting or stopping a process takes longer than a transaction.
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def attach(self, pool: Pool) -> None:
-        """The pool itself stands above the services; the composition root brings it here."""
+        """The pool is a layer above the services; the composition root attaches it here."""
         self._pool = pool
 
     async def listed(self) -> ReviewerList:
@@ -89,7 +89,7 @@ class PoolControl:
         return {"reviewers": [self._row(one, work) for one in (*running, *ended)]}
 
     async def running(self) -> list[ReviewerRow]:
-        """For the broker's own status; on the event loop, for few run at once."""
+        """For the broker's own status. It runs on the event loop, because few reviewers run at once."""
         if not self._core.access.guards:
             return []
         running, work = await self._core.store.glance(
@@ -174,7 +174,7 @@ class PoolControl:
         return [_work(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
 
     async def _once(self, repeat: Repeat | None, do: Callable[[], Awaitable[R]]) -> R:
-        """The same call twice at once is done once: the second waits for the first, and is answered as it was."""
+        """The same call twice at once runs once: the second waits for the first and gets the same answer."""
         if repeat is None:
             return await do()
         name = repeat.tool, repeat.key
@@ -196,15 +196,15 @@ class PoolControl:
 
         return await self._core.store.write(command)
 
-    async def _find(self, given: str) -> Reviewer:
-        found = await self._core.store.read(lambda reader: _found(reader, given.strip()))
-        if found is None:
+    async def _find(self, name: str) -> Reviewer:
+        reviewer = await self._core.store.read(lambda reader: _found(reader, name.strip()))
+        if reviewer is None:
             raise BrokerError(
                 Code.NOT_FOUND,
-                f"the broker started no reviewer {given[:64]!r}",
+                f"the broker started no reviewer {name[:64]!r}",
                 NextStep(Next.LIST_OWN_REVIEWERS),
             )
-        return found
+        return reviewer
 
     def _attached(self) -> Pool:
         if self._pool is None:
@@ -245,13 +245,13 @@ class PoolControl:
         }
 
 
-def _found(reader: Reader, given: str) -> Reviewer | None:
-    exact = reader.reviewer(Identity(given))
+def _found(reader: Reader, name: str) -> Reviewer | None:
+    exact = reader.reviewer(Identity(name))
     if exact is not None:
         return exact
-    # A display name is the newest one's: of those that run, or of the last that ended.
+    # A display name means the newest reviewer with it: a running one, or the last that stopped.
     known = (*reversed(reader.running_reviewers()), *reader.ended_reviewers(_ENDED_SHOWN))
-    return next((one for one in known if one.display_name == given), None)
+    return next((one for one in known if one.display_name == name), None)
 
 
 def _work(work: Work) -> WorkRow:

@@ -1,5 +1,8 @@
-"""What is recorded of the pool's reviewers. Starts and ends come from the pool; claims and verdicts are seen in the
-very transactions that make them, so that the statistics are what the broker recorded and nothing else."""
+"""Records of the pool's reviewers.
+
+The pool reports starts and stops. Claims and verdicts are recorded in the same transactions that make them, so that the
+statistics match the broker's own records.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -33,7 +36,7 @@ from gsd_review_broker.service.core import Core
 
 DAY_MILLISECONDS = 24 * 3_600_000
 _LONGEST_QUEUE = 10_000
-# Among so many of its last reviews a report of tokens is divided.
+# A report of tokens is divided among this many of its last reviews.
 _LAST_WORK = 100
 
 
@@ -45,11 +48,11 @@ class Workload:
     paused: bool
     spawns_today: int
     tokens_today: int
-    # What each is working on, and those whose claim was taken back while they ran.
+    # What each one is working on, and those whose claim was taken back while they ran.
     holding: dict[Identity, ReviewId]
     lost_a_claim: frozenset[Identity]
     idle_since: dict[Identity, Milliseconds]
-    # When one of those who run last gave a verdict.
+    # When a running reviewer last gave a verdict.
     judged_at: Milliseconds | None
 
 
@@ -57,7 +60,7 @@ class Workload:
 class Ending:
     reason: EndReason
     exit_code: int | None
-    # How long the pool leaves a review alone after so many failures.
+    # How long the pool leaves a review alone after this many failures.
     pause: Callable[[int], int]
 
 
@@ -66,12 +69,12 @@ class PoolRecords:
         self._core = core
 
     async def known(self) -> None:
-        """At the start: the names of all who ever were the pool's."""
+        """At the start: the names of all reviewers that the pool ever had."""
         ids = await self._core.store.read(lambda reader: reader.reviewer_ids())
         self._core.access.remember(ids)
 
     async def left_running(self) -> list[Reviewer]:
-        """At the start: rows of this broker that say running although it did not run until now."""
+        """At the start: rows of this broker that still say running, although it was not running."""
         running = await self._core.store.read(lambda reader: reader.running_reviewers())
         return [one for one in running if rules.pool.is_left_to(one, self._core.store.broker_id)]
 
@@ -82,14 +85,14 @@ class PoolRecords:
         def command(tx: Transaction) -> None:
             started = replace(reviewer, started_at=tx.now, broker_id=self._core.store.broker_id)
             tx.save_reviewer(started)
-            said = ("display_name", "agent", "model", "project", "pid")
-            tx.append(_event(EventType.REVIEWER_SPAWNED, started, tx.now, **_facts(started, said)))
+            names = ("display_name", "agent", "model", "project", "pid")
+            tx.append(_event(EventType.REVIEWER_SPAWNED, started, tx.now, **_facts(started, names)))
             tx.announce(POOL)
 
         await self._core.store.write(command)
 
     async def draining(self, reviewer_id: Identity, reason: EndReason) -> None:
-        """From now on it is granted no claim; a wait for one is answered at once."""
+        """From now on it is granted no claim; if it is waiting for one, it is answered at once."""
         self._core.access.drain(reviewer_id)
 
         def command(tx: Transaction) -> None:
@@ -104,8 +107,10 @@ class PoolRecords:
         await self._core.store.write(command)
 
     async def ended(self, reviewer_id: Identity, ending: Ending) -> bool:
-        """Its token is dead, what it held is pending again, and the audit says why: one transaction. Says whether it
-        failed: it ended without the verdict that it was started for."""
+        """Revoke its token, return its reviews to the queue and record why, in one transaction.
+
+        Returns whether it failed: whether it stopped without the verdict that it was started for.
+        """
         self._core.access.dismiss(reviewer_id)
         return await self._core.store.write(lambda tx: _end(tx, reviewer_id, ending))
 
@@ -178,7 +183,7 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
 
 
 def _terminate(tx: Transaction, reviewer_id: Identity, ending: Ending) -> None:
-    """With what it did until now, and while its reviews were given back."""
+    """Write what it did until now, together with the return of its reviews."""
     reviewer = tx.lock_reviewer(reviewer_id)
     if reviewer is None:
         return
@@ -190,19 +195,19 @@ def _terminate(tx: Transaction, reviewer_id: Identity, ending: Ending) -> None:
         exit_code=ending.exit_code,
     )
     tx.save_reviewer(ended)
-    said = ("exit_code", "reviews_completed", "input_tokens", "output_tokens", "cost_usd")
-    tx.append(_event(EventType.REVIEWER_TERMINATED, ended, tx.now, reason=ending.reason, **_facts(ended, said)))
+    names = ("exit_code", "reviews_completed", "input_tokens", "output_tokens", "cost_usd")
+    tx.append(_event(EventType.REVIEWER_TERMINATED, ended, tx.now, reason=ending.reason, **_facts(ended, names)))
     tx.announce(POOL)
 
 
 def _held(tx: Transaction, ids: Iterable[ReviewId]) -> dict[ReviewId, Review]:
-    """All that a command changes, locked before it changes any, and in one order: no two wait for each other."""
+    """Lock everything that a command changes, in one order and before it changes any: no two commands deadlock."""
     locked = {review_id: tx.lock_review(review_id) for review_id in sorted(set(ids))}
     return {review_id: review for review_id, review in locked.items() if review is not None}
 
 
 def _next_up(tx: Transaction) -> list[ReviewId]:
-    """What the pool's next reviewer would claim first."""
+    """The review that the pool's next reviewer would claim first."""
     wanted = ReviewFilter(status=Status.PENDING, for_pool=True, claimable_at=tx.now)
     return [review.id for review, _ in tx.reviews(wanted, after=None, limit=1)]
 
@@ -214,7 +219,7 @@ def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str
 
 
 def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
-    """Counts the failure; gives the call for a person, if it takes one."""
+    """Count the failure. Returns the call for a person, if one is needed."""
     failures = rules.pool.failures_after(review, tx.failure(review.id))
     blame = rules.pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
     tx.save_failure(blame.failure)
@@ -246,8 +251,10 @@ def _facts(reviewer: Reviewer, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 class WorkWatcher:
-    """Sees every change in its transaction, and keeps the pool's part of it. What is known of reviewers in memory is
-    this broker's; the rows are everybody's."""
+    """Sees every change in its transaction and records the pool's part of it.
+
+    Reviewers in memory are this broker's own; the rows are those of all brokers.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -275,7 +282,7 @@ class WorkWatcher:
     def _is_of_the_pool(self, tx: Transaction, actor: Identity) -> bool:
         if self._access.standing(actor) is not None:
             return True
-        # Another broker's: only names of the pool's own shape are worth a look.
+        # A reviewer of another broker: only names in the pool's own format are looked up.
         return display_name(actor) != actor and tx.reviewer(actor) is not None
 
 

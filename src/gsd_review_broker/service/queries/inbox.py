@@ -1,4 +1,4 @@
-"""What needs a person, why, and since when; and what goes on without one."""
+"""The reviews that need a person, why, and since when; and those that go on without one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from gsd_review_broker.service.core import Core
 
 # Pending this long means that no reviewer is available.
 STUCK_AFTER_MILLISECONDS = 15 * 60_000
-# An agent answers sooner, if it answers at all.
+# An agent that answers at all answers sooner than this.
 UNANSWERED_AFTER_MILLISECONDS = 10 * 60_000
-# Nobody reads a longer inbox; the rest is not counted.
+# Cap; the overflow is not counted.
 _MOST = 200
 _LATELY = 50
 _UNDER_WAY = (Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUESTED)
@@ -21,7 +21,7 @@ _EVENT_TYPE, _TIMESTAMP = EVENT_SUMMARY.index("event_type"), EVENT_SUMMARY.index
 
 
 class Need(StrEnum):
-    """Why a review stands in the inbox, the most pressing first."""
+    """Why a review is in the inbox, the most pressing reason first."""
 
     ASKED = "asked"
     QUESTION = "question"
@@ -58,14 +58,14 @@ class Inboxes:
 
 
 def _inbox(reader: Reader, person: Identity, now: Milliseconds) -> Inbox:
-    found: dict[str, InboxEntry] = {}
+    by_review: dict[str, InboxEntry] = {}
     for entry in _needs(reader, person, now):
-        known = found.get(entry.review.id)
+        known = by_review.get(entry.review.id)
         if known is None or _ORDER[entry.need] < _ORDER[known.need]:
-            found[entry.review.id] = entry
-    entries = sorted(found.values(), key=lambda entry: (_ORDER[entry.need], entry.since))
+            by_review[entry.review.id] = entry
+    entries = sorted(by_review.values(), key=lambda entry: (_ORDER[entry.need], entry.since))
     going = [review for status in (*_UNDER_WAY, Status.PENDING) for review in _listed(reader, status)]
-    quiet = [review for review in going if review.id not in found]
+    quiet = [review for review in going if review.id not in by_review]
     quiet.sort(key=lambda review: -review.updated_at)
     nothing_ever = not entries and not quiet and reader.last_event_id() == 0
     return Inbox(entries=tuple(entries), under_way=tuple(quiet), is_empty_broker=nothing_ever)
@@ -77,8 +77,8 @@ def _listed(reader: Reader, status: Status) -> list[Review]:
 
 
 def _needs(reader: Reader, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
-    asked = reader.reviews(ReviewFilter(needs_human=True, only_live=True), after=None, limit=_MOST)
-    for review, _position in asked:
+    for_person = reader.reviews(ReviewFilter(needs_human=True, only_live=True), after=None, limit=_MOST)
+    for review, _position in for_person:
         why = review.needs_human or ""
         yield InboxEntry(review=review, need=Need.ASKED, why=why, since=_asked_at(reader, review))
     for review in _listed(reader, Status.PENDING):
@@ -104,7 +104,7 @@ def _asked_at(reader: Reader, review: Review) -> Milliseconds:
 
 def _of_both_sides(reader: Reader, review: Review, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
     last = reader.last_message(review.id)
-    # Whatever happened after it counts as an answer.
+    # Anything that happened after it counts as an answer.
     if last is not None and last.created_at == review.updated_at and not is_human(last.sender):
         why = _unanswered(review, last, person, now)
         if why is not None:
@@ -118,7 +118,7 @@ def _of_both_sides(reader: Reader, review: Review, person: Identity, now: Millis
 
 
 def _unanswered(review: Review, last: Message, person: Identity, now: Milliseconds) -> str | None:
-    """Told at once where the person is the other side; between agents only a question, and after a while."""
+    """At once if the person is the other side. Between agents only for a question, and after a while."""
     addressee = review.claimed_by if last.sender_role is Role.PROPOSER else review.proposer
     if same_identity(addressee, person):
         return f"{last.sender} waits for your answer"

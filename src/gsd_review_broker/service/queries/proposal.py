@@ -1,4 +1,4 @@
-"""Reading a proposal: whole or in pages, one file of it, or what changed since an earlier revision."""
+"""Reading a proposal: whole or in pages, one file of it, or the changes since an earlier revision."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _DIFF, _COUNTER_PATCH = "diff", "counter_patch"
 
 @dataclass(frozen=True, slots=True)
 class _ProposalQuery:
-    """What the caller named; its cursors are bound to all of it."""
+    """The caller's arguments; cursors are bound to all of them."""
 
     review_id: ReviewId
     revision: int | None
@@ -29,7 +29,7 @@ class _ProposalQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the caller named, and where its page begins."""
+    """The caller's arguments, and where the page begins."""
 
     query: _ProposalQuery
     number: int
@@ -67,7 +67,7 @@ class ProposalQueries:
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.heard(caller, review)
         wanted = _wanted(review, _ProposalQuery(review.id, revision, path, since_revision), cursor)
-        # By primary key, unless two revisions are to be compared.
+        # By primary key, unless two revisions are compared.
         read = self._core.store.glance if since_revision is None else self._core.store.read
         content, patch, diff = await read(lambda reader: _load(reader, review, wanted))
         if cursor is not None:
@@ -87,7 +87,7 @@ def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wante
     if cursor is None:
         return _Wanted(query, review.revision if query.revision is None else query.revision)
     match cursors.read(cursor, query):
-        # The pages of what was begun, even if a newer revision has come since.
+        # Later pages are of the revision that was begun, even if there is a newer one by now.
         case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
             return _Wanted(query, number, text, offset)
         case _:
@@ -102,7 +102,7 @@ def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, Co
         _require_path(content, earlier, wanted.path)
     if earlier is not None:
         diff = shown_interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
-    # Of the present revision the open one; of an older revision what was offered on it then.
+    # For the present revision, the open counter-patch; for an older one, the patch that was offered on it.
     if wanted.number == review.revision:
         return content, reader.open_counter_patch(review.id), diff
     return content, reader.counter_patch_of(review.id, wanted.number), diff
@@ -188,7 +188,7 @@ def _first(
         "counter_patch": counter_page.text if counter_page else None,
         "counter_patch_next_cursor": wanted.cursor(_COUNTER_PATCH, counter_page.next_offset if counter_page else None),
         "counter_patch_affected_files": views.files(patch.affected_files) if patch else None,
-        # Of the patch that is shown, if one is.
+        # The files of the patch that is shown, if one is.
         "counter_patch_status": (patch.status if patch else review.counter_patch_status),
     }
     if wanted.since_revision is not None:

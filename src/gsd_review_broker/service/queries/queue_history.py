@@ -1,4 +1,6 @@
-"""How many reviews waited for a reviewer, when: told from the newest events, back from how many wait now."""
+"""How many reviews were waiting for a reviewer over time: computed backwards from the present number and the newest
+events.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a page about one review shows, read at one moment; and the audit, newest first."""
+"""What the page of one review shows, read in one snapshot; and the audit, newest first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
 
-# More of either is not read on one page; the audit and the tools have it all.
+# A page reads no more than this of either; the audit and the tools have everything.
 MOST_MESSAGES = 500
 MOST_EVENTS = 200
-# A page waits this long for git; the next look at it has the answer.
+# A page waits this long for git; the next request has the answer.
 _PATIENCE_SECONDS = 0.4
-# Searching goes back so far at a time, and then says where to go on.
+# A search goes back this far at a time, and then returns where to go on.
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
 _AT_ONCE = 500
@@ -39,7 +39,7 @@ _AT_ONCE = 500
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReviewFacts:
     review: Review
-    # The revision that is shown, and all there are; none of them with its diff.
+    # The revision that is shown, and all revisions; none with its diff.
     content: Revision
     revisions: tuple[Revision, ...]
     findings: tuple[Finding, ...]
@@ -75,7 +75,7 @@ class ReviewPageQueries:
         return (await self._core.store.read(lambda reader: _content(reader, review_id, number, with_diff=True))).diff
 
     async def heard(self, person: str, review: Review) -> None:
-        """A person who reads what they claimed is there: the deadline is put off."""
+        """A person who reads what they claimed is active: the deadline is extended."""
         await self._core.heard(Identity(person), review)
 
     async def applies(self, review: Review) -> Checked:
@@ -90,7 +90,7 @@ class ReviewPageQueries:
         return await self._core.store.glance(lambda reader: reader.last_event_id())
 
     async def chain(self) -> ChainStatus:
-        """Are the newest events still what they were? `tandem audit verify` looks at all of them."""
+        """Are the newest events unaltered? `tandem audit verify` checks all of them."""
         return await self._core.store.read(_chain)
 
     async def queue_history(self) -> QueueHistory:
@@ -105,7 +105,7 @@ class ReviewPageQueries:
         limit: int,
         wanted: Callable[[EventResult], bool],
     ) -> AuditLog:
-        """Newest first; `next_cursor` is where to go on, also when a search has looked at enough for once."""
+        """Newest first. `next_cursor` says where to go on, also when a search has looked at enough for one call."""
         review = await self._core.find(review_id) if review_id else None
         return await self._core.store.read(
             lambda reader: _recent(reader, review.id if review else None, before, limit, wanted)
@@ -137,7 +137,7 @@ def _chain(reader: Reader) -> ChainStatus:
     )
     before: Event | None = None
     for event in events:
-        # What was archived leaves a gap; the chain goes on behind it.
+        # Archived events leave a gap; the chain continues behind it.
         follows = before is None or before.id + 1 < event.id or event.previous_hash == before.hash
         if not follows or event.hash != audit.recomputed(event):
             return ChainStatus(len(events), f"event {event.id} was altered: its hash does not fit")
@@ -163,7 +163,7 @@ def _recent(
     limit: int,
     wanted: Callable[[EventResult], bool],
 ) -> AuditLog:
-    found: list[EventResult] = []
+    events: list[EventResult] = []
     looked_at = 0
     while True:
         rows = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
@@ -171,11 +171,11 @@ def _recent(
             event = views.event_row(row)
             before = event["id"]
             if wanted(event):
-                found.append(event)
-            if len(found) == limit:
-                return {"events": found, "next_cursor": before if before > 1 else None}
+                events.append(event)
+            if len(events) == limit:
+                return {"events": events, "next_cursor": before if before > 1 else None}
         looked_at += len(rows)
         if len(rows) < _AT_ONCE:
-            return {"events": found, "next_cursor": None}
+            return {"events": events, "next_cursor": None}
         if looked_at >= _LOOKED_AT:
-            return {"events": found, "next_cursor": before}
+            return {"events": events, "next_cursor": before}

@@ -38,7 +38,7 @@ _METADATA = EVENT_SUMMARY.index("metadata")
 
 
 class _FeedQuery(ReviewFilter):
-    """The same filters in another order: a list's cursor is not one of the feed."""
+    """The same filters in another order: a list's cursor is not valid for the feed."""
 
 
 def limit_of(limit: int | None) -> int:
@@ -79,10 +79,10 @@ class ReviewQueries:
             return current if news else None
 
         topic = review_topic(review.id)
-        found = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
-        if found is None:
+        newer = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
+        if newer is None:
             return views.nothing_new(await self._core.find(review.id))
-        return views.status(found, changed=since is None or found.version > since)
+        return views.status(newer, changed=since is None or newer.version > since)
 
     async def _heard(self, caller_id: str | None, review: Review) -> None:
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
@@ -155,25 +155,25 @@ class ReviewQueries:
         size = limit_of(limit)
         review = await self._core.find(review_id) if review_id is not None else None
         wanted = review.id if review else None
-        found = await self._core.store.read(
+        rows = await self._core.store.read(
             lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1)
         )
         shown: list[EventResult] = []
         room = _EVENTS_CHARACTERS
-        for row in found[:size]:
+        for row in rows[:size]:
             room -= len(row[_METADATA])
             if shown and room < 0:
                 break
             shown.append(views.event_row(row))
-        more = len(shown) < len(found)
+        more = len(shown) < len(rows)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else None}
 
     async def timeline(self, review_id: str) -> Timeline:
         review = await self._core.find(review_id)
-        # Its version says how many there are.
+        # Its version is the number of its events.
         read = self._core.store.glance if review.version <= _FEW_EVENTS else self._core.store.read
-        found = await read(lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS))
-        events = [views.event(event) for event in found]
+        stored = await read(lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS))
+        events = [views.event(event) for event in stored]
         for event in events:
             event["metadata"] = {name: _brief(value) for name, value in event["metadata"].items()}
         return {
@@ -183,9 +183,9 @@ class ReviewQueries:
             "category": review.category.value if review.category else None,
             "version": review.version,
             "events": events,
-            # Each of a review's events makes its version grow by one.
+            # Each of a review's events increases its version by one.
             "event_count": review.version,
-            # Where get_audit_log goes on, if there are more than fit here.
+            # Where get_audit_log goes on, if not all of them fit here.
             "next_cursor": events[-1]["id"] if len(events) < review.version else None,
         }
 

@@ -1,4 +1,4 @@
-"""Statistics, from what the store keeps up with every change: as quick at a million reviews as at ten."""
+"""Statistics, from counters that the store updates with every change: as quick at a million reviews as at ten."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.statistics import PairVerdicts, Percentiles, ReviewerVerdicts, ReviewStats, Spread
 
-# Of reviewers and of pairs at most so many are told; each may have three verdicts.
+# At most this many reviewers and pairs are listed; each may have three verdicts.
 _MOST_TOLD = 200
 _MOST_COUNTS = 3 * _MOST_TOLD
 _MILLISECONDS = 1000
@@ -82,7 +82,7 @@ def _rounds(spread: Histogram) -> Spread:
 
 
 def _by_reviewer(totals: Totals) -> list[ReviewerVerdicts]:
-    """Who judged most, first."""
+    """The reviewers with the most verdicts first."""
     rows: dict[str, ReviewerVerdicts] = {}
     for (reviewer, verdict), value in _counted(totals, Counted.REVIEWER):
         row = rows.setdefault(reviewer, {"reviewer": reviewer, "approved": 0, "changes_requested": 0, "comment": 0})
@@ -94,12 +94,12 @@ def _by_pair(totals: Totals) -> list[PairVerdicts]:
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for (proposer, reviewer, verdict), value in _counted(totals, Counted.PAIR):
         counts.setdefault((proposer, reviewer), {})[verdict] = value
-    rows = [_pair(proposer, reviewer, given) for (proposer, reviewer), given in counts.items()]
+    rows = [_pair(proposer, reviewer, verdicts) for (proposer, reviewer), verdicts in counts.items()]
     return sorted(rows, key=lambda row: -row["approved"] - row["changes_requested"])
 
 
-def _pair(proposer: str, reviewer: str, given: dict[str, int]) -> PairVerdicts:
-    approved, rejected = given.get(Verdict.APPROVED, 0), given.get(Verdict.CHANGES_REQUESTED, 0)
+def _pair(proposer: str, reviewer: str, verdicts: dict[str, int]) -> PairVerdicts:
+    approved, rejected = verdicts.get(Verdict.APPROVED, 0), verdicts.get(Verdict.CHANGES_REQUESTED, 0)
     return {
         "proposer": proposer,
         "reviewer": reviewer,
@@ -110,7 +110,9 @@ def _pair(proposer: str, reviewer: str, given: dict[str, int]) -> PairVerdicts:
 
 
 def _counted(totals: Totals, what: Counted) -> Iterable[tuple[list[str], int]]:
-    """With the key's parts. Where there were too many to read, the last name may lack a verdict: it is left out."""
+    """Counts with the parts of their key. If there were too many to read, the last name may lack a verdict; it is left
+    out.
+    """
     rows: list[tuple[list[str], int]] = [
         (json.loads(key), value) for (name, key), value in totals.counts.items() if name == what
     ]

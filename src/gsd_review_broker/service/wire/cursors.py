@@ -1,6 +1,6 @@
 """Opaque positions in a list. A cursor belongs to the query that it was made for.
 
-A query is a dataclass, and a cursor is bound to all of its fields: a filter that is added is bound without more work.
+A query is a dataclass, and a cursor is bound to all of its fields, including fields that are added later.
 """
 
 import base64
@@ -13,7 +13,7 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
 def _bound(query: Any) -> str:
-    """The name tells two tools apart whose queries have equal values."""
+    """The class name distinguishes two tools whose queries have equal values."""
     whole = [type(query).__name__, values_of(query)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -37,7 +37,7 @@ def read(cursor: str, query: Any) -> list[Any]:
 
 
 def _is_plain(part: Any) -> bool:
-    """What a database can be asked for."""
+    """Can a database be asked for it?"""
     if isinstance(part, str):
         return part.isascii()
     return isinstance(part, int) and abs(part) < 2**63

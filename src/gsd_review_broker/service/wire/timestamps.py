@@ -14,5 +14,5 @@ def iso(moment: Milliseconds) -> str:
 
 @lru_cache(maxsize=4096)
 def _second(seconds: int) -> str:
-    """What happens together is shown together: most times of an answer share few seconds."""
+    """Events that happen together are shown together: most times of an answer share a few seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
