@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from gsd_review_broker.clock import SystemClock
+from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
@@ -17,14 +18,16 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite, pool_name
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
-from gsd_review_broker.ports import Clock
+from gsd_review_broker.ports import Clock, Signer
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
+from gsd_review_broker.service.commands.approvals import ApprovalWatcher
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.settings.person import person_here
 from gsd_review_broker.settings.pool import resolved
 from gsd_review_broker.settings.problems import POOL
@@ -32,6 +35,7 @@ from gsd_review_broker.settings.runtime_file import new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.admission import Admission
+from gsd_review_broker.web.api.gate import gate_routes
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
 from gsd_review_broker.web.api.people import api_routes
 from gsd_review_broker.web.api.pool import pool_routes
@@ -61,7 +65,7 @@ class Application:
         meters = Meters()
         self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
         access = Access()
-        self.store.watchers.append(WorkWatcher(access))
+        self.store.watchers += [WorkWatcher(access), ApprovalWatcher(_signer())]
         core = Core(
             store=self.store,
             repository=GitRepository(
@@ -76,7 +80,11 @@ class Application:
             access=access,
         )
         self.broker = make_broker(
-            core, serves=configuration.serves, database_name=configuration.database.name, meters=meters
+            core,
+            serves=configuration.serves,
+            database_name=configuration.database.name,
+            meters=meters,
+            gate_policy=_gate_policy,
         )
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.pool.attach(self.pool)
@@ -101,6 +109,7 @@ class Application:
             *api_routes(self.broker),
             *pool_routes(self.broker),
             *problem_routes(configuration.problems),
+            *gate_routes(self.broker),
             *dashboard_routes(
                 self.broker,
                 self.wakeups,
@@ -161,6 +170,20 @@ def _pool(
     of_pool = [problem for problem in configuration.problems if problem.feature == POOL]
     supervisor.roster.problem = " ".join(f"{problem.message}. {problem.fix}" for problem in of_pool) or None
     return supervisor
+
+
+def _signer() -> Signer | None:
+    """None without the extra `receipts`: approvals count, but cannot be proved to somebody else."""
+    try:
+        from gsd_review_broker.signing import ReceiptSigner  # noqa: PLC0415
+    except ImportError:
+        return None
+    return ReceiptSigner.of_file(locations.key_file())
+
+
+def _gate_policy(root: str | None) -> GatePolicy:
+    """Read for each question: a policy counts from the moment it is written."""
+    return read_policy(locations.project_file(Path(root)) if root else None, locations.user_file())
 
 
 def bracketed(host: str) -> str:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
@@ -112,7 +113,31 @@ class ReviewerReader(Protocol):
     def is_pool_paused(self) -> bool: ...
 
 
-class Reader(ReviewerReader, Protocol):
+class GateReader(Protocol):
+    """What the gate knows of approvals, overrides and landed commits."""
+
+    def reviewed_change(self, review_id: ReviewId) -> ReviewedChange | None: ...
+
+    def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
+        """Approved changes that change this object at this path."""
+        ...
+
+    def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]: ...
+
+    def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]: ...
+
+    def live_overrides(self, now: Milliseconds, limit: int) -> list[GateOverride]: ...
+
+    def latest_overrides(self, limit: int) -> list[GateOverride]: ...
+
+    def landed_commit(self, folder: str, commit_id: str) -> LandedCommit | None: ...
+
+    def landed_commits(self, limit: int) -> list[LandedCommit]: ...
+
+    def landed_without_approval(self, limit: int) -> list[LandedCommit]: ...
+
+
+class Reader(ReviewerReader, GateReader, Protocol):
     """Reads of one moment."""
 
     def review(self, review_id: ReviewId) -> Review | None: ...
@@ -230,6 +255,12 @@ class Transaction(Reader, Protocol):
 
     def pause_pool(self, paused: bool) -> None: ...
 
+    def save_reviewed_change(self, change: ReviewedChange) -> None: ...
+
+    def save_override(self, override: GateOverride) -> int: ...
+
+    def save_landed(self, commit: LandedCommit) -> None: ...
+
 
 # Sees each change inside its transaction, and may add to it.
 Watcher = Callable[[Transaction, Change], None]
@@ -281,11 +312,23 @@ class Applies:
 
     digest: str | None
     offsets: tuple[Offset, ...] = ()
+    # What the digest is made of: the sorted records; and where: the root commit and the git folder.
+    records: bytes | None = None
+    repository: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DoesNotApply:
     git_says: str
+
+
+class Signer(Protocol):
+    """Signs what was approved, so that it can be proved without a broker."""
+
+    def receipt(self, approved: ReviewedChange) -> str | None:
+        """A JSON document; None where the repository has no root commit yet."""
+        ...
 
 
 class Repository(Protocol):
@@ -296,6 +339,10 @@ class Repository(Protocol):
         ...
 
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
+
+    async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:
+        """The records of the change if the diff is applied to this commit; None if it does not apply."""
+        ...
 
 
 # The topic of everybody who waits for work.

@@ -144,7 +144,7 @@ def test_states_events_and_codes_are_the_contracts() -> None:
         "review_created review_revised review_claimed review_auto_rejected review_released review_reclaimed "
         "verdict_submitted verdict_comment verdict_refused finding_resolved message_sent counter_patch_offered "
         "counter_patch_accepted counter_patch_rejected human_requested human_cleared review_closed reviewer_spawned "
-        "reviewer_drain_start reviewer_terminated gate_refused gate_overridden access_refused "
+        "reviewer_drain_start reviewer_terminated gate_refused gate_overridden commit_landed access_refused "
         # The contract's "pruning leaves a checkpoint", which names no event: ADR 6.
         "audit_checkpoint"
     )

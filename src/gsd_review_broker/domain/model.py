@@ -123,6 +123,7 @@ class EventType(StrEnum):
     REVIEWER_TERMINATED = "reviewer_terminated"
     GATE_REFUSED = "gate_refused"
     GATE_OVERRIDDEN = "gate_overridden"
+    COMMIT_LANDED = "commit_landed"
     ACCESS_REFUSED = "access_refused"
 
 

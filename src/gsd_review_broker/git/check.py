@@ -48,8 +48,9 @@ class MisleadingDiffError(Exception):
 class DiffCheck:
     """One question: a workspace, a diff, and a scratch folder that the caller makes and removes."""
 
-    def __init__(self, workspace: str, folder: Path, diff: bytes, *, timeout: float) -> None:
+    def __init__(self, workspace: str, folder: Path, diff: bytes, *, timeout: float, base: str = "HEAD") -> None:
         self._workspace, self._folder, self._diff, self._timeout = workspace, folder, diff, timeout
+        self._base = base
         # A file, not a pipe: git may stop before it has read all, and a closed pipe is not an answer.
         self._patch = folder / "diff"
         self._patch.write_bytes(diff)
@@ -71,7 +72,7 @@ class DiffCheck:
             # The work tree is not asked: what HEAD takes in another sense than shown is not to be reviewed.
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=str(error))
         if already_applied:
-            return Applies(digest=on_head.digest if isinstance(on_head, Applies) else None)
+            return on_head if isinstance(on_head, Applies) else Applies(digest=None)
         if isinstance(on_head, Applies) or not self._fits_work_tree():
             return on_head
         return Applies(digest=None)
@@ -92,7 +93,7 @@ class DiffCheck:
 
     def _scratch(self) -> tuple[str | None, Apart]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""
-        answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", "HEAD")
+        answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", self._base)
         # A path may hold a line feed, so the lines are taken from the end.
         lines = text_of(answer.output).split("\n")
         commit = lines.pop() if _OBJECT_ID.fullmatch(lines[-1]) else None
@@ -163,7 +164,8 @@ class _OnHead:
         digest = digest_of_records(records)
         if digest is None:
             raise MisleadingDiffError("the diff changes nothing")
-        return Applies(digest=digest, offsets=offsets)
+        raw = b"".join(sorted(b"%b\0%b\0" % record for record in records))
+        return Applies(digest=digest, offsets=offsets, records=raw)
 
     def _require_shown(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
         """The outcome has no path and no mode that the diff does not show."""

@@ -5,11 +5,13 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.check import DiffCheck, ask_git
+from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
 from gsd_review_broker.git.scratch import make_scratch, remove_stale
 from gsd_review_broker.ports import Applies, DoesNotApply
@@ -31,6 +33,9 @@ class GitRepository:
         self._timeout = timeout
         self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="git")
         self._threads.submit(remove_stale)
+        # By workspace, and by git folder: neither changes.
+        self._folders: dict[str, str] = {}
+        self._root_commits: dict[str, str | None] = {}
 
     async def _in_thread(self, question: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, question)
@@ -98,12 +103,30 @@ class GitRepository:
                 f"the workspace {workspace} is gone",
                 "Bring it back, or withdraw the review and create another.",
             )
+        answer = self._applied(workspace, diff, already_applied=already_applied)
+        if isinstance(answer, DoesNotApply) or answer.records is None:
+            return answer
+        folder = self._folders.get(workspace) or git_folder(workspace) or workspace
+        self._folders[workspace] = folder
+        if self._root_commits.get(folder) is None:
+            self._root_commits[folder] = root_commit(workspace)
+        return replace(answer, repository=self._root_commits[folder], folder=folder)
+
+    def _applied(
+        self, workspace: str, diff: bytes, *, already_applied: bool = False, base: str = "HEAD"
+    ) -> Applies | DoesNotApply:
         scratch = make_scratch()
         try:
-            return DiffCheck(workspace, scratch, diff, timeout=self._timeout).run(already_applied=already_applied)
+            check = DiffCheck(workspace, scratch, diff, timeout=self._timeout, base=base)
+            return check.run(already_applied=already_applied)
         finally:
             # Nobody waits for the cleaning up.
             self._threads.submit(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:
+        """The records of the change if the diff is applied to this commit; None if it does not apply."""
+        answer = await self._in_thread(lambda: self._applied(workspace, diff, base=base))
+        return answer.records if isinstance(answer, Applies) else None
 
     def _git(self, folder: str, *arguments: str) -> Answer:
         return ask_git(folder, *arguments, timeout=self._timeout)

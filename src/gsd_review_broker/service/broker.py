@@ -8,6 +8,7 @@ from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import CounterPatches
 from gsd_review_broker.service.commands.discussion import Discussions
+from gsd_review_broker.service.commands.gate import Gate, PolicyOf
 from gsd_review_broker.service.commands.proposals import Proposals
 from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sweep import Sweep
@@ -40,9 +41,10 @@ class Broker:
     gatekeeper: Gatekeeper
     inboxes: Inboxes
     page_queries: ReviewPageQueries
+    gate: Gate
 
 
-def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) -> Broker:
+def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters, gate_policy: PolicyOf) -> Broker:
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
     applies = Applicability(core)
@@ -63,4 +65,5 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters) 
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
+        gate=Gate(core, gate_policy, serves=serves),
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT
 from gsd_review_broker.domain.model import Fence, Limits, Policy
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import checkout
@@ -42,6 +43,16 @@ class LimitSettings(_Section):
     revisions: Annotated[int, Field(ge=1)] = 200
 
 
+class GateSettings(_Section):
+    """The gate merges the user's and the project's values itself: the stricter count (settings/gate.py)."""
+
+    mode: Literal["off", "warn", "block"] = "warn"
+    branches: list[str] = Field(default_factory=list[str])
+    exempt_paths: list[str] = Field(default_factory=lambda: list(DEFAULT_EXEMPT))
+    human_paths: list[str] = Field(default_factory=list[str])
+    override: Literal["human", "nobody"] = "human"
+
+
 class Settings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
@@ -58,6 +69,7 @@ class Settings(_Section):
     log_file_count: Annotated[int, Field(ge=1, le=100)] = 5
     limits: LimitSettings = Field(default_factory=LimitSettings)
     reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
+    gate: GateSettings = Field(default_factory=GateSettings)
 
     def policy(self) -> Policy:
         limits = self.limits

@@ -55,6 +55,15 @@ def state_folder() -> Path:
     return Path(platformdirs.user_state_dir(APPLICATION, appauthor=False))
 
 
+def key_file() -> Path:
+    """The broker's own key, by which it signs receipts."""
+    return state_folder() / "receipt-key.pem"
+
+
+def public_key_file() -> Path:
+    return key_file().with_suffix(".pub")
+
+
 def locate(
     root: Path | None, *, db: str | None, config: str | None, environment: Mapping[str, str] | None = None
 ) -> Locations:

@@ -33,6 +33,7 @@ from gsd_review_broker.ports import (
     ListPosition,
     ReviewFilter,
 )
+from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
 from gsd_review_broker.store.statements import Statements, Values, parameter
@@ -144,7 +145,7 @@ _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
 
-class SqlReader(PoolReads):
+class SqlReader(PoolReads, GateReads):
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 

@@ -322,3 +322,71 @@ pool_switches = sa.Table(
     sa.Column("name", _STATE, primary_key=True),
     sa.Column("on", sa.Boolean, nullable=False),
 )
+
+# The gate. No foreign keys: an approval counts, and a commit has landed, also when the review is in an archive.
+reviewed_changes = sa.Table(
+    "reviewed_changes",
+    metadata,
+    sa.Column("review_id", _ID, primary_key=True),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("digest", sa.String(80), nullable=False),
+    sa.Column("repository", sa.String(64)),
+    sa.Column("folder", sa.Text, nullable=False),
+    sa.Column("records", sa.LargeBinary, nullable=False),
+    sa.Column("proposer", _IDENTITY),
+    sa.Column("reviewer", _IDENTITY),
+    sa.Column("approved_at", sa.BigInteger),
+    sa.Column("receipt", sa.Text),
+    sa.Column("landed_at", sa.BigInteger),
+)
+sa.Index(
+    "ix_reviewed_changes_never_landed",
+    reviewed_changes.c.approved_at,
+    sqlite_where=sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None)),
+    postgresql_where=sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None)),
+)
+
+# Where each approved change begins: the path, as a hash, and the object that it changes.
+approved_paths = sa.Table(
+    "approved_paths",
+    metadata,
+    sa.Column("path_key", sa.String(64), primary_key=True),
+    sa.Column("old_id", sa.String(64), primary_key=True),
+    sa.Column("review_id", _ID, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+gate_overrides = sa.Table(
+    "gate_overrides",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("repository", sa.String(64)),
+    sa.Column("folder", sa.Text, nullable=False),
+    sa.Column("person", _IDENTITY, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("until", sa.BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+sa.Index("ix_gate_overrides_until", gate_overrides.c.until)
+
+landed_commits = sa.Table(
+    "landed_commits",
+    metadata,
+    sa.Column("folder", sa.Text, primary_key=True),
+    sa.Column("commit_id", sa.String(64), primary_key=True),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(80), nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("because", _STATE),
+    sa.Column("reviews", sa.Text, nullable=False),
+    sa.Column("override_id", sa.Integer),
+    sa.Column("landed_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_landed_commits_landed_at", landed_commits.c.landed_at)
+sa.Index(
+    "ix_landed_commits_without_approval",
+    landed_commits.c.landed_at,
+    sqlite_where=landed_commits.c.reviews == sa.literal_column("'[]'"),
+    postgresql_where=landed_commits.c.reviews == sa.literal_column("'[]'"),
+)

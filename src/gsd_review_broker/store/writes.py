@@ -21,6 +21,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
 from gsd_review_broker.ports import EVENTS, KEY_LIFETIME_MILLISECONDS, QUEUE, IdempotencyKey, Watcher, review_topic
 from gsd_review_broker.store import statistics
+from gsd_review_broker.store.gate_rows import GateWrites
 from gsd_review_broker.store.pool_rows import PoolWrites
 from gsd_review_broker.store.reads import UNANSWERED, SqlReader
 from gsd_review_broker.store.rows import (
@@ -134,7 +135,7 @@ def _update_review(columns: tuple[str, ...]) -> sa.Update:
     return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
 
-class SqlTransaction(SqlReader, PoolWrites):
+class SqlTransaction(SqlReader, PoolWrites, GateWrites):
     def __init__(self, statements: Statements, now: Milliseconds, watchers: Sequence[Watcher] = ()) -> None:
         super().__init__(statements)
         self._now = now

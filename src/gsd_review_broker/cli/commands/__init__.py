@@ -46,6 +46,12 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         },
     ),
     (
+        "The gate",
+        {
+            "gate": ("gate",),
+        },
+    ),
+    (
         "Reviewers",
         {
             "pool": ("pool",),

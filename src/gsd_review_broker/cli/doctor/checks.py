@@ -237,12 +237,28 @@ def reviewers() -> Check:
     return green("reviewer programs", ", ".join(found))
 
 
-def gate() -> Check:
-    return yellow(
-        "gate",
-        "this version has none: git commits what nobody approved",
-        "`tandem apply ID` lets only what was approved into the work tree; the rest is for people and agents to keep.",
-    )
+def gate(target: Target) -> Check:
+    from gsd_review_broker.gate import install  # noqa: PLC0415
+    from gsd_review_broker.settings.gate import read_policy  # noqa: PLC0415
+
+    root = target.locations.root
+    if root is None:
+        return green("gate", "outside a repository there is nothing to guard")
+    state = install.state(install.GateSite.of(root))
+    policy = read_policy(locations.project_file(root), locations.user_file())
+    if policy.problem:
+        return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix the file.")
+    match state:
+        case "ok":
+            return green("gate", f"in place, mode {policy.mode}")
+        case "damaged":
+            return red("gate", "its hook is damaged, and git may not run it", "Run `tandem gate install` again.")
+        case _:
+            return yellow(
+                "gate",
+                "none here: git commits what nobody approved",
+                "`tandem gate install` lets only approved content land.",
+            )
 
 
 def repository(target: Target) -> Check:
@@ -261,4 +277,4 @@ def every_check(target: Target, config: str | None) -> Iterator[Check]:
     yield from broker(target)
     yield from clients(target)
     yield reviewers()
-    yield gate()
+    yield gate(target)

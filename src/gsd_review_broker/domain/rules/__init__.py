@@ -30,6 +30,7 @@ from gsd_review_broker.domain.rules.discussion import (
     resolve_finding,
     send_message,
 )
+from gsd_review_broker.domain.rules.landing import record_landed
 from gsd_review_broker.domain.rules.proposals import close, create, priority_of, revise
 from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, possible_now
 from gsd_review_broker.domain.rules.verdicts import (
@@ -65,6 +66,7 @@ __all__ = [
     "priority_of",
     "put_off",
     "reclaim",
+    "record_landed",
     "refuse_incomplete",
     "refuse_other_digest",
     "refuse_other_names",

@@ -16,6 +16,7 @@ from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, 
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
+from gsd_review_broker.service.commands.approvals import keep_reviewed_change
 from gsd_review_broker.service.commands.findings import open_findings
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.long_poll import LongPoll
@@ -105,6 +106,7 @@ class Claims:
             return remembered(tx, self._core, keep, review.project, rejected)
         change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
         tx.save(change)
+        keep_reviewed_change(tx, change.review, checked)
         return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review, checked))
 
     async def _held(self, review: Review) -> Applies:
@@ -156,7 +158,9 @@ class Claims:
             tx.save(change)
             return views.auto_rejected(change.review)
         digest, policy = ground.checked.digest, self._core.policy
-        return step(rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now))
+        begun = rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
+        keep_reviewed_change(tx, begun.review, ground.checked)
+        return step(begun)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""

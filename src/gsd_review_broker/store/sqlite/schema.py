@@ -12,8 +12,8 @@ from gsd_review_broker.files.private import open_private
 from gsd_review_broker.store.sqlite import known_schema
 
 # The newest migration. A test compares it with Alembic's.
-HEAD = "0002"
-_KNOWN = ("0001", "0002")
+HEAD = "0003"
+_KNOWN = ("0001", "0002", "0003")
 
 
 def stored_version(connection: sqlite3.Connection) -> str | None:

@@ -12,6 +12,7 @@ from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.settings.problems import Problem
 from gsd_review_broker.web.events import EventStream
 from gsd_review_broker.web.pages.audit import audit_routes
+from gsd_review_broker.web.pages.gate import gate_page_routes
 from gsd_review_broker.web.pages.inbox import inbox_routes
 from gsd_review_broker.web.pages.insights import insights_routes
 from gsd_review_broker.web.pages.pool import PoolPage
@@ -39,6 +40,7 @@ def dashboard_routes(
         *reviews.routes(),
         *ReviewActions(site, reviews).routes(),
         *PoolPage(site).routes(),
+        *gate_page_routes(site),
         *insights_routes(site),
         *audit_routes(site),
         Route("/events", EventStream(broker, wakeups), methods=["GET"]),

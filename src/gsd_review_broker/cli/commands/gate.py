@@ -1,0 +1,119 @@
+"""`tandem gate`: the git hook that lets only approved content land, and what it says about commits."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
+
+_MODES = ("off", "warn", "block")
+
+
+def register(commands: Commands) -> None:
+    group = commands.group("gate", summary="let only approved content land, and prove it")
+    options = broker_options()
+    install = group.add("install", _install, summary="put the git hook in place, for all worktrees", parents=[options])
+    install.add_argument("--mode", choices=_MODES, help="write this mode into the project's file (warn)")
+    group.add("uninstall", _uninstall, summary="take the hook away; everything is as it was", parents=[options])
+    group.add("status", _status, summary="is the hook in place, and did all commits have approval", parents=[options])
+    check = group.add(
+        "check", _check, summary="does each commit of a range have approval", parents=[options],
+        details="Exit code 0: all have. 5: some have not. 3: there is neither a broker nor anything else that knows.",
+    )  # fmt: skip
+    check.add_argument("range", nargs="+", metavar="A..B", help="commits, as git log takes them")
+    check.add_argument("--offline", action="store_true", help="decide from receipts in the notes alone")
+    check.add_argument("--key", metavar="FILE", help="with --offline: the broker's public key")
+    check.add_argument("--policy", metavar="FILE", help="with --offline: this policy instead of the default")
+    receipt = group.add("receipt", _receipt, summary="print the signed receipt of an approval", parents=[options])
+    add_review(receipt)
+    receipt.add_argument("--note", metavar="COMMIT", help="store it in git notes (refs/notes/tandem) of this commit")
+    group.add("key", _key, summary="print the public key that receipts are checked with", parents=[options])
+    override = group.add(
+        "override", _override, summary="let commits through for some minutes, with a reason",
+        parents=[options, identity_option()],
+    )  # fmt: skip
+    override.add_argument("--reason", "-m", required=True, metavar="TEXT", help="why; it is in the audit")
+    override.add_argument("--minutes", type=int, default=15, metavar="N", help="for how long (15)")
+
+
+def _install(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.settings_file import changed_setting  # noqa: PLC0415
+    from gsd_review_broker.gate import install  # noqa: PLC0415
+    from gsd_review_broker.settings import locations  # noqa: PLC0415
+
+    context = Context(options)
+    site = install.GateSite.of(Path.cwd())
+    place = context.target.locations
+    user = locations.locate(None, db=None, config=None, environment={})
+    if options.mode is not None:
+        file = locations.project_file(site.root) if site.root else locations.user_file()
+        changed_setting(file, "gate", {"mode": options.mode})
+    is_new = install.install(site, database=place.database, user_database=user.database)
+    mode = _policy(site).mode.value
+    result = {"installed": True, "changed": is_new, "mode": mode, "hook": str(install.hook_file(site))}
+    verb = "is in place" if is_new else "was in place already"
+    context.answer(result, f"The gate {verb}: {result['hook']}, mode {mode}.")
+    return Exit.DONE
+
+
+def _policy(site: Any) -> Any:
+    from gsd_review_broker.settings import locations  # noqa: PLC0415
+    from gsd_review_broker.settings.gate import read_policy  # noqa: PLC0415
+
+    return read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+
+
+def _uninstall(options: argparse.Namespace) -> int:
+    from gsd_review_broker.gate import install  # noqa: PLC0415
+
+    context = Context(options)
+    changed = install.uninstall(install.GateSite.of(Path.cwd()))
+    context.answer({"installed": False, "changed": changed}, "The gate is gone." if changed else "There was no gate.")
+    return Exit.DONE
+
+
+def _status(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate.questions import status_of  # noqa: PLC0415
+
+    return status_of(Context(options))
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate import questions, receipts  # noqa: PLC0415
+
+    if options.offline:
+        return receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
+    return questions.check_range(Context(options), options.range)
+
+
+def _receipt(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate.receipts import show_receipt  # noqa: PLC0415
+
+    return show_receipt(Context(options), options.review, note=options.note)
+
+
+def _key(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate.receipts import show_key  # noqa: PLC0415
+
+    return show_key(Context(options))
+
+
+def _override(options: argparse.Namespace) -> int:
+    from gsd_review_broker.gate import install  # noqa: PLC0415
+    from gsd_review_broker.git.origin import root_commit  # noqa: PLC0415
+
+    context = Context(options)
+    site = install.GateSite.of(Path.cwd())
+    result = context.post(
+        "/api/gate/override",
+        folder=str(site.common),
+        root=str(site.root) if site.root else None,
+        commit=root_commit(site.folder),
+        person=context.identity,
+        reason=options.reason,
+        minutes=options.minutes,
+    )
+    context.answer(result, f"Commits pass until {result['until']}, as {result['person']} decided.")
+    return Exit.DONE

@@ -1,0 +1,138 @@
+"""What `tandem gate check` and `tandem gate status` ask the broker, and without one the database file."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.client import UnreachableError
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.gate.decision import Covered
+from gsd_review_broker.domain.gate.request import parse_request
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.gate import alone, hook, install
+from gsd_review_broker.git.origin import root_commit
+from gsd_review_broker.git.program import run_git
+from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.gate import read_policy
+
+_CONTENT_TYPE = "application/x-tandem-gate"
+_PATIENCE = 60.0
+
+
+def check_range(context: Context, revisions: list[str]) -> int:
+    site = install.GateSite.of(Path.cwd())
+    answer = _asked(context, site, "check", commits_log(site, [plain_revision(revision) for revision in revisions]))
+    refused = [row for row in answer["commits"] if not row["covered"]]
+    if context.wants_json:
+        context.screen.json(answer | {"refused": len(refused)})
+    elif refused:
+        context.screen.say(visible_block(answer["message"]))
+    else:
+        context.screen.say(f"All {len(answer['commits'])} commits have approval.")
+    return Exit.REFUSED if refused else Exit.DONE
+
+
+def status_of(context: Context) -> int:
+    site = install.GateSite.of(Path.cwd())
+    state = install.state(site)
+    policy = read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+    result: dict[str, Any] = {
+        "installed": state == "ok",
+        "state": state,
+        "mode": policy.mode.value,
+        "hook": str(install.hook_file(site)),
+        "problem": policy.problem,
+        "commits": [],
+        "overridden": [],
+    }
+    if site.facts_file.exists():
+        tips = install.known_tips(site)
+        globs = [f"--glob=refs/heads/{hook.bracketed(glob)}" for glob in policy.branches] or ["--branches"]
+        log = commits_log(site, [*globs, "--not", "--remotes", *tips])
+        try:
+            commits: list[Json] = _asked(context, site, "status", log)["commits"] if log else []
+        except UnreachableError as error:
+            # The hook's own state is known all the same.
+            _show_status(context, result | {"problem": error.message})
+            return Exit.UNAVAILABLE
+        result["overridden"] = [row for row in commits if row.get("because") == "override"]
+        result["commits"] = [row for row in commits if not row["covered"]]
+    _show_status(context, result)
+    return Exit.REFUSED if result["commits"] else Exit.DONE
+
+
+def _show_status(context: Context, result: dict[str, Any]) -> None:
+    if context.wants_json:
+        context.screen.json(result)
+        return
+    sentence = {
+        "ok": "The gate is in place",
+        "absent": "There is no gate here; `tandem gate install` puts one in place",
+        "damaged": "The gate is damaged, and git may not run it; `tandem gate install` repairs it",
+    }[result["state"]]
+    context.screen.say(f"{sentence}. Mode {result['mode']}; hook {result['hook']}.")
+    if result["problem"]:
+        context.screen.say(visible_block(f"Problem: {result['problem']}"))
+    for row in result["commits"]:
+        context.screen.say(visible_block(f"without approval: {row['commit'][:12]} {row['subject']}"))
+    for row in result["overridden"]:
+        context.screen.say(visible_block(f"overridden: {row['commit'][:12]} {row['subject']}"))
+
+
+def plain_revision(revision: str) -> str:
+    if revision.startswith("-"):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{revision!r} is not a range of commits", "Give A..B.")
+    return revision
+
+
+def commits_log(site: install.GateSite, revisions: list[str]) -> bytes:
+    """The same output that the hook sends."""
+    kept = {name: os.environ[name] for name in hook.OBJECTS if name in os.environ}
+    answer = run_git(site.folder, *hook.LOG[1:], *revisions, "--", environment=kept)
+    if not answer.is_good:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"git log: {answer.why}", "Give a range that git knows, as A..B.")
+    return answer.output
+
+
+def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:
+    commit = root_commit(site.folder) or ""
+    known = {"root": str(site.root or ""), "commit": commit}
+    here = hook.Site(str(site.common), known, [])
+    body = here.head(asker) + hook.clean_merges(log) + b"\n" + log
+    headers = {"Content-Type": _CONTENT_TYPE, "Accept": "application/json"}
+    try:
+        connection = context.broker.connection
+        status, _, answer = connection.exchange("POST", "/api/gate/check", body, headers, patience=_PATIENCE)
+    except UnreachableError:
+        return _from_file(context, here, body)
+    content = json.loads(answer)
+    if status != 200:  # noqa: PLR2004
+        error = content["error"]
+        raise BrokerError(Code(error["code"]), error["message"], error["hint"])
+    return content
+
+
+def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
+    """No broker: what its database says, if it can be believed."""
+    place = context.target.locations
+    here.known |= {"database": str(place.database)}
+    request = parse_request(body)
+    project = locations.project_file(place.root) if place.root else None
+    policy = read_policy(project, locations.user_file())
+    try:
+        covered = alone.decided_from_file(here, request, policy)
+    except (OSError, ValueError, alone.DatabaseError) as error:
+        raise UnreachableError(f"no broker runs here, and its database cannot be read ({error})") from error
+    rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in request.commits]
+    missing = [commit for commit in request.commits if commit.id not in covered]
+    message = alone.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
+    return {"outcome": "refuse" if missing else "pass", "mode": policy.mode.value, "message": message, "commits": rows}
+
+
+def row_of(commit: str, subject: str, covered: Covered | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"commit": commit, "subject": subject, "covered": covered is not None}
+    return row | ({"because": covered.because.value, "reviews": list(covered.reviews)} if covered else {})

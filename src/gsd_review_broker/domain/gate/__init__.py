@@ -1,0 +1,1 @@
+"""The gate's rules: which commits an approval covers. Pure, and light enough for a git hook."""

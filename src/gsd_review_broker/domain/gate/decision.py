@@ -1,0 +1,172 @@
+"""Does an approval cover a commit? Contents and approvals in, an answer for each commit out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.domain.gate.records import Entry, Step, Steps, composed
+
+# How many combinations of reviews are tried for one commit, and how long a range may be.
+MOST_COMBINATIONS = 2_000
+LONGEST_RANGE = 200
+
+
+class Because(StrEnum):
+    EMPTY = "empty"
+    EXEMPT = "exempt"
+    MERGE = "merge"
+    REVIEW = "review"
+    REVIEWS = "reviews"
+    RANGE = "range"
+    CARRIED = "carried"
+    OVERRIDE = "override"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """Its change against its first parent. `is_clean_merge`: its tree is what git makes of its parents."""
+
+    id: str
+    tree: str = ""
+    parents: tuple[str, ...] = ()
+    subject: str = ""
+    steps: Steps = field(default_factory=dict[bytes, Step])
+    is_clean_merge: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approval:
+    review_id: str
+    reviewer: str
+    by_person: bool
+    steps: Steps
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Covered:
+    because: Because
+    reviews: tuple[str, ...] = ()
+
+
+def decide(commits: Sequence[Commit], approvals: Iterable[Approval], policy: GatePolicy) -> dict[str, Covered]:
+    """The commits that are covered, by id; one that is missing here has no approval. Oldest first."""
+    usable = _usable(approvals, policy)
+    covered: dict[str, Covered] = {}
+    guarded = {commit.id: without_exempt(commit.steps, policy) for commit in commits}
+    for commit in commits:
+        answer = _alone(commit, guarded[commit.id], usable)
+        if answer is not None:
+            covered[commit.id] = answer
+    for chain in chains(commits):
+        _cover_ranges(chain, guarded, usable, covered)
+    return covered
+
+
+def without_exempt(steps: Steps, policy: GatePolicy) -> Steps:
+    return {path: step for path, step in steps.items() if not policy.is_exempt(path)}
+
+
+def _usable(approvals: Iterable[Approval], policy: GatePolicy) -> list[Approval]:
+    """With the guarded paths alone; what needs a person and has none does not count."""
+    usable: list[Approval] = []
+    for approval in approvals:
+        steps = without_exempt(approval.steps, policy)
+        if steps and (approval.by_person or not any(policy.needs_person(path) for path in steps)):
+            usable.append(
+                Approval(
+                    review_id=approval.review_id, reviewer=approval.reviewer, by_person=approval.by_person, steps=steps
+                )
+            )
+    return usable
+
+
+def _alone(commit: Commit, steps: Steps, approvals: Sequence[Approval]) -> Covered | None:
+    if commit.is_clean_merge:
+        return Covered(because=Because.MERGE)
+    if not steps:
+        return Covered(because=Because.EXEMPT if commit.steps else Because.EMPTY)
+    for approval in approvals:
+        if approval.steps == steps:
+            return Covered(because=Because.REVIEW, reviews=(approval.review_id,))
+    together = _together(steps, approvals)
+    return Covered(because=Because.REVIEWS, reviews=together) if together else None
+
+
+class _Search:
+    """Applies approved changes one after the other, each whole and once, until the wanted content is reached."""
+
+    def __init__(self, steps: Steps, approvals: Sequence[Approval]) -> None:
+        self._start: dict[bytes, Entry] = {path: step.old for path, step in steps.items()}
+        self._goal: dict[bytes, Entry] = {path: step.new for path, step in steps.items()}
+        self._approvals = approvals
+        self._seen: set[frozenset[int]] = set()
+
+    def run(self) -> tuple[int, ...] | None:
+        return self._from(self._start, ())
+
+    def _from(self, state: dict[bytes, Entry], used: tuple[int, ...]) -> tuple[int, ...] | None:
+        open_paths = {path for path, entry in state.items() if self._goal.get(path, self._start.get(path)) != entry}
+        if used and not open_paths:
+            return used
+        key = frozenset(used)
+        if key in self._seen or len(self._seen) >= MOST_COMBINATIONS:
+            return None
+        self._seen.add(key)
+        for number, approval in enumerate(self._approvals):
+            if number not in used and self._fits(approval, state, open_paths):
+                answer = self._from(state | {path: step.new for path, step in approval.steps.items()}, (*used, number))
+                if answer is not None:
+                    return answer
+        return None
+
+    def _fits(self, approval: Approval, state: dict[bytes, Entry], open_paths: set[bytes]) -> bool:
+        if not any(path in open_paths for path in approval.steps):
+            return False
+        for path, step in approval.steps.items():
+            if path not in state:
+                # A path that is not in the commit has to come back to where it began.
+                self._start.setdefault(path, step.old)
+            if state.get(path, self._start[path]) != step.old:
+                return False
+        return True
+
+
+def _together(steps: Steps, approvals: Sequence[Approval]) -> tuple[str, ...] | None:
+    used = _Search(steps, approvals).run()
+    return tuple(approvals[number].review_id for number in used) if used else None
+
+
+def chains(commits: Sequence[Commit]) -> list[list[Commit]]:
+    """Runs of ordinary commits, each the first parent of the next."""
+    chains: list[list[Commit]] = []
+    ending_at: dict[str, list[Commit]] = {}
+    for commit in commits:
+        if len(commit.parents) > 1:
+            continue
+        chain = ending_at.pop(commit.parents[0], None) if commit.parents else None
+        if chain is None:
+            chain = list[Commit]()
+            chains.append(chain)
+        chain.append(commit)
+        ending_at[commit.id] = chain
+    return [chain for chain in chains if 1 < len(chain) <= LONGEST_RANGE]
+
+
+def _cover_ranges(
+    chain: list[Commit], guarded: dict[str, Steps], approvals: Sequence[Approval], covered: dict[str, Covered]
+) -> None:
+    """A range whose combined change equals one approved review."""
+    for first in range(len(chain)):
+        whole: Steps | None = {}
+        for last in range(first, len(chain)):
+            whole = composed((whole, guarded[chain[last].id]))
+            if whole is None:
+                break
+            run = chain[first : last + 1]
+            if last == first or all(commit.id in covered for commit in run):
+                continue
+            review = next((approval.review_id for approval in approvals if approval.steps == whole), None)
+            if review is not None:
+                for commit in run:
+                    covered.setdefault(commit.id, Covered(because=Because.RANGE, reviews=(review,)))

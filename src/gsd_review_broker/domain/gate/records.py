@@ -1,0 +1,82 @@
+"""What a change does to each path: the records of `git diff-tree --raw`, and how changes are put together."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_FIELDS_OF_METADATA = 5
+
+
+class Entry(NamedTuple):
+    """One side of a record: mode and object id; all zeros where the path does not exist."""
+
+    mode: bytes
+    object_id: bytes
+
+    @property
+    def is_absent(self) -> bool:
+        return not self.mode.strip(b"0")
+
+
+class Step(NamedTuple):
+    """What happens to one path."""
+
+    old: Entry
+    new: Entry
+
+
+# The whole change: one step for each path.
+Steps = dict[bytes, Step]
+
+
+def parse_records(raw: bytes) -> Steps:
+    """Of `-z --raw --no-renames --full-index`: metadata, NUL, path, NUL. Raises ValueError on anything else."""
+    fields = raw.split(b"\0")
+    if fields.pop() or len(fields) % 2:
+        raise ValueError("the records are cut short")
+    return {path: _step(metadata) for metadata, path in zip(fields[::2], fields[1::2], strict=True)}
+
+
+def _step(metadata: bytes) -> Step:
+    parts = metadata.removeprefix(b":").split(b" ")
+    if not metadata.startswith(b":") or len(parts) != _FIELDS_OF_METADATA:
+        raise ValueError(f"{metadata!r} is not a record of git diff-tree")
+    old_mode, new_mode, old_id, new_id, _ = parts
+    return Step(Entry(old_mode, old_id), Entry(new_mode, new_id))
+
+
+def raw_records(steps: Steps) -> bytes:
+    """The same text that git prints for them, sorted bytewise: what a digest is made of."""
+    return b"".join(sorted(_raw(path, step) for path, step in steps.items()))
+
+
+def _raw(path: bytes, step: Step) -> bytes:
+    old, new = step
+    metadata = b" ".join((old.mode, new.mode, old.object_id, new.object_id, _letter(old, new)))
+    return b":%b\0%b\0" % (metadata, path)
+
+
+def _letter(old: Entry, new: Entry) -> bytes:
+    if old.is_absent:
+        return b"A"
+    if new.is_absent:
+        return b"D"
+    # The kind of a file is in the first digits of its mode: a file, a link, a submodule.
+    return b"M" if old.mode[:3] == new.mode[:3] else b"T"
+
+
+def composed(changes: Iterable[Steps]) -> Steps | None:
+    """One change after the other as a single change; None where the second does not begin where the first ends."""
+    whole: Steps = {}
+    for steps in changes:
+        for path, step in steps.items():
+            before = whole.get(path)
+            if before is not None and before.new != step.old:
+                return None
+            whole[path] = Step(before.old if before else step.old, step.new)
+    return {path: step for path, step in whole.items() if step.old != step.new}
+
+
+def path_key(path: bytes) -> str:
+    """By which approvals of a path are kept: a path may be longer than an index takes, and need not be text."""
+    return hashlib.sha256(path).hexdigest()

@@ -1,0 +1,98 @@
+"""What a refusal says: the commit, the files without approval, the nearest review, and the next command."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.gate.decision import Commit, without_exempt
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
+
+_MOST_COMMITS = 5
+_MOST_FILES = 8
+_SHORT_ID = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nearest:
+    """The review that comes closest to a commit."""
+
+    review_id: str
+    # pending, stale, changes_requested, needs a person, or changed after its approval.
+    standing: str
+    # Where the commit differs from what was approved.
+    differs_in: tuple[str, ...] = ()
+
+    @property
+    def next_command(self) -> str:
+        match self.standing:
+            case "pending" | "claimed" | "in_review":
+                return f"tandem wait {self.review_id}"
+            case "changes_requested":
+                return f"tandem show {self.review_id}"
+            case "needs_person":
+                return f"tandem open {self.review_id}"
+            case _:
+                return 'tandem propose --staged -m "WHAT AND WHY" --wait'
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    commit: Commit
+    files: tuple[str, ...]
+    nearest: Nearest | None
+
+    @property
+    def next_command(self) -> str:
+        return self.nearest.next_command if self.nearest else 'tandem propose --staged -m "WHAT AND WHY" --wait'
+
+
+def shown_path(path: bytes) -> str:
+    """A name that a terminal can be trusted with."""
+    name = path.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def files_of(commit: Commit, policy: GatePolicy) -> tuple[str, ...]:
+    return tuple(shown_path(path) for path in sorted(without_exempt(commit.steps, policy)))
+
+
+def refusal_text(refusals: Sequence[Refusal], policy: GatePolicy, *, note: str = "") -> str:
+    """Made for agents and people alike; the last line is the command to run."""
+    verb = "refused" if policy.mode is Mode.BLOCK else "warning (the commit is let through)"
+    count = len(refusals)
+    lines = [f"tandem gate: {verb}: {count} commit{'s' if count > 1 else ''} without an approved review."]
+    for refusal in refusals[:_MOST_COMMITS]:
+        lines += _lines(refusal)
+    if count > _MOST_COMMITS:
+        lines.append(f"  … and {count - _MOST_COMMITS} more")
+    if policy.problem:
+        lines.append(f"The gate's configuration cannot be read, so it blocks: {policy.problem}")
+    if note:
+        lines.append(note)
+    lines.append(f"Next: {refusals[0].next_command}")
+    return "\n".join(lines)
+
+
+def _lines(refusal: Refusal) -> list[str]:
+    subject = shown_path(refusal.commit.subject.encode("utf-8", "surrogateescape"))
+    files = ", ".join(refusal.files[:_MOST_FILES])
+    more = len(refusal.files) - _MOST_FILES
+    lines = [
+        f"  commit {refusal.commit.id[:_SHORT_ID]} {subject}".rstrip(),
+        f"    without approval: {files}" + (f" and {more} more" if more > 0 else ""),
+    ]
+    if refusal.nearest is not None:
+        lines.append(f"    {_sentence(refusal.nearest)}")
+    return lines
+
+
+def _sentence(nearest: Nearest) -> str:
+    review = f"nearest review {nearest.review_id}"
+    match nearest.standing:
+        case "changed":
+            return f"{review} is approved, and the content changed after that in {', '.join(nearest.differs_in)}"
+        case "needs_person":
+            return f"{review} is approved, but these paths need a person's approval"
+        case "stale":
+            return f"{review} is approved for another base; propose the change as it is now"
+        case standing:
+            return f"{review} is {standing}"

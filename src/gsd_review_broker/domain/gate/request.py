@@ -1,0 +1,105 @@
+"""What a client of the gate sends: lines of `key=value`, an empty line, and the output of `git log`.
+
+git's own bytes go over the wire, so that the hook has nothing to encode."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gsd_review_broker.domain.gate.decision import Commit
+from gsd_review_broker.domain.gate.ledger import Origin
+from gsd_review_broker.domain.gate.records import Steps, parse_records
+from gsd_review_broker.errors import BrokerError, Code
+
+# A fixed position for everything: `id tree parents`, NUL, the subject, NUL, and then the records, if there are any.
+LOG_FORMAT = "%H %T %P%x00%s"
+MOST_COMMITS = 5_000
+_LONGEST_SUBJECT = 200
+
+
+class Asker(StrEnum):
+    HOOK = "hook"
+    CHECK = "check"
+    STATUS = "status"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateRequest:
+    origin: Origin
+    asker: Asker
+    # The main work tree; None in a bare repository.
+    root: str | None
+    # As `refs/heads/NAME`.
+    branches: tuple[str, ...]
+    commits: tuple[Commit, ...]
+
+
+def parse_request(body: bytes) -> GateRequest:
+    head, separator, log = body.partition(b"\n\n")
+    if not separator:
+        raise _malformed("it has no empty line after its head")
+    said = [line.partition(b"=") for line in head.split(b"\n")]
+    values = {key.decode("ascii", "replace"): _text(value) for key, _, value in said}
+    folder, asker = values.get("folder"), values.get("by")
+    if not folder or asker not in set(Asker):
+        raise _malformed("its head needs folder and by")
+    clean = frozenset(_text(value) for key, _, value in said if key == b"clean")
+    try:
+        commits = parse_log(log, clean)
+    except ValueError as error:
+        raise _malformed(str(error)) from error
+    return GateRequest(
+        origin=Origin(root=values.get("commit") or None, folder=folder),
+        asker=Asker(asker),
+        root=values.get("root") or None,
+        branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
+        commits=commits,
+    )
+
+
+def _malformed(why: str) -> BrokerError:
+    return BrokerError(
+        Code.INVALID_ARGUMENT,
+        f"this is not a question to the gate: {why}",
+        "Run `tandem gate install` again; the hook may be of another version.",
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+def parse_log(log: bytes, clean: frozenset[str] = frozenset()) -> tuple[Commit, ...]:
+    """Of `git log -z --raw --format=LOG_FORMAT`. Raises ValueError."""
+    fields = log.split(b"\0")
+    if fields.pop():
+        raise ValueError("the output of git log is cut short")
+    commits: list[Commit] = []
+    at = 0
+    while at < len(fields):
+        if len(commits) == MOST_COMMITS:
+            raise ValueError(f"more than {MOST_COMMITS} commits at once; check a shorter range")
+        commit, at = _commit(fields, at, clean)
+        commits.append(commit)
+    return tuple(commits)
+
+
+def _commit(fields: list[bytes], at: int, clean: frozenset[str]) -> tuple[Commit, int]:
+    ids = fields[at].decode("ascii").split(" ")
+    if len(ids) < 2 or at + 1 >= len(fields):  # noqa: PLR2004 - the commit and its tree
+        raise ValueError(f"{fields[at][:100]!r} is not a commit of git log")
+    subject = fields[at + 1].decode("utf-8", "replace")[:_LONGEST_SUBJECT]
+    end = at + 2
+    while end + 1 < len(fields) and fields[end].lstrip(b"\n").startswith(b":"):
+        end += 2
+    steps = _steps(fields[at + 2 : end])
+    parents = tuple(parent for parent in ids[2:] if parent)
+    commit = Commit(
+        id=ids[0], tree=ids[1], parents=parents, subject=subject, steps=steps, is_clean_merge=ids[0] in clean
+    )
+    return commit, end
+
+
+def _steps(fields: list[bytes]) -> Steps:
+    if fields:
+        fields[0] = fields[0].removeprefix(b"\n")
+    return parse_records(b"".join(field + b"\0" for field in fields))

@@ -1,0 +1,12 @@
+"""A commit with a review's content is on a guarded branch."""
+
+from typing import Any
+
+from gsd_review_broker.domain.identity import BROKER
+from gsd_review_broker.domain.model import Change, EventType, Milliseconds, Review
+from gsd_review_broker.domain.rules.transitions import record
+
+
+def record_landed(review: Review, *, metadata: dict[str, Any], now: Milliseconds) -> Change:
+    """Changes no state, a closed review's neither: its timeline says where the content is."""
+    return record(review, EventType.COMMIT_LANDED, actor=BROKER, now=now, metadata=metadata)

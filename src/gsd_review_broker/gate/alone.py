@@ -1,0 +1,150 @@
+"""The gate's answer while no broker answers: from the database file, read only, if it is the owner's own."""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from gsd_review_broker.domain.gate import search
+from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide
+from gsd_review_broker.domain.gate.ledger import Origin, ReviewedChange
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
+from gsd_review_broker.domain.gate.receipts import parse_public_key
+from gsd_review_broker.domain.gate.records import path_key
+from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
+from gsd_review_broker.domain.gate.request import GateRequest, parse_request
+from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.gate.hook import Site
+from gsd_review_broker.gate.offline import decide_offline, read_proofs
+from gsd_review_broker.git.checkout import is_tracked
+from gsd_review_broker.settings.gate import read_policy
+
+_COLUMNS = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
+_ON_PATH = (
+    f"SELECT {_COLUMNS} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608
+    "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
+)
+_OVERRIDES = "SELECT repository, folder FROM gate_overrides WHERE until > ?"
+_BUSY_SECONDS = 0.2
+DatabaseError = sqlite3.Error
+
+
+class ApprovalsFile:
+    """The broker's database, opened for reading."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
+        statement = f"{_ON_PATH} AND p.old_id = ? LIMIT ?"
+        rows = self._connection.execute(statement, (path_key(path), old_id.decode("ascii", "replace"), limit))
+        return [_change(row) for row in rows]
+
+    def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
+        return [_change(row) for row in self._connection.execute(f"{_ON_PATH} LIMIT ?", (path_key(path), limit))]
+
+    def is_overridden(self, origin: Origin) -> bool:
+        rows = self._connection.execute(_OVERRIDES, (int(time.time() * 1000),)).fetchall()
+        return any(Origin(root=root, folder=folder).is_same(origin) for root, folder in rows)
+
+
+def _change(row: tuple[object, ...]) -> ReviewedChange:
+    review_id, revision, digest, repository, folder, records, proposer, reviewer, approved_at = row
+    return ReviewedChange(
+        review_id=ReviewId(str(review_id)),
+        revision=int(str(revision)),
+        digest=str(digest),
+        repository=None if repository is None else str(repository),
+        folder=str(folder),
+        records=bytes(records) if isinstance(records, bytes) else b"",
+        proposer=Identity(str(proposer)),
+        reviewer=Identity(str(reviewer)),
+        approved_at=Milliseconds(int(str(approved_at))),
+    )
+
+
+def answer_alone(site: Site, body: bytes, problem: str) -> tuple[str, str]:
+    """`pass`, `warn` or `refuse`, and the words."""
+    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
+    if policy.mode is Mode.OFF:
+        return "pass", ""
+    request = parse_request(body)
+    covered: dict[str, Covered] = {}
+    why = problem
+    try:
+        covered = decided_from_file(site, request, policy)
+    except (OSError, sqlite3.Error, ValueError) as error:
+        why = f"{problem}, and its database cannot be read ({error})"
+    missing = [commit for commit in request.commits if commit.id not in covered]
+    if missing:
+        covered |= _from_receipts(site, missing, policy)
+        missing = [commit for commit in missing if commit.id not in covered]
+    if not missing:
+        return "pass", ""
+    note = f"{why[:1].upper()}{why[1:]}: start it with `tandem up` if the change was approved meanwhile."
+    return ("refuse" if policy.mode is Mode.BLOCK else "warn"), refusal(missing, policy, note)
+
+
+def _from_receipts(site: Site, commits: Sequence[Commit], policy: GatePolicy) -> dict[str, Covered]:
+    """Receipts in the repository's notes, signed with this user's own key."""
+    try:
+        key = parse_public_key(Path(site.known.get("public_key") or os.devnull).read_text("ascii"))
+        proofs = read_proofs(Path(site.common), key, site.known.get("commit") or None)
+    except (OSError, ValueError):
+        return {}
+    return decide_offline(commits, proofs, policy)
+
+
+def refusal(missing: Sequence[Commit], policy: GatePolicy, note: str) -> str:
+    refusals = [Refusal(commit=commit, files=files_of(commit, policy), nearest=None) for commit in missing]
+    return refusal_text(refusals, policy, note=note)
+
+
+def decided_from_file(site: Site, request: GateRequest, policy: GatePolicy) -> dict[str, Covered]:
+    """Raises OSError, sqlite3.Error or ValueError where no file can be trusted."""
+    errors: list[Exception] = []
+    for database in site.databases:
+        try:
+            with opened(Path(database), site.known.get("root")) as kept:
+                return _decided(kept, request, policy)
+        except (OSError, sqlite3.Error, ValueError) as problem:
+            errors.append(problem)
+    # The repository's own database comes first, and what is wrong with it matters most.
+    raise errors[0] if errors else FileNotFoundError("there is none")
+
+
+def _decided(kept: ApprovalsFile, request: GateRequest, policy: GatePolicy) -> dict[str, Covered]:
+    found = search.approvals(kept, request.commits, policy, request.origin, thorough=True)
+    covered = decide(request.commits, [change.approval() for change in found], policy)
+    if policy.override is Override.HUMAN and kept.is_overridden(request.origin):
+        for commit in request.commits:
+            covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
+    return covered
+
+
+@contextlib.contextmanager
+def opened(database: Path, root: str | None) -> Generator[ApprovalsFile]:
+    """Only a plain file of this user that did not come with the repository."""
+    facts = database.lstat()
+    if not os.path.isfile(database) or database.is_symlink():  # noqa: PTH113
+        raise OSError(f"{database} is not a plain file")
+    if hasattr(os, "geteuid") and facts.st_uid != os.geteuid():
+        raise OSError(f"{database} belongs to another user")
+    if root and is_tracked(Path(root), database):
+        raise OSError(f"{database} is tracked by git")
+    with contextlib.closing(_connected(database)) as connection:
+        yield ApprovalsFile(connection)
+
+
+def _connected(database: Path) -> sqlite3.Connection:
+    address = database.absolute().as_uri()
+    log = Path(f"{database}-wal")
+    # Without a log nobody writes, and none has to be made in order to read.
+    immutable = "" if log.exists() else "&immutable=1"
+    connection = sqlite3.connect(f"{address}?mode=ro{immutable}", uri=True, timeout=_BUSY_SECONDS)
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute("PRAGMA query_only=ON")
+    return connection

@@ -1,0 +1,320 @@
+"""The git hook. It runs at every update of a reference, so it imports next to nothing: what the broker answers is
+printed, and everything else is imported when it is needed.
+
+git calls it with `prepared` (its exit code decides), `committed` or `aborted`, and one line for each reference."""
+
+import os
+import sys
+
+LOG = (
+    "git", "--no-replace-objects", "-c", "log.showRoot=true", "-c", "log.showSignature=false",
+    "-c", "advice.graftFileDeprecated=false", "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames",
+    "--no-relative", "--diff-merges=first-parent", "--ignore-submodules=none", "--no-ext-diff", "--no-textconv",
+    "--no-notes", "--no-color", "--no-mailmap", "--ignore-missing", "--reverse", "--topo-order",
+    "--format=%H %T %P%x00%s",
+)  # fmt: skip
+# Where git finds the objects, and nothing else that a caller may have set: configuration, replacements, programs.
+OBJECTS = (
+    "GIT_DIR", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH",
+)  # fmt: skip
+_KEPT = ("PATH", "HOME", "SYSTEMROOT", *OBJECTS)
+_BRANCHES = "refs/heads/"
+ANSWER_SECONDS = 0.7
+_FAILED = 1
+
+
+class RefusedError(Exception):
+    """The gate cannot let it pass; the text says why and what to run."""
+
+
+def main(arguments: "list[str]") -> int:
+    state = arguments[0]
+    if state == "landed":
+        return _landed(arguments[1])
+    try:
+        return _prepared(arguments[1], sys.stdin.buffer.read())
+    except RefusedError as error:
+        _say(str(error))
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong, nothing passes unseen
+        _say(f"tandem gate: refused, because the hook failed: {error!r}\nRun `tandem doctor`.")
+    return _FAILED
+
+
+def environment() -> "dict[str, str]":
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return kept | {
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": os.devnull,
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+def _prepared(note: str, lines: bytes) -> int:
+    """`note` is the file in which the question waits until the references are written."""
+    updates = wanted_updates(lines)
+    site = Site.here()
+    if not updates:
+        return 0
+    globs = guarded_branches(site)
+    updates = matching(updates, globs) if globs else updates
+    body = question(site, updates, globs) if updates else None
+    if body is None:
+        return 0
+    outcome, text = ask(site, "/api/gate/check", body)
+    if text:
+        _say(text)
+    if outcome not in {"pass", "warn"}:
+        return _FAILED
+    _keep(note, body)
+    return 0
+
+
+def wanted_updates(lines: bytes) -> "list[tuple[str, str]]":
+    """New value and name of each local branch that changes."""
+    updates: list[tuple[str, str]] = []
+    for line in lines.decode("utf-8", "surrogateescape").splitlines():
+        old, new, name = line.split(" ", 2)
+        if name.startswith(_BRANCHES) and new.strip("0") and new != old:
+            updates.append((new, name))
+    return updates
+
+
+def guarded_branches(site: "Site") -> "tuple[str, ...]":
+    """Globs; empty for all. The configuration is parsed only where it may say something about branches."""
+    for key in ("project_file", "user_file"):
+        try:
+            with open(site.known.get(key) or os.devnull, "rb") as file:
+                text = file.read()
+        except FileNotFoundError:
+            continue
+        if b'"branches"' in text or b"\\u" in text:
+            from gsd_review_broker.settings.gate import read_policy
+
+            return read_policy(site.known.get("project_file"), site.known.get("user_file")).branches
+    return ()
+
+
+def matching(updates: "list[tuple[str, str]]", globs: "tuple[str, ...]") -> "list[tuple[str, str]]":
+    from fnmatch import fnmatchcase
+
+    return [(new, name) for new, name in updates if any(fnmatchcase(name[len(_BRANCHES) :], glob) for glob in globs)]
+
+
+class Site:
+    """This repository, and the broker that serves it: by what `tandem gate install` wrote down."""
+
+    def __init__(self, common: str, known: "dict[str, str]", tips: "list[str]") -> None:
+        self.common = common
+        self.known = known
+        self.tips = tips
+
+    @classmethod
+    def here(cls) -> "Site":
+        common = common_folder()
+        known: dict[str, str] = {}
+        tips: list[str] = []
+        try:
+            with open(f"{common}/tandem/gate", encoding="utf-8", errors="surrogateescape") as file:
+                for line in file:
+                    key, _, value = line.rstrip("\n").partition("=")
+                    if key == "tip":
+                        tips.append(value)
+                    else:
+                        known[key] = value
+        except OSError as error:
+            raise RefusedError(
+                f"tandem gate: refused, because {common}/tandem/gate cannot be read ({error.strerror}).\n"
+                "Run `tandem gate install` again, or `tandem gate uninstall`."
+            ) from None
+        return cls(common, known, tips)
+
+    @property
+    def databases(self) -> "list[str]":
+        named = os.environ.get("BROKER_DB")
+        own = [os.path.abspath(named)] if named and "://" not in named else []
+        return [*own, *(self.known[key] for key in ("database", "user_database") if self.known.get(key))]
+
+    def head(self, asker: str) -> bytes:
+        said = {"by": asker, "folder": self.common}
+        said |= {key: self.known.get(key, "") for key in ("root", "commit")}
+        return "".join(f"{key}={value}\n" for key, value in said.items()).encode("utf-8", "surrogateescape")
+
+
+def common_folder() -> str:
+    """The git folder that all worktrees share, found without starting git."""
+    folder = os.environ.get("GIT_DIR") or ".git"
+    if os.path.isfile(folder):
+        with open(folder, encoding="utf-8", errors="surrogateescape") as file:
+            folder = os.path.join(os.path.dirname(folder), file.read().strip().removeprefix("gitdir: "))
+    elif not os.path.isdir(folder):
+        folder = "."
+    try:
+        with open(f"{folder}/commondir", encoding="utf-8", errors="surrogateescape") as file:
+            folder = os.path.join(folder, file.read().strip())
+    except OSError:
+        pass
+    return os.path.realpath(folder)
+
+
+def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ...]") -> "bytes | None":
+    """All commits that the guarded branches would gain; None where there are none."""
+    log = new_commits([new for new, _ in updates], site.tips, globs)
+    if not log:
+        return None
+    names = "".join(f"branch={name}\n" for _, name in updates).encode("utf-8", "surrogateescape")
+    return site.head("hook") + names + clean_merges(log) + b"\n" + log
+
+
+def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
+    """In state `prepared` the references still have their old values."""
+    known = [f"--glob=refs/heads/{bracketed(glob)}" for glob in globs] or ["--branches"]
+    return run([*LOG, *news, "--not", *known, "--remotes", *tips, "--"])
+
+
+def bracketed(glob: str) -> str:
+    """git adds `/*` to a name without wildcards; with its last letter in brackets it is taken as it is."""
+    return glob if any(sign in glob for sign in "*?[") else f"{glob[:-1]}[{glob[-1:]}]"
+
+
+def clean_merges(log: bytes) -> bytes:
+    """A line for each merge that is git's own; merges are rare, and so is this import."""
+    if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004
+        return b""
+    from gsd_review_broker.gate.merges import clean
+
+    return b"".join(b"clean=%b\n" % commit.encode() for commit in clean(log))
+
+
+def run(command: "list[str]") -> bytes:
+    reading, writing = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
+    child = os.posix_spawnp(command[0], command, environment(), file_actions=actions)
+    os.close(writing)
+    with open(reading, "rb") as file:
+        output = file.read()
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise RefusedError(f"tandem gate: refused, because {' '.join(command[:1])} log failed here.")
+    return output
+
+
+def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
+    """The running broker, else what the database file and the receipts say."""
+    for database in site.databases:
+        address = address_of(database)
+        if address is None:
+            continue
+        try:
+            status, answer = post(address, path, body)
+        except OSError as error:
+            problem = f"the broker does not answer ({error})"
+            break
+        if status == 200:  # noqa: PLR2004
+            outcome, _, text = answer.decode("utf-8", "replace").partition("\n")
+            return outcome, text
+        problem = f"the broker answers {status}: {answer.decode('utf-8', 'replace')[:500]}"
+        break
+    else:
+        problem = "no broker runs for this repository"
+    from gsd_review_broker.gate.alone import answer_alone
+
+    return answer_alone(site, body, problem)
+
+
+def address_of(database: str) -> "tuple[str, int] | None":
+    """Of the runtime file beside the database, without a JSON parser."""
+    try:
+        with open(f"{database}.runtime.json", encoding="utf-8", errors="replace") as file:
+            text = file.read(10_000)
+    except OSError:
+        return None
+    _, found, rest = text.partition('"url": "http://')
+    host, colon, port = rest.partition('"')[0].rpartition(":")
+    if not found or not colon or not port.isdigit():
+        return None
+    return host.strip("[]"), int(port)
+
+
+def post(address: "tuple[str, int]", path: str, body: bytes) -> "tuple[int, bytes]":
+    """One request within the time that a refusal may take. Raises OSError."""
+    import _socket  # `socket` costs more than the whole request
+    import time
+
+    host, port = address
+    end = time.monotonic() + ANSWER_SECONDS
+    name = f"[{host}]" if ":" in host else host
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {name}:{port}\r\nContent-Type: application/x-tandem-gate\r\n"
+        f"Accept: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{_authorization()}\r\n"
+    )
+    family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
+    connection = _socket.socket(family, _socket.SOCK_STREAM)
+    try:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect((host, port))
+        connection.sendall(head.encode() + body)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+            connection.settimeout(max(0.001, end - time.monotonic()))
+    finally:
+        connection.close()
+    return _parsed(answer)
+
+
+def _authorization() -> str:
+    token = os.environ.get("BROKER_TOKEN", "")
+    if not token:
+        folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+        try:
+            with open(f"{folder}/gsd-review-broker/token", encoding="utf-8") as file:
+                token = file.read(1_000).strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+    return f"Authorization: Bearer {token}\r\n" if token.isascii() and token.isprintable() else ""
+
+
+def _parsed(answer: bytes) -> "tuple[int, bytes]":
+    head, separator, content = answer.partition(b"\r\n\r\n")
+    words = head.split(b" ", 2)
+    if not separator or len(words) < 2 or not words[1].isdigit():  # noqa: PLR2004
+        raise OSError("it does not speak HTTP")
+    return int(words[1]), content
+
+
+def _keep(note: str, body: bytes) -> None:
+    try:
+        with open(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(body)
+    except OSError:
+        # Without it the commit is not linked to its review until somebody runs `tandem gate status`.
+        return
+
+
+def _landed(note: str) -> int:
+    """After the references were written, in the background: nobody waits, and nothing is blocked."""
+    try:
+        with open(note, "rb") as file:
+            body = file.read()
+        os.unlink(note)
+        site = Site.here()
+        for database in site.databases:
+            address = address_of(database)
+            if address is not None:
+                post(address, "/api/gate/landed", body)
+                break
+    except (OSError, RefusedError):
+        return _FAILED
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,261 @@
+"""Putting the hook in place, and taking it away so that everything is as it was, byte for byte.
+
+A hook that is there already is kept and called first. Where `core.hooksPath` names a folder (husky, or a user's own),
+it is replaced by a folder of ours in the git folder, in which every hook calls the one of the same name there."""
+
+import base64
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gsd_review_broker
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
+from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.origin import git_folder, root_commit
+from gsd_review_broker.settings import locations
+
+_HOOK = "reference-transaction"
+_EXECUTABLE = 0o755
+# All hooks that git runs on a client or a server; an unknown one of a later git is not called through our folder.
+_NAMES = (
+    "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg",
+    "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update",
+    "proc-receive", "post-receive", "post-update", "push-to-checkout", "pre-auto-gc", "post-rewrite",
+    "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist", "p4-post-changelist",
+    "p4-pre-submit", "post-index-change",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateSite:
+    """A repository in which the gate is, or may be, installed."""
+
+    folder: Path
+    common: Path
+    root: Path | None
+
+    @classmethod
+    def of(cls, folder: Path) -> "GateSite":
+        common = git_folder(folder)
+        if common is None:
+            raise BrokerError(Code.NOT_FOUND, f"{folder} is not inside a git repository", "Go to the repository.")
+        return cls(folder=folder, common=Path(common), root=find_root(folder))
+
+    @property
+    def own(self) -> Path:
+        return self.common / "tandem"
+
+    @property
+    def facts_file(self) -> Path:
+        return self.own / "gate"
+
+    @property
+    def receipt_file(self) -> Path:
+        return self.own / "installed.json"
+
+    @property
+    def config_file(self) -> Path:
+        return self.common / "config"
+
+
+def hooks_path(site: GateSite) -> str | None:
+    """What the user's own git would use; None for the git folder's own hooks."""
+    answer = _git(site, "config", "--get", "--type=path", "core.hooksPath")
+    return os.fsdecode(answer.stdout).removesuffix("\n") if answer.returncode == 0 else None
+
+
+def hook_file(site: GateSite) -> Path:
+    """Where git looks for the hook now."""
+    named = hooks_path(site)
+    if named is None:
+        return site.common / "hooks" / _HOOK
+    base = site.root or site.common
+    return base / named / _HOOK
+
+
+def state(site: GateSite) -> str:
+    """ok, absent, or damaged: there are traces of us, but git would not run our hook as it should be."""
+    file = hook_file(site)
+    try:
+        content = file.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return "damaged" if site.receipt_file.exists() else "absent"
+    if MARK not in content:
+        return "damaged" if site.receipt_file.exists() else "absent"
+    whole = content == _script(site) and os.access(file, os.X_OK) and site.facts_file.exists()
+    return "ok" if whole else "damaged"
+
+
+def install(site: GateSite, *, database: Path, user_database: Path) -> bool:
+    """False if it is in place already; then only the facts are brought up to date."""
+    present = state(site)
+    tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
+    if present == "damaged":
+        uninstall(site)
+    site.own.mkdir(mode=0o700, exist_ok=True)
+    _write(site.facts_file, _facts(site, database, user_database, tips), 0o600)
+    if present == "ok":
+        return False
+    named = hooks_path(site)
+    if named is None:
+        _install_beside(site)
+    else:
+        _install_in_front(site, named)
+    return True
+
+
+def _install_beside(site: GateSite) -> None:
+    """In the git folder's own hooks; what is there already is called first."""
+    hooks = site.common / "hooks"
+    hooks.mkdir(exist_ok=True)
+    file, kept = hooks / _HOOK, hooks / CHAINED
+    if kept.exists():
+        raise BrokerError(
+            Code.CONFLICT,
+            f"{kept} is there already, and the gate would keep the present hook under this name",
+            "Move it away, then run `tandem gate install` again.",
+        )
+    had = file.exists() or file.is_symlink()
+    _write(site.receipt_file, json.dumps({"kind": "beside", "had_hook": had}), 0o600)
+    if had:
+        file.rename(kept)
+    _write(file, _script(site), _EXECUTABLE)
+
+
+def _install_in_front(site: GateSite, named: str) -> None:
+    """A folder of ours instead of `core.hooksPath`, with a hook for each that the other folder may have."""
+    before = site.config_file.read_bytes()
+    hooks = site.own / "hooks"
+    hooks.mkdir(mode=0o700, exist_ok=True)
+    for name in _NAMES:
+        _write(hooks / name, pass_on_script(folder=named, name=name), _EXECUTABLE)
+    local = _git(site, "config", "--local", "--get", "core.hooksPath")
+    receipt: dict[str, Any] = {
+        "kind": "in front",
+        "hooks_path": named,
+        "local": os.fsdecode(local.stdout).removesuffix("\n") if local.returncode == 0 else None,
+        "config": base64.b64encode(before).decode(),
+    }
+    _write(site.receipt_file, json.dumps(receipt), 0o600)
+    _write(hooks / _HOOK, _script(site), _EXECUTABLE)
+    _must(site, "config", "--local", "core.hooksPath", str(hooks))
+    receipt["config_after"] = base64.b64encode(site.config_file.read_bytes()).decode()
+    _write(site.receipt_file, json.dumps(receipt), 0o600)
+
+
+def uninstall(site: GateSite) -> bool:
+    """False if there is nothing to take away."""
+    try:
+        receipt = json.loads(site.receipt_file.read_text())
+    except FileNotFoundError:
+        return False
+    if receipt["kind"] == "beside":
+        _restore_beside(site, had_hook=receipt["had_hook"])
+    else:
+        _restore_config(site, receipt)
+        for file in (site.own / "hooks").glob("*"):
+            file.unlink()
+        (site.own / "hooks").rmdir()
+    for file in site.own.glob("*"):
+        file.unlink()
+    site.own.rmdir()
+    return True
+
+
+def _restore_beside(site: GateSite, *, had_hook: bool) -> None:
+    file, kept = site.common / "hooks" / _HOOK, site.common / "hooks" / CHAINED
+    ours = file.exists() and MARK in file.read_text("utf-8", "surrogateescape")
+    if ours:
+        file.unlink()
+    # A hook that another program put there since is left alone, and so is the one that we kept.
+    if had_hook and not file.exists():
+        kept.rename(file)
+
+
+def _restore_config(site: GateSite, receipt: dict[str, Any]) -> None:
+    after = base64.b64decode(receipt.get("config_after", ""))
+    if site.config_file.read_bytes() == after:
+        site.config_file.write_bytes(base64.b64decode(receipt["config"]))
+        return
+    present = _git(site, "config", "--local", "--get", "core.hooksPath")
+    if os.fsdecode(present.stdout).removesuffix("\n") != str(site.own / "hooks"):
+        return
+    if receipt["local"] is None:
+        _must(site, "config", "--local", "--unset", "core.hooksPath")
+    else:
+        _must(site, "config", "--local", "core.hooksPath", receipt["local"])
+
+
+def _script(site: GateSite) -> str:
+    package = str(Path(gsd_review_broker.__file__).resolve().parent.parent)
+    in_front = hook_file(site).parent == site.own / "hooks" or _receipt_kind(site) == "in front"
+    if not in_front:
+        return hook_script(python=sys.executable, package=package, place="../tandem", chained=f'"${{0%/*}}"/{CHAINED}')
+    named = json.loads(site.receipt_file.read_text())["hooks_path"]
+    chained = pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
+    return hook_script(python=sys.executable, package=package, place="..", chained=chained)
+
+
+def _receipt_kind(site: GateSite) -> str | None:
+    try:
+        return json.loads(site.receipt_file.read_text())["kind"]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _facts(site: GateSite, database: Path, user_database: Path, tips: list[str]) -> str:
+    values = {
+        "root": str(site.root or ""),
+        "commit": root_commit(site.folder) or "",
+        "database": str(database),
+        "user_database": str(user_database),
+        "project_file": str(locations.project_file(site.root)) if site.root else "",
+        "user_file": str(locations.user_file()),
+        "public_key": str(locations.public_key_file()),
+    }
+    lines = [f"{key}={value}" for key, value in values.items()] + [f"tip={tip}" for tip in tips]
+    if any("\n" in line for line in lines):
+        raise BrokerError(Code.CONFLICT, "a path of this repository has a line feed in it", "Move the repository.")
+    return "\n".join(lines) + "\n"
+
+
+def _tips(site: GateSite) -> list[str]:
+    """What the branches hold now is history; the gate judges what comes after."""
+    answer = _must(site, "for-each-ref", "--format=%(objectname)", "refs/heads")
+    return sorted(set(answer.decode("ascii").split()))
+
+
+def known_tips(site: GateSite) -> list[str]:
+    lines = site.facts_file.read_text("utf-8", "surrogateescape").splitlines()
+    return [line.removeprefix("tip=") for line in lines if line.startswith("tip=")]
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Whole or not at all."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+        file.write(text)
+    draft.chmod(stat.S_IMODE(mode))
+    draft.replace(path)
+
+
+def _git(site: GateSite, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The user's own git: which hooks run is a question of the user's configuration."""
+    return subprocess.run(
+        ["git", *arguments], cwd=site.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+
+
+def _must(site: GateSite, *arguments: str) -> bytes:
+    answer = _git(site, *arguments)
+    if answer.returncode != 0:
+        why = answer.stderr.decode("utf-8", "replace").strip()
+        raise BrokerError(Code.UNAVAILABLE, f"git {arguments[0]} failed: {why}", "Look at the repository.")
+    return answer.stdout

@@ -1,0 +1,95 @@
+"""Deciding from receipts alone: for CI, for a server's pre-receive hook, and for the hook while no broker answers."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gsd_review_broker.domain.gate.decision import Approval, Commit, Covered, chains, decide, without_exempt
+from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.domain.gate.receipts import Receipt, verified
+from gsd_review_broker.domain.gate.records import Steps, composed, raw_records
+from gsd_review_broker.domain.gate.search import digest
+from gsd_review_broker.domain.identity import is_human
+from gsd_review_broker.gate import hook
+from gsd_review_broker.git.program import run_git
+
+NOTES = "refs/notes/tandem"
+# A range is tried by all of its parts, so it must not be long.
+_LONGEST_RANGE = 60
+_MOST_REASONS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proofs:
+    """The receipts that count for this repository, and why others do not."""
+
+    receipts: tuple[Receipt, ...]
+    reasons: tuple[str, ...] = field(default=())
+
+
+def read_proofs(folder: Path, public_key: bytes, repository: str | None) -> Proofs:
+    """All receipts in the repository's notes: an approval counts by content, whatever commit it is attached to."""
+    if repository is None:
+        why = "the root commit is not here (a shallow clone, or no commit): fetch the whole history"
+        return Proofs(receipts=(), reasons=(why,))
+    counted: list[Receipt] = []
+    reasons: list[str] = []
+    for line in _noted(folder):
+        try:
+            receipt = verified(line, public_key)
+        except ValueError as error:
+            reasons.append(str(error))
+            continue
+        if receipt.repository == repository:
+            counted.append(receipt)
+        else:
+            reasons.append(f"the receipt of review {receipt.review_id} is of another repository")
+    unique = tuple(dict.fromkeys(reasons))
+    return Proofs(receipts=tuple(counted), reasons=unique[:_MOST_REASONS])
+
+
+def _noted(folder: Path) -> list[str]:
+    """Each receipt is one line of a note."""
+    kept = {name: os.environ[name] for name in hook.OBJECTS if name in os.environ}
+    answer = run_git(folder, "grep", "-a", "-h", "--no-color", "-F", "-e", '"signature"', NOTES, "--", environment=kept)
+    return answer.output.decode("utf-8", "replace").splitlines() if answer.code == 0 else []
+
+
+def decide_offline(commits: Sequence[Commit], proofs: Proofs, policy: GatePolicy) -> dict[str, Covered]:
+    """A receipt holds a digest and no records, so what it approves is found by trying: each commit, and each range."""
+    by_digest = {receipt.digest: receipt for receipt in proofs.receipts}
+    approvals = [
+        _approval(receipt, steps)
+        for steps in _candidates(commits, policy)
+        if (receipt := by_digest.get(digest(raw_records(steps)))) is not None
+    ]
+    return decide(commits, approvals, policy)
+
+
+def _approval(receipt: Receipt, steps: Steps) -> Approval:
+    return Approval(
+        review_id=receipt.review_id, reviewer=receipt.reviewer, by_person=is_human(receipt.reviewer), steps=steps
+    )
+
+
+def _candidates(commits: Sequence[Commit], policy: GatePolicy) -> Iterator[Steps]:
+    wholes = [commit.steps for commit in commits]
+    for chain in chains(commits):
+        if len(chain) <= _LONGEST_RANGE:
+            wholes += _ranges(chain)
+    for steps in wholes:
+        yield steps
+        guarded = without_exempt(steps, policy)
+        if guarded and guarded != steps:
+            yield guarded
+
+
+def _ranges(chain: Sequence[Commit]) -> Iterator[Steps]:
+    for first in range(len(chain)):
+        whole: Steps | None = {}
+        for commit in chain[first:]:
+            whole = composed((whole, commit.steps))
+            if whole is None:
+                break
+            yield whole

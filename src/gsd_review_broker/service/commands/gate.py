@@ -1,0 +1,323 @@
+"""The gate's questions: may these commits land, which review is nearest, and what has landed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.gate import search
+from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
+from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
+from gsd_review_broker.domain.gate.records import parse_records, raw_records
+from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
+from gsd_review_broker.domain.gate.request import Asker, GateRequest
+from gsd_review_broker.domain.identity import BROKER, Identity, is_human
+from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader, Transaction
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.commands.nearest import nearest_review
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.timestamps import iso
+
+_MOST_CARRIED = 5
+_MOST_SHOWN = 50
+_MOST_OVERRIDES = 50
+_LONGEST_OVERRIDE_MINUTES = 24 * 60
+
+# The policy for a main work tree; None for a bare repository.
+PolicyOf = Callable[[str | None], GatePolicy]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateAnswer:
+    outcome: str
+    mode: Mode
+    covered: dict[str, Covered]
+    refusals: tuple[Refusal, ...]
+    override: GateOverride | None
+    text: str
+
+    def as_json(self, commits: Sequence[Commit]) -> dict[str, Any]:
+        refused = {refusal.commit.id: refusal for refusal in self.refusals}
+        return {
+            "outcome": self.outcome,
+            "mode": self.mode.value,
+            "message": self.text,
+            "commits": [_row(commit, self.covered.get(commit.id), refused.get(commit.id)) for commit in commits],
+        }
+
+
+def _row(commit: Commit, covered: Covered | None, refusal: Refusal | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"commit": commit.id, "subject": commit.subject, "covered": covered is not None}
+    if covered is not None:
+        row |= {"because": covered.because.value, "reviews": list(covered.reviews)}
+    if refusal is not None:
+        near = refusal.nearest
+        row |= {"files": list(refusal.files), "next": refusal.next_command}
+        row["nearest"] = {"review_id": near.review_id, "standing": near.standing} if near else None
+    return row
+
+
+class Gate:
+    def __init__(self, core: Core, policy_of: PolicyOf, *, serves: str) -> None:
+        self._core = core
+        self._policy_of = policy_of
+        self._serves = serves
+
+    async def check(self, request: GateRequest) -> GateAnswer:
+        """The answer is a snapshot: an approval that comes later counts for the next question."""
+        self._refuse_foreign(request)
+        policy = self._policy_of(request.root)
+        if policy.mode is Mode.OFF and request.asker is Asker.HOOK:
+            return GateAnswer(outcome="pass", mode=policy.mode, covered={}, refusals=(), override=None, text="")
+        covered, override = await self._covered(request, policy)
+        missing = [commit for commit in request.commits if commit.id not in covered]
+        if not missing:
+            return GateAnswer(
+                outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text=""
+            )
+        refusals = await self._core.store.read(
+            lambda reader: tuple(self._refusal(reader, commit, policy, request.origin) for commit in missing)
+        )
+        if request.asker is not Asker.STATUS:
+            await self._record_refusal(request, policy, refusals)
+        outcome = "warn" if policy.mode is not Mode.BLOCK and request.asker is Asker.HOOK else "refuse"
+        text = refusal_text(refusals, policy)
+        return GateAnswer(
+            outcome=outcome, mode=policy.mode, covered=covered, refusals=refusals, override=override, text=text
+        )
+
+    def _refuse_foreign(self, request: GateRequest) -> None:
+        if self._serves not in {"user", request.root}:
+            raise BrokerError(
+                Code.CONFLICT,
+                f"this broker serves {self._serves}, not {request.root or request.origin.folder}",
+                "Run `tandem gate install` in the repository again.",
+            )
+
+    async def _covered(
+        self, request: GateRequest, policy: GatePolicy
+    ) -> tuple[dict[str, Covered], GateOverride | None]:
+        quick = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=False))
+        covered = quick
+        if len(covered) < len(request.commits):
+            covered = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=True))
+        for commit in request.commits:
+            if commit.id not in covered and (carried := await self._carried(request, commit, policy)):
+                covered[commit.id] = carried
+        if request.asker is not Asker.HOOK:
+            return covered | await self._core.store.read(lambda reader: _overridden(reader, request, covered)), None
+        override = await self._core.store.read(lambda reader: self._live_override(reader, request.origin, policy))
+        if override is not None:
+            for commit in request.commits:
+                covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
+        return covered, override
+
+    def _live_override(self, reader: Reader, origin: Origin, policy: GatePolicy) -> GateOverride | None:
+        if policy.override is Override.NOBODY:
+            return None
+        live = reader.live_overrides(self._core.clock.now(), _MOST_OVERRIDES)
+        return next((one for one in live if Origin(root=one.repository, folder=one.folder).is_same(origin)), None)
+
+    async def _carried(self, request: GateRequest, commit: Commit, policy: GatePolicy) -> Covered | None:
+        """Another change landed in the same file: the approved diff, applied to the commit's own parent, has to give
+        exactly the commit."""
+        wanted = without_exempt(commit.steps, policy)
+        if request.root is None or not commit.parents or not wanted:
+            return None
+        candidates = await self._core.store.read(
+            lambda reader: search.of_same_paths(reader, wanted, request.origin, policy)
+        )
+        for change in candidates[:_MOST_CARRIED]:
+            diff = await self._core.store.read(lambda reader, change=change: _diff_of(reader, change))
+            if diff is None:
+                continue
+            records = await self._core.repository.records_on(request.root, commit.parents[0], diff)
+            if records is not None and without_exempt(parse_records(records), policy) == wanted:
+                return Covered(because=Because.CARRIED, reviews=(change.review_id,))
+        return None
+
+    def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin) -> Refusal:
+        nearest = nearest_review(reader, commit, policy, origin)
+        return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest)
+
+    async def _record_refusal(self, request: GateRequest, policy: GatePolicy, refusals: Sequence[Refusal]) -> None:
+        def command(tx: Transaction) -> None:
+            for refusal in refusals[:20]:
+                near = refusal.nearest
+                metadata = {
+                    "commit": refusal.commit.id,
+                    "branch": ", ".join(request.branches),
+                    "mode": policy.mode.value,
+                    "by": request.asker.value,
+                    "files": list(refusal.files[:50]),
+                    "nearest": near.review_id if near else None,
+                }
+                tx.append(_event(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
+
+        await self._core.store.write(command)
+
+    async def override(
+        self, origin: Origin, root: str | None, person: str, reason: str, minutes: int
+    ) -> dict[str, Any]:
+        identity = validation.identity("person", person, self._core.policy.limits)
+        because = validation.text("reason", reason, self._core.policy.limits.text)
+        if not is_human(identity):
+            raise BrokerError(Code.FORBIDDEN, f"{identity} is not a person", "Only a person can override the gate.")
+        if not because.strip():
+            raise BrokerError(Code.INVALID_ARGUMENT, "reason: an override needs one", "Say why the review is skipped.")
+        if not 1 <= minutes <= _LONGEST_OVERRIDE_MINUTES:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"minutes: {minutes} is not between 1 and {_LONGEST_OVERRIDE_MINUTES}",
+                "An override has an end; 15 minutes is the default.",
+            )
+        if self._policy_of(root).override is Override.NOBODY:
+            raise BrokerError(
+                Code.FORBIDDEN, "the policy allows no override (gate.override is nobody)", "Propose the change instead."
+            )
+
+        def command(tx: Transaction) -> dict[str, Any]:
+            until = Milliseconds(tx.now + minutes * 60_000)
+            made = GateOverride(
+                repository=origin.root, folder=origin.folder, person=identity, reason=because,
+                created_at=tx.now, until=until,
+            )  # fmt: skip
+            number = tx.save_override(made)
+            metadata = {"override": number, "reason": because, "until": iso(until), "folder": origin.folder}
+            tx.append(_event(EventType.GATE_OVERRIDDEN, identity, tx.now, metadata))
+            return {"override": number, "person": identity, "reason": because, "until": iso(until)}
+
+        return await self._core.store.write(command)
+
+    async def receipt(self, review_id: str) -> dict[str, Any]:
+        review = await self._core.find(review_id)
+        change = await self._core.store.glance(lambda reader: reader.reviewed_change(review.id))
+        if change is None or change.approved_at is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"review {review.id} has no approval that the gate knows",
+                "Only an approved review with a digest has a receipt.",
+            )
+        if change.receipt is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"the approval of review {review.id} was not signed",
+                "Install gsd-review-broker[receipts] and start the broker again; later approvals are signed.",
+            )
+        return {"review_id": review.id, "receipt": change.receipt}
+
+    async def ledger(self) -> dict[str, Any]:
+        """What the dashboard shows: what landed without approval, what was approved and never landed, overrides."""
+
+        def look(reader: Reader) -> dict[str, Any]:
+            return {
+                "without_approval": [_landed_row(row) for row in reader.landed_without_approval(_MOST_SHOWN)],
+                "never_landed": [
+                    {"review_id": row.review_id, "reviewer": row.reviewer, "approved_at": iso(row.approved_at)}
+                    for row in reader.approved_and_never_landed(_MOST_SHOWN)
+                    if row.approved_at is not None
+                ],
+                "overrides": [
+                    {"person": row.person, "reason": row.reason, "until": iso(row.until)}
+                    for row in reader.latest_overrides(_MOST_SHOWN)
+                ],
+                "landed": [_landed_row(row) for row in reader.landed_commits(_MOST_SHOWN)],
+            }
+
+        return await self._core.store.read(look)
+
+    async def landed(self, request: GateRequest) -> dict[str, Any]:
+        """The references are written: link each commit to what covers it. A commit is recorded once."""
+        self._refuse_foreign(request)
+        policy = self._policy_of(request.root)
+        covered, override = await self._covered(request, policy)
+        branch = ", ".join(name.removeprefix("refs/heads/") for name in request.branches)
+
+        def command(tx: Transaction) -> int:
+            new = [c for c in request.commits if tx.landed_commit(request.origin.folder, c.id) is None]
+            for commit in new:
+                self._land(tx, request.origin, branch, commit, covered.get(commit.id), override)
+            return len(new)
+
+        return {"recorded": await self._core.store.write(command)}
+
+    def _land(
+        self,
+        tx: Transaction,
+        origin: Origin,
+        branch: str,
+        commit: Commit,
+        covered: Covered | None,
+        override: GateOverride | None,
+    ) -> None:
+        overridden = override if covered is not None and covered.because is Because.OVERRIDE else None
+        reviews = tuple(ReviewId(review) for review in covered.reviews) if covered else ()
+        landed = LandedCommit(
+            folder=origin.folder,
+            commit_id=commit.id,
+            branch=branch,
+            digest=search.digest(raw_records(commit.steps)),
+            subject=commit.subject,
+            because=covered.because if covered else None,
+            reviews=reviews,
+            override_id=overridden.id if overridden else None,
+            landed_at=tx.now,
+        )
+        tx.save_landed(landed)
+        metadata = {
+            "commit": commit.id,
+            "digest": landed.digest,
+            "branch": branch,
+            "because": landed.because,
+            "reviews": list(reviews),
+            "override": landed.override_id,
+        }
+        linked = [review for review_id in reviews if (review := tx.lock_review(review_id)) is not None]
+        for review in linked:
+            tx.save(rules.record_landed(review, metadata=metadata, now=tx.now))
+        if not linked:
+            tx.append(_event(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
+
+
+def _landed_row(row: LandedCommit) -> dict[str, Any]:
+    return {
+        "commit": row.commit_id,
+        "branch": row.branch,
+        "subject": row.subject,
+        "because": row.because.value if row.because else None,
+        "reviews": list(row.reviews),
+        "landed_at": iso(row.landed_at),
+    }
+
+
+def _decided(reader: Reader, request: GateRequest, policy: GatePolicy, *, thorough: bool) -> dict[str, Covered]:
+    found = search.approvals(reader, request.commits, policy, request.origin, thorough=thorough)
+    return decide(request.commits, [change.approval() for change in found], policy)
+
+
+def _overridden(reader: Reader, request: GateRequest, covered: dict[str, Covered]) -> dict[str, Covered]:
+    """An override counts for what landed while it was valid, and for nothing else."""
+    missing = [commit.id for commit in request.commits if commit.id not in covered]
+    landed = [reader.landed_commit(request.origin.folder, commit_id) for commit_id in missing]
+    found = [commit.commit_id for commit in landed if commit and commit.because is Because.OVERRIDE]
+    return dict.fromkeys(found, Covered(because=Because.OVERRIDE))
+
+
+def _diff_of(reader: Reader, change: ReviewedChange) -> bytes | None:
+    revision = reader.revision(change.review_id, change.revision, with_diff=True)
+    return revision.diff if revision else None
+
+
+def _event(event_type: EventType, actor: Identity, now: Milliseconds, metadata: dict[str, Any]) -> NewEvent:
+    return NewEvent(
+        event_type=event_type,
+        actor=actor,
+        review_id=None,
+        old_status=None,
+        new_status=None,
+        timestamp=now,
+        metadata=metadata,
+    )

@@ -1,0 +1,139 @@
+"""Receipts: an approval that proves itself to a CI job or a server, without a broker."""
+
+import json
+import stat
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support.gated import Gated, gated
+from tests.support.processes import git as plain_git
+from tests.support.processes import make_repository
+from tests.support.tandem import PROGRAM, Said, Tandem
+
+NOTES = "refs/notes/tandem"
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gated]:
+    """One approved commit with its receipt in a note, and the public key in a file."""
+    folder = tmp_path_factory.mktemp("receipts")
+    with gated(folder) as here:
+        here.stage(hello_txt="approved\n")
+        here.word = here.approve()
+        here.must("commit", "-m", "approved")
+        receipt = here.tandem.run("gate", "receipt", here.word, "--note", "HEAD", **git_names())
+        assert receipt.code == 0, receipt
+        (folder / "key").write_text(here.tandem.run("gate", "key").out)
+        yield here
+
+
+def git_names() -> dict[str, str]:
+    return {
+        "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.invalid",
+        "GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.invalid",
+    }  # fmt: skip
+
+
+def clone(landed: Gated, target: Path, *options: str) -> Path:
+    plain_git(target.parent, "clone", "-q", *options, f"file://{landed.folder}", target.name)
+    plain_git(target, "fetch", "-q", "origin", f"{NOTES}:{NOTES}")
+    return target
+
+
+def offline(landed: Gated, folder: Path, *arguments: str, key: Path | None = None) -> Said:
+    file = key or landed.folder.parent / "key"
+    revisions = [word for word in arguments if not word.startswith("--")] or ["HEAD~1..HEAD"]
+    flags = [word for word in arguments if word.startswith("--")]
+    return Tandem(folder, landed.home).run("gate", "check", *revisions, "--offline", "--key", str(file), *flags)
+
+
+def replace_note(folder: Path, text: str) -> None:
+    plain_git(folder, "notes", f"--ref={NOTES}", "add", "-f", "-m", text, "HEAD")
+
+
+def test_a_receipt_has_the_fields_of_the_contract_and_the_key_is_private(landed: Gated) -> None:
+    receipt = landed.tandem("gate", "receipt", landed.word)
+    key = landed.tandem("gate", "key")
+    assert set(receipt) == {
+        "repository", "digest", "review_id", "revision", "proposer", "reviewer", "verdict", "approved_at", "key_id",
+        "signature",
+    }  # fmt: skip
+    assert receipt["repository"] == landed.must("rev-list", "--max-parents=0", "HEAD")
+    assert receipt["key_id"] == key["key_id"]
+    assert (receipt["verdict"], receipt["reviewer"]) == ("approved", "codex-1")
+    [secret] = landed.home.rglob("receipt-key.pem")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_a_clone_and_a_bare_repository_are_checked_from_receipts_alone(landed: Gated, tmp_path: Path) -> None:
+    assert offline(landed, clone(landed, tmp_path / "clone")).code == 0
+    assert offline(landed, clone(landed, tmp_path / "bare", "--bare")).code == 0
+
+
+def test_content_without_a_receipt_is_refused(landed: Gated, tmp_path: Path) -> None:
+    folder = clone(landed, tmp_path / "clone")
+    (folder / "hello.txt").write_text("not approved\n")
+    plain_git(folder, "commit", "-q", "-am", "around")
+    said = offline(landed, folder, "HEAD~2..HEAD")
+    assert (said.code, "hello.txt" in said.out) == (5, True)
+
+
+def test_no_receipt_at_all_is_a_refusal(landed: Gated, tmp_path: Path) -> None:
+    folder = clone(landed, tmp_path / "clone")
+    plain_git(folder, "update-ref", "-d", NOTES)
+    assert offline(landed, folder).code == 5
+
+
+def test_a_tampered_receipt_proves_nothing(landed: Gated, tmp_path: Path) -> None:
+    folder = clone(landed, tmp_path / "clone")
+    receipt = landed.tandem("gate", "receipt", landed.word)
+    replace_note(folder, json.dumps({**receipt, "reviewer": "human:ada"}))
+    said = offline(landed, folder)
+    assert (said.code, "was altered" in said.out) == (5, True)
+
+
+def test_a_receipt_signed_by_another_key_proves_nothing(landed: Gated, tmp_path: Path) -> None:
+    key = tmp_path / "other"
+    key.write_text("ab" * 32)
+    said = offline(landed, clone(landed, tmp_path / "clone"), key=key)
+    assert (said.code, "another key" in said.out) == (5, True)
+
+
+def test_a_receipt_of_another_repository_proves_nothing(landed: Gated, tmp_path: Path) -> None:
+    other = make_repository(tmp_path / "other", {"hello.txt": "one\ntwo\nthree\n", "more.txt": "more\n"})
+    (other / "hello.txt").write_text("approved\n")
+    plain_git(other, "commit", "-q", "-am", "the same change")
+    replace_note(other, json.dumps(landed.tandem("gate", "receipt", landed.word)))
+    said = offline(landed, other)
+    assert (said.code, "another repository" in said.out) == (5, True)
+
+
+def test_a_shallow_clone_is_told_to_fetch_the_whole_history(landed: Gated, tmp_path: Path) -> None:
+    said = offline(landed, clone(landed, tmp_path / "clone", "--depth=2"))
+    assert (said.code, "fetch the whole history" in said.out) == (5, True)
+
+
+def test_a_key_that_cannot_be_read_is_wrong_usage(landed: Gated, tmp_path: Path) -> None:
+    assert offline(landed, landed.folder, key=tmp_path / "none").code == 2
+    assert Tandem(landed.folder, landed.home).run("gate", "check", "HEAD", "--offline").code == 2
+
+
+def test_a_pre_receive_hook_refuses_a_push_without_receipts(landed: Gated, tmp_path: Path) -> None:
+    server = clone(landed, tmp_path / "server", "--bare")
+    key, program = landed.folder.parent / "key", PROGRAM
+    hook = server / "hooks" / "pre-receive"
+    hook.write_text(
+        "#!/bin/sh\nwhile read -r old new name; do\n  case $name in refs/heads/*) ;; *) continue ;; esac\n"
+        f"  {program} gate check \"$old..$new\" --offline --key '{key}' >&2 || exit 1\ndone\n"
+    )
+    hook.chmod(0o755)
+    work = tmp_path / "work"
+    plain_git(tmp_path, "clone", "-q", str(server), "work")
+    (work / "hello.txt").write_text("not approved\n")
+    plain_git(work, "commit", "-q", "-am", "around")
+    before = plain_git(server, "rev-parse", "main")
+    with pytest.raises(Exception, match="push"):
+        plain_git(work, "push", "-q", "origin", "main")
+    assert plain_git(server, "rev-parse", "main") == before
