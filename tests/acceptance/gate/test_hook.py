@@ -1,0 +1,56 @@
+"""The hook itself: how little it carries, and that a broker which does not answer cannot hold it up."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from gsd_review_broker.gate import hook
+from tests.support.gated import gated
+
+HEAVY = {"json", "re", "subprocess", "http.client", "socket", "asyncio", "dataclasses", "pathlib", "sqlite3", "logging"}
+
+
+def modules_after(statement: str) -> set[str]:
+    package = str(Path(hook.__file__).parents[2])
+    program = f"import sys; sys.path.insert(0, {package!r}); {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_hook_imports_next_to_nothing() -> None:
+    loaded = modules_after("from gsd_review_broker.gate.hook import main")
+    assert loaded & HEAVY == set()
+    own = {name for name in loaded if name.startswith("gsd_review_broker")}
+    assert own == {"gsd_review_broker", "gsd_review_broker.gate", "gsd_review_broker.gate.hook"}
+
+
+def test_the_answer_without_a_broker_imports_nothing_of_the_server() -> None:
+    loaded = modules_after("import gsd_review_broker.gate.alone")
+    assert loaded & {"pydantic", "sqlalchemy", "mcp", "starlette", "uvicorn", "structlog", "cryptography"} == set()
+
+
+def test_a_broker_that_takes_the_question_and_never_answers_is_given_up_on(tmp_path: Path) -> None:
+    """The other side sees the hook hang up by itself; its patience is under a second."""
+    assert hook.ANSWER_SECONDS < 1
+    with gated(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as silent:
+        here.process.stop()
+        facts = {"url": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        here.process.runtime_file.write_text(json.dumps(facts))
+        hung_up = threading.Event()
+
+        def take() -> None:
+            connection, _ = silent.accept()
+            with connection:
+                while connection.recv(65536):
+                    pass
+            hung_up.set()
+
+        threading.Thread(target=take, daemon=True).start()
+        here.stage(hello_txt="x\n")
+        said = here.git("commit", "-m", "x")
+        assert said.code != 0
+        assert "The broker does not answer" in said.err
+        assert hung_up.wait(10)
