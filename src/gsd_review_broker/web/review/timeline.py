@@ -29,6 +29,7 @@ _SENTENCES = {
     "reviewer_terminated": "ended a reviewer",
     "gate_refused": "was refused by the gate",
     "gate_overridden": "went past the gate",
+    "commit_landed": "saw it land as commit {commit}",
     "access_refused": "was refused access",
 }
 _VERDICTS = {"approved": "approved it", "changes_requested": "requested changes"}
