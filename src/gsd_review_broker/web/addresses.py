@@ -1,4 +1,4 @@
-"""What a page's address asks for."""
+"""Parses the query of a page's address."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ def number(values: Mapping[str, str], name: str, *, hint: str = "Follow the page
 
 
 def with_query(path: str, values: Mapping[str, object]) -> str:
-    """Only what is said: the plainest address is the one to share."""
-    said = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
-    return f"{path}?{urlencode({n: 1 if v is True else v for n, v in said.items()})}" if said else path
+    """Only values that are set: the shortest address is the one to share."""
+    fields = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
+    return f"{path}?{urlencode({n: 1 if v is True else v for n, v in fields.items()})}" if fields else path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReviewAddress:
-    """Which content of a review, and in what form."""
+    """Which content of a review is shown, and in which form."""
 
     review_id: str
     revision: int | None = None
@@ -42,7 +42,7 @@ class ReviewAddress:
     split: bool = False
     ignore_space: bool = False
     file: int | None = None
-    # Of a large file; None: the part that `at` is in, or the first.
+    # Of a large file. None: the part that contains `at`, or the first.
     part: int | None = None
     first_file: int = 0
     at: str = ""
@@ -60,7 +60,7 @@ class ReviewAddress:
 
     @property
     def query(self) -> str:
-        """For the same content again."""
+        """The query that leads to the same content again."""
         return self.link().partition("?")[1] + self.link().partition("?")[2]
 
     def file_link(self, index: int, part: int | None = None) -> str:
@@ -85,7 +85,7 @@ class ReviewAddress:
 def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str, str]) -> ReviewAddress:
     return ReviewAddress(
         review_id=review_id,
-        # Either name, as people write it by hand: one that is passed over would show other content than was asked for.
+        # Either name, as people write it by hand. Ignoring an unknown name would show content that was not asked for.
         revision=number(query, "rev" if query.get("rev") else "revision"),
         since=number(query, "since"),
         patch=number(query, "patch"),

@@ -1,4 +1,4 @@
-"""Who calls, found out once for each request before any handler; and what each route is for."""
+"""Identifies the caller once for each request, before any handler, and says which right each route needs."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ _GATE = ("/api/gate/check", "/api/gate/landed", "/api/gate/receipts/")
 
 
 class Admission:
-    """Tools are admitted one by one, by what they do; all other routes here."""
+    """Tools are admitted one by one, by what they do. All other routes are admitted here."""
 
     def __init__(self, app: ASGIApp, gatekeeper: Gatekeeper, *, tools: Collection[str]) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class Admission:
 
 
 def right_of(method: str, path: str) -> Right:
-    """A route that is added is for people, unless it only reads or stands here."""
+    """A new route is for people, unless it only reads or is listed here."""
     if method in {"GET", "HEAD"}:
         return Right.READ
     if path.startswith(_GATE):

@@ -1,4 +1,4 @@
-"""What a connection may cost before any handler sees something of it: bounds that uvicorn does not have."""
+"""Limits of a connection before any handler runs; uvicorn does not have them."""
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -12,8 +12,9 @@ class _HeadersTooLargeError(Exception):
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """Headers have a limit, and a client that sends one request after another without reading the answers is read
-    from again only when all that it sent is answered."""
+    """Limits the headers. A client that sends requests without reading the answers is read again only when all are
+    answered.
+    """
 
     _in_headers = True
     _header_bytes = 0
@@ -32,13 +33,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # White space around a value is not part of it (RFC 9110, 5.5); the parser leaves what follows it.
+        # White space around a value is not part of it (RFC 9110, 5.5); the parser does not strip trailing white space.
         super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
         if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > MOST_HEADER_BYTES:
-            # Stops the parser, whose caller answers with send_400_response.
+            # Stops the parser; its caller answers with send_400_response.
             self._is_refused = True
             raise _HeadersTooLargeError
         super().on_headers_complete()

@@ -1,4 +1,4 @@
-"""MCP calls by their path, everything else to the pages: a call need not be matched against every route."""
+"""Sends MCP calls by their path and everything else to the pages, so that a call is not matched against every route."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ class Dispatch:
         if application is None:
             await self._otherwise(scope, receive, send)
         elif scope["method"] == "GET":
-            # Without sessions there is nothing to stream of our own accord; a listener would wait for ever.
+            # Without sessions the server has nothing to stream on its own; a listener would wait forever.
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
         else:
             await application(scope, receive, send)

@@ -1,8 +1,9 @@
 """`/events`: everything that happens, as server-sent events numbered like the audit.
 
-One task reads the audit for all who watch: a commit wakes it once, and it hands out small hints. Each viewer has a
-short queue; one that does not read is dropped, and catches up by its Last-Event-ID when it comes back. Where nobody
-watches, nothing runs."""
+One task reads the audit for all viewers: a commit wakes it once, and it hands out small hints. Each viewer has a short
+queue. A viewer that does not read is dropped, and catches up by its Last-Event-ID when it comes back. Without viewers
+nothing runs.
+"""
 
 import asyncio
 import contextlib
@@ -24,13 +25,13 @@ from gsd_review_broker.web.api.people import HTTP_STATUS
 
 log = structlog.get_logger()
 
-# Hints are handed out at most so often: many viewers must not slow the tools down.
+# Hints are handed out at most this often: many viewers must not slow the tools down.
 PAUSE_SECONDS = 0.1
-# An event number that 64 bits hold.
+# The largest event number that 64 bits can hold.
 _MOST_DIGITS = 17
 _ALIVE_SECONDS = 15.0
 _AT_ONCE = 200
-# So many batches may wait for a viewer, and so many events are told to one who comes back.
+# How many batches may wait for a viewer, and how many events a returning viewer gets.
 _LONGEST_QUEUE = 32
 _MOST_CAUGHT_UP = 500
 _SHOWN = ("id", "review_id", "event_type", "actor", "old_status", "new_status", "timestamp")
@@ -58,13 +59,13 @@ class Viewer:
         self._signal.set()
 
     def end(self) -> None:
-        """Nothing is kept for one who does not read."""
+        """Drop the queue of a viewer that does not read."""
         self.is_over = True
         self._waiting.clear()
         self._signal.set()
 
     async def next(self) -> bytes:
-        """What came in the meantime; a sign of life if nothing did."""
+        """What happened in the meantime; a keep-alive if nothing did."""
         if not self._waiting and not self.is_over:
             self._signal.clear()
             with contextlib.suppress(TimeoutError):
@@ -104,7 +105,7 @@ class EventStream:
             first = await self._begin(request, review_id)
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": first, "more_body": True})
-            # A viewer that hangs up ends here; one that sleeps is held back by `send`.
+            # A viewer that disconnects ends the loop; a slow one blocks in `send`.
             gone = asyncio.create_task(_hung_up(receive))
             gone.add_done_callback(lambda _: viewer.end())
             try:
@@ -133,7 +134,7 @@ class EventStream:
                 self._reading = None
 
     async def _begin(self, request: Request, review_id: str | None) -> bytes:
-        """How soon to come back, and what was missed."""
+        """The reconnection time, and the missed events."""
         head = await self._broker.page_queries.last_event_id()
         if self._reading is None:
             self._last = head
@@ -144,7 +145,7 @@ class EventStream:
             return start + f"id: {head}\nevent: ready\ndata: {{}}\n\n".encode()
         missed = await self._broker.review_queries.audit_log(review_id=review_id, after=known, limit=_MOST_CAUGHT_UP)
         if missed["next_cursor"] is not None:
-            # Too much to tell one by one: look at everything anew.
+            # Too much to send one by one: the page reloads everything.
             return start + f"id: {head}\nevent: reset\ndata: {{}}\n\n".encode()
         return start + b"".join(map(_hint, missed["events"])) + b"event: ready\ndata: {}\n\n"
 
@@ -164,7 +165,7 @@ class EventStream:
             viewer.end()
 
     async def _hand_out(self) -> bool:
-        """What happened since; True if there is more."""
+        """Hand out new events; True if there are more."""
         page = await self._broker.review_queries.audit_log(review_id=None, after=self._last, limit=_AT_ONCE)
         events = page["events"]
         if not events:
@@ -189,9 +190,9 @@ def _hint(event: EventResult) -> bytes:
 
 
 def _last_known(request: Request) -> int | None:
-    """The header that browsers send when they come back; `after` for whoever opens a stream where another ended."""
-    given = request.headers.get("last-event-id") or request.query_params.get("after") or ""
-    return digits(given, most=_MOST_DIGITS)
+    """The header that browsers send when they reconnect; `after` continues a stream where another one ended."""
+    text = request.headers.get("last-event-id") or request.query_params.get("after") or ""
+    return digits(text, most=_MOST_DIGITS)
 
 
 async def _hung_up(receive: Receive) -> None:

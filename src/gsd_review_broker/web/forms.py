@@ -1,5 +1,8 @@
-"""What a page's form sends. A form of another site is refused: it lacks the token, and the browser says where
-it comes from; the guard has checked Origin before."""
+"""Forms of the pages.
+
+A form of another site is refused: it lacks the token, and the browser names its origin, which the guard has checked
+before.
+"""
 
 import hmac
 import secrets
@@ -16,7 +19,7 @@ _MOST_FIELDS = 50
 
 
 class FormToken:
-    """Of this process alone. No other site can read a page of ours, so none can know it."""
+    """Valid for this process only. Other sites cannot read our pages, so they cannot know it."""
 
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(24)
@@ -31,7 +34,7 @@ class FormToken:
 
 
 class Form:
-    """Fields by name. Browsers end lines with CR LF whatever was typed; here a line ends as everywhere else."""
+    """Fields by name. Browsers end lines with CR LF; here they are converted to line feeds."""
 
     def __init__(self, fields: dict[str, str]) -> None:
         self._fields = fields
@@ -40,7 +43,7 @@ class Form:
         return self._fields.get(name, "")
 
     def optional(self, name: str) -> str | None:
-        """None for what was left blank."""
+        """None for a blank field."""
         value = self.text(name)
         return value if value.strip() else None
 
@@ -49,7 +52,7 @@ class Form:
 
 
 async def read_form(request: Request, *, limit: int) -> Form:
-    """Its token is yet to be looked at: what was typed is given back even where that is wrong."""
+    """The token is not checked yet: even with a wrong token, the user gets back what they typed."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in _OWN_SITE:
         raise BrokerError(Code.FORBIDDEN, "a form of another site", "Open the dashboard itself.")

@@ -1,5 +1,7 @@
-"""Host and Origin, checked exactly and before any handler, on every route: a web page that a user happens to
-open must not be able to talk to the broker, whatever name it resolves to this machine."""
+"""Checks Host and Origin exactly, before any handler, on every route.
+
+A web page that a user happens to open must not be able to talk to the broker, whatever name resolves to this machine.
+"""
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,8 +47,10 @@ def _refuse(status: int, name: str) -> PlainTextResponse:
 
 
 class BodyLimit:
-    """For pages and JSON routes: a body that does not declare its size is counted as it comes. MCP's endpoints count
-    for themselves."""
+    """For pages and JSON routes: a body without a declared size is counted as it arrives.
+
+    MCP's endpoints count by themselves.
+    """
 
     def __init__(self, app: ASGIApp, *, limit: int) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What every page shares: who looks at it, how it is rendered, what its headers say."""
+"""What every page shares: the person, the rendering, the headers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +31,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # A stricter one would make browsers send `Origin: null` with our own forms.
+    # A stricter policy would make browsers send `Origin: null` with our own forms.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -42,7 +42,7 @@ HEADERS = {
 _INBOX_MILLISECONDS = 10_000
 
 Page = Callable[[Request], Awaitable[Response]]
-# Where its outcome is seen; or a page of its own, where it was refused.
+# The address that shows the outcome; or a page, if the action was refused.
 Action = Callable[[Request, Form], Awaitable[str | Response]]
 
 
@@ -69,7 +69,7 @@ class Site:
 
     @cached_property
     def templates(self) -> "Templates":
-        # With the first page: the broker starts without it.
+        # Loaded with the first page, so that the broker starts without it.
         from gsd_review_broker.web.templating import Templates  # noqa: PLC0415
 
         return Templates(
@@ -85,7 +85,7 @@ class Site:
         )
 
     async def inbox(self) -> Inbox:
-        """Looked up once for each event, and now and then for what time alone brings."""
+        """Looked up once for each event, and regularly for changes that only time brings."""
         key = await self.broker.page_queries.last_event_id(), self.broker.page_queries.now // _INBOX_MILLISECONDS
         if self._inbox is None or self._inbox[0] != key:
             self._inbox = key, await self.broker.inboxes.of(self.person)
@@ -110,7 +110,7 @@ class Site:
         return Route(path, answer, methods=["GET"])
 
     def post(self, path: str, action: Action) -> Route:
-        """Does it, then leads to where its outcome is seen: reloading that page repeats nothing."""
+        """Run the action, then redirect to its outcome: reloading that page repeats nothing."""
 
         async def answer(request: Request) -> Response:
             read: list[Form] = []
@@ -135,7 +135,7 @@ class Site:
             return await self.failed(request, broker_failed(), None)
 
     async def failed(self, request: Request, error: BrokerError, form: Form | None) -> Response:
-        """What was typed is given back: nobody has to write it twice."""
+        """The page gives back what was typed, so that nobody has to write it twice."""
         typed = [form.text(name) for name in ("reason", "body", "note", "counter_patch")] if form else []
         facts = {
             "error": error,

@@ -1,4 +1,4 @@
-"""Our own style and scripts, read once. A file's address holds the sum of its content, so it may be kept for ever."""
+"""The style and the scripts, read once. A file's address contains a hash of its content, so it is cached forever."""
 
 import hashlib
 from pathlib import Path
@@ -14,11 +14,11 @@ _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-
 
 class StaticFiles:
     def __init__(self) -> None:
-        found = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
-        # One sum for all, since scripts import one another by name.
-        total = hashlib.sha256(b"\0".join(name.encode() + b"\0" + content for name, content in found.items()))
+        contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
+        # One hash for all files, because scripts import one another by name.
+        total = hashlib.sha256(b"\0".join(name.encode() + b"\0" + content for name, content in contents.items()))
         self._sum = total.hexdigest()[:12]
-        self._files = found
+        self._files = contents
 
     def address(self, name: str) -> str:
         if name not in self._files:

@@ -1,4 +1,4 @@
-"""What pages call a status, once for all of them. Apart from the templates, which are loaded with the first page."""
+"""The pages' names for each status. Separate from the templates, which are loaded with the first page."""
 
 STATUS_WORDS = {
     "pending": "Pending",
@@ -8,7 +8,7 @@ STATUS_WORDS = {
     "changes_requested": "Changes requested",
     "closed": "Closed",
 }
-# Beside the colour, for those who cannot tell colours apart.
+# Shown beside the colour, for readers who cannot tell colours apart.
 STATUS_MARKS = {
     "pending": "○",
     "claimed": "◐",

@@ -1,4 +1,4 @@
-"""Jinja with everything escaped, and the few words that pages share."""
+"""Jinja with everything escaped, and the few functions that pages share."""
 
 import json
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def page_hint(error: BrokerError) -> str:
 
 
 def moment(value: Milliseconds | str) -> Markup:
-    """The time itself; where scripts run, they say how long ago that was."""
+    """The time itself; scripts replace it with how long ago that was."""
     text = value if isinstance(value, str) else iso(value)
     shown = f"{text[:10]} {text[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
@@ -87,7 +87,7 @@ def short_digest(digest: str) -> str:
 
 
 def line_number(name: str) -> str:
-    """Of `f3n120`, which names a line of the third file's new side."""
+    """The number in `f3n120`, which names a line of the third file's new side."""
     return name.replace("o", "n").rpartition("n")[2]
 
 

@@ -1,4 +1,4 @@
-"""Who answers here, and how it is doing."""
+"""Which broker answers here, and its state."""
 
 import os
 from collections.abc import Awaitable, Callable

@@ -1,5 +1,7 @@
-"""What waits, what is done and how long it takes, in Prometheus' form. Imported at the first scrape: the library
-takes a tenth of the broker's start."""
+"""Counts, rates and durations in Prometheus' format.
+
+It is imported at the first scrape: the library would take a tenth of the broker's start.
+"""
 
 from collections.abc import Iterator
 
@@ -44,8 +46,8 @@ class _Collected:
         for name, count in self._stats["by_status"].items():
             reviews.add_metric([name], count)
         verdicts = CounterMetricFamily("tandem_verdicts", "Verdicts that reviewers gave.", labels=["verdict"])
-        for verdict, given in self._stats["verdicts"].items():
-            verdicts.add_metric([verdict], given)
+        for verdict, number in self._stats["verdicts"].items():
+            verdicts.add_metric([verdict], number)
         yield from (queue, reviews, verdicts)
         for name, help_, value in (
             ("tandem_reviews_created", "Reviews ever created.", self._stats["total_reviews"]),
@@ -80,7 +82,7 @@ class _Collected:
 
 
 def _buckets(timing: Timing) -> list[tuple[str, float]]:
-    """As Prometheus wants them: each with all that are smaller."""
+    """Cumulative, as Prometheus expects them."""
     seen, rows = 0, list[tuple[str, float]]()
     for bound, count in zip((*map(str, BOUNDS), "+Inf"), timing.counts, strict=True):
         seen += count

@@ -1,6 +1,6 @@
-"""What people do and agents have no tool for, as JSON over HTTP: the command line's way to it.
+"""Actions of people for which agents have no tool, as JSON over HTTP. The command line uses them.
 
-The guard has checked Host and Origin. Only `application/json` is taken, which no form of another site can send.
+The guard has checked Host and Origin. Only `application/json` is accepted, which a form of another site cannot send.
 """
 
 import json
@@ -40,41 +40,41 @@ HTTP_STATUS = {
     Code.INTERNAL: 500,
 }
 
-# What is asked for (the path's and the body's values together) and the answer.
+# Takes the request's fields (path and body together) and returns the answer.
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
-# The same, where it matters who asks.
+# The same, with the caller.
 CallersHandler = Callable[[Caller, dict[str, Any]], Awaitable[Any]]
 
 
 def api_routes(broker: Broker) -> list[Route]:
-    async def verdict(caller: Caller, asked: dict[str, Any]) -> Any:
-        given = verdict_of(asked)
-        await admit(caller, "verdict", Right.JUDGE, asked)
+    async def verdict(caller: Caller, fields: dict[str, Any]) -> Any:
+        request = verdict_of(fields)
+        await admit(caller, "verdict", Right.JUDGE, fields)
         return await broker.verdicts.judge(
             caller,
-            given.review_id,
-            given.new_verdict(),
-            reviewer_id=given.reviewer_id,
-            seen=Seen(revision=given.revision, digest=given.digest),
+            request.review_id,
+            request.new_verdict(),
+            reviewer_id=request.reviewer_id,
+            seen=Seen(revision=request.revision, digest=request.digest),
         )
 
-    async def take_over(caller: Caller, asked: dict[str, Any]) -> Any:
-        person = text(asked, "person")
-        await admit(caller, "take over", Right.ACT_AS_PERSON, {**asked, "reviewer_id": person})
-        return await broker.claims.take_over(caller, text(asked, "review_id"), person)
+    async def take_over(caller: Caller, fields: dict[str, Any]) -> Any:
+        person = text(fields, "person")
+        await admit(caller, "take over", Right.ACT_AS_PERSON, {**fields, "reviewer_id": person})
+        return await broker.claims.take_over(caller, text(fields, "review_id"), person)
 
-    async def prune(_caller: Caller, asked: dict[str, Any]) -> Any:
-        return await broker.retention.prune(text(asked, "closed_before"))
+    async def prune(_caller: Caller, fields: dict[str, Any]) -> Any:
+        return await broker.retention.prune(text(fields, "closed_before"))
 
-    async def admit(caller: Caller, action: str, right: Right, asked: dict[str, Any]) -> None:
-        """Under the name that the body gives."""
-        names = names_in(asked, writes=True)
+    async def admit(caller: Caller, action: str, right: Right, fields: dict[str, Any]) -> None:
+        """Admit the call under the name that the body gives."""
+        names = names_in(fields, writes=True)
         await broker.gatekeeper.admit(
-            caller, Act(action=action, right=right, names=names, review_id=asked["review_id"])
+            caller, Act(action=action, right=right, names=names, review_id=fields["review_id"])
         )
 
     return [
-        # A person may type anything for an id, a slash too.
+        # A person may type anything as an id, even a slash.
         post_by_caller("/api/reviews/{review_id:path}/verdict", verdict),
         post_by_caller("/api/reviews/{review_id}/take-over", take_over),
         post_by_caller("/api/db/prune", prune),
@@ -82,7 +82,7 @@ def api_routes(broker: Broker) -> list[Route]:
 
 
 def post(path: str, handler: Handler) -> Route:
-    return post_by_caller(path, lambda _caller, asked: handler(asked))
+    return post_by_caller(path, lambda _caller, fields: handler(fields))
 
 
 def post_by_caller(path: str, handler: CallersHandler) -> Route:
@@ -90,16 +90,16 @@ def post_by_caller(path: str, handler: CallersHandler) -> Route:
 
 
 def get(path: str, handler: Handler) -> Route:
-    return _route(path, lambda _caller, asked: handler(asked), "GET", _query)
+    return _route(path, lambda _caller, fields: handler(fields), "GET", _query)
 
 
 def _route(
-    path: str, handler: CallersHandler, method: str, given: Callable[[Request], Awaitable[dict[str, Any]]]
+    path: str, handler: CallersHandler, method: str, read_fields: Callable[[Request], Awaitable[dict[str, Any]]]
 ) -> Route:
     async def answer(request: Request) -> JSONResponse:
         try:
-            asked = {**await given(request), **request.path_params}
-            return JSONResponse(await handler(caller_in(request.scope), asked))
+            fields = {**await read_fields(request), **request.path_params}
+            return JSONResponse(await handler(caller_in(request.scope), fields))
         except BrokerError as error:
             return failed(error)
         except Exception:
@@ -114,13 +114,13 @@ async def _query(request: Request) -> dict[str, Any]:
 
 
 def failed(error: BrokerError) -> JSONResponse:
-    # These routes are the command line's.
-    said = envelope(error, Wording.COMMANDS)
-    return JSONResponse({"error": said}, status_code=HTTP_STATUS[error.code])
+    # The command line uses these routes.
+    body = envelope(error, Wording.COMMANDS)
+    return JSONResponse({"error": body}, status_code=HTTP_STATUS[error.code])
 
 
-def text(asked: dict[str, Any], name: str) -> str:
-    value = asked.get(name)
+def text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
     if not isinstance(value, str):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: a text is needed", f"Pass {name} as a JSON string.")
     return value
@@ -130,9 +130,9 @@ async def _body(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise BrokerError(Code.INVALID_ARGUMENT, "the body is not JSON", "Send Content-Type: application/json.")
     try:
-        asked = json.loads(await request.body() or b"{}")
+        fields = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError) as error:
         raise BrokerError(Code.INVALID_ARGUMENT, f"the body is not JSON: {error}", "Send one object.") from error
-    if not isinstance(asked, dict):
+    if not isinstance(fields, dict):
         raise BrokerError(Code.INVALID_ARGUMENT, "the body is not a JSON object", "Send one object.")
-    return cast("dict[str, Any]", asked)
+    return cast("dict[str, Any]", fields)

@@ -22,21 +22,21 @@ def pool_routes(broker: Broker) -> list[Route]:
     async def resume(_asked: dict[str, Any]) -> Any:
         return await reviewers.resume()
 
-    async def scale(asked: dict[str, Any]) -> Any:
-        return await reviewers.scale(_number(asked, "max_pool_size"))
+    async def scale(fields: dict[str, Any]) -> Any:
+        return await reviewers.scale(_number(fields, "max_pool_size"))
 
-    async def spawn(asked: dict[str, Any]) -> Any:
-        agent, project = (None if asked.get(name) is None else text(asked, name) for name in ("agent", "project"))
+    async def spawn(fields: dict[str, Any]) -> Any:
+        agent, project = (None if fields.get(name) is None else text(fields, name) for name in ("agent", "project"))
         return await reviewers.spawn(agent, project)
 
-    async def drain(asked: dict[str, Any]) -> Any:
-        return await reviewers.kill(text(asked, "reviewer_id"))
+    async def drain(fields: dict[str, Any]) -> Any:
+        return await reviewers.kill(text(fields, "reviewer_id"))
 
-    async def kill(asked: dict[str, Any]) -> Any:
-        return await reviewers.kill(text(asked, "reviewer_id"), force=True)
+    async def kill(fields: dict[str, Any]) -> Any:
+        return await reviewers.kill(text(fields, "reviewer_id"), force=True)
 
-    async def tail(asked: dict[str, Any]) -> Any:
-        return await reviewers.log(text(asked, "reviewer_id"), _number(asked, "characters", 20_000))
+    async def tail(fields: dict[str, Any]) -> Any:
+        return await reviewers.log(text(fields, "reviewer_id"), _number(fields, "characters", 20_000))
 
     one = "/api/pool/reviewers/{reviewer_id}"
     return [
@@ -51,8 +51,8 @@ def pool_routes(broker: Broker) -> list[Route]:
     ]
 
 
-def _number(asked: dict[str, Any], name: str, default: int | None = None) -> int:
-    value = asked.get(name, default)
+def _number(fields: dict[str, Any], name: str, default: int | None = None) -> int:
+    value = fields.get(name, default)
     if isinstance(value, str):
         value = digits(value)
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What is wrong with the settings, as JSON for `tandem status`."""
+"""Problems with the settings, as JSON for `tandem status`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The body of `POST /api/reviews/{id}/verdict`: a verdict with the claim that it needs."""
+"""The body of `POST /api/reviews/{id}/verdict`: a verdict together with its claim."""
 
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ class VerdictRequest(BaseModel):
     reason: str | None = None
     counter_patch: str | None = None
     findings: list[FindingArgument] = Field(default_factory=list[FindingArgument])
-    # What the person has read; compared where it is given.
+    # What the person has read; compared if it is given.
     revision: Integer | None = None
     digest: str | None = None
 
@@ -34,14 +34,14 @@ class VerdictRequest(BaseModel):
         )
 
 
-def verdict_of(asked: dict[str, Any]) -> VerdictRequest:
+def verdict_of(fields: dict[str, Any]) -> VerdictRequest:
     try:
-        given = VerdictRequest.model_validate(asked)
+        request = VerdictRequest.model_validate(fields)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=False)[:5]
         named = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
         names = ", ".join(VerdictRequest.model_fields)
         raise BrokerError(Code.INVALID_ARGUMENT, named, f"A verdict takes {names}.") from error
-    for name, value in asked.items():
+    for name, value in fields.items():
         refuse_unstorable(name, value)
-    return given
+    return request

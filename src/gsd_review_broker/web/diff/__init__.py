@@ -1,1 +1,1 @@
-"""A diff as people read it: rows with highlighting and changed words, and warnings for what hides from the eye."""
+"""A diff as people read it: rows with highlighting and changed words, and warnings about hidden content."""

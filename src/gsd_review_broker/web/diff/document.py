@@ -13,7 +13,7 @@ _NUMBERS = re.compile(r"@@ -[\d,]+ \+[\d,]+ @@")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`kind` is a space, + or -, or a backslash for the remark that a file's last line has no end."""
+    """`kind` is a space, + or -, or a backslash for the note that the file's last line has no line feed."""
 
     kind: str
     text: str
@@ -43,7 +43,7 @@ class ShownFile:
 
 
 class DiffDocument:
-    """`key` names its content for ever: a revision never changes."""
+    """`key` names its content permanently: a revision never changes."""
 
     def __init__(self, key: str, files: tuple[ShownFile, ...], source: "_PatchSource | _ComparedSource | None") -> None:
         self.key = key
@@ -96,14 +96,14 @@ class _ComparedSource:
 
 
 def _heading(line: str) -> str:
-    """The text after the numbers is the author's, not the file's: nothing compares it with the file."""
+    """The text after the numbers is the author's. Nothing compares it with the file."""
     match = _NUMBERS.match(line)
     text = line[match.end() :].strip() if match else ""
     return f"{match.group()} (heading by the author: {text})" if match and text else line
 
 
 def from_diff(key: str, diff: bytes) -> DiffDocument | None:
-    """None for what is no diff that can be read."""
+    """None for a diff that cannot be read."""
     try:
         patches = patch.read(diff)
     except patch.UnreadableDiffError:
@@ -136,7 +136,7 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | N
 
 
 def _whole(key: str, new: bytes) -> DiffDocument:
-    """No line is the author's, and yet the two are not the same."""
+    """No line is the author's change, but the two diffs differ."""
     patches = patch.read(new)
     note = "No changed line was found, but hunks stand elsewhere or the base has moved: this is the whole diff."
     files = tuple(replace(_shown(index, one), notes=note) for index, one in enumerate(patches))

@@ -1,4 +1,4 @@
-"""Documents that were made lately. A revision never changes, so what was made once stays right."""
+"""A cache of documents. A revision never changes, so a cached document stays valid."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
 _MOST_BYTES = 8 * 1024 * 1024
-# Characters; in pieces they take some thirty times as much memory.
+# Characters; a parsed document takes about thirty times as much memory.
 _MOST_COLOURED = 1_000_000
 _LINE_BYTES = 100
 _LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
@@ -22,7 +22,7 @@ _LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document with the warnings about each of its files; the raw text where it is no diff that can be read."""
+    """A document with the warnings about each of its files; the raw text if the diff cannot be read."""
 
     document: DiffDocument | None
     warnings: tuple[tuple[Warned, ...], ...]
@@ -30,7 +30,7 @@ class Prepared:
     size: int
 
     def path_at(self, name: str) -> str | None:
-        """The file of the line that is called so."""
+        """The file of the line with this name."""
         match = _LINE.fullmatch(name)
         files = self.document.files if self.document else ()
         index = int(match.group(1)) if match else len(files)
@@ -75,14 +75,14 @@ class Documents:
         return self._kept.get(key)
 
     async def _make(self, key: str, diff: bytes, make: Callable[[], DiffDocument | None]) -> Prepared:
-        made = await asyncio.to_thread(lambda: _prepared(make(), diff))
-        self._kept[key] = made
+        prepared = await asyncio.to_thread(lambda: _prepared(make(), diff))
+        self._kept[key] = prepared
         while sum(one.size for one in self._kept.values()) > _MOST_BYTES and len(self._kept) > 1:
             self._kept.popitem(last=False)
-        return made
+        return prepared
 
     def coloured(self, document: DiffDocument, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
-        """Takes its time: to be called in a thread."""
+        """Slow: call it in a thread."""
         key = document.key, index
         known = self._coloured.get(key)
         if known is None:
@@ -108,18 +108,18 @@ def _prepared(document: DiffDocument | None, diff: bytes) -> Prepared:
 
 
 def _moved_whole(document: DiffDocument) -> dict[int, Warned]:
-    """A file that goes away here and comes back there, without git's word of renaming."""
+    """A file that is removed here and added there, without a rename header."""
     gone: dict[int, str] = {}
     for file in document.files:
         if file.operation == "delete" and file.removed:
             gone[_content_key(document, file.index)] = file.path
-    found: dict[int, Warned] = {}
+    warnings: dict[int, Warned] = {}
     if gone:
         for file in document.files:
             source = gone.get(_content_key(document, file.index)) if file.operation == "create" and file.added else None
             if source is not None:
-                found[file.index] = Warned(f"moved: the same content as {source}, which goes away")
-    return found
+                warnings[file.index] = Warned(f"moved: the same content as {source}, which goes away")
+    return warnings
 
 
 def _content_key(document: DiffDocument, index: int) -> int:

@@ -1,4 +1,4 @@
-"""Colours for code, by Pygments: in a thread, within a time, and plain text for whatever is too large."""
+"""Colours for code, by Pygments: in a thread, within a time limit, and plain text for anything too large."""
 
 import importlib
 import time
@@ -13,10 +13,10 @@ from gsd_review_broker.web.diff.document import Row, ShownHunk
 Pieces = tuple[tuple[str, str], ...]
 
 LARGEST_CHARACTERS = 200_000
-# An expression of a lexer can be slow on a line that nobody wrote by hand.
+# A lexer's expression can be slow on a generated line.
 _LONGEST_LINE = 2_000
 _SECONDS = 1.0
-# Well-known languages only: their lexers have been fed everything by now.
+# Well-known languages only: their lexers are well tested.
 _LEXERS = {
     "python": "py pyi pyw", "javascript": "js mjs cjs jsx", "typescript": "ts mts cts tsx", "json": "json jsonc",
     "yaml": "yml yaml", "toml": "toml", "ini": "ini cfg conf", "html": "html htm jinja j2", "css": "css",
@@ -50,7 +50,7 @@ def _lexer_for(path: str) -> Any:
 
 @cache
 def _lexer(language: str) -> Any:
-    # Imported with the first diff that is shown: the broker starts without it.
+    # Imported with the first diff that is shown, so that the broker starts without it.
     lexers: Any = importlib.import_module("pygments.lexers")
     return lexers.get_lexer_by_name(language)
 
@@ -60,21 +60,21 @@ def _of_hunk(lexer: Any, hunk: ShownHunk, deadline: float) -> list[Pieces]:
     if lexer is None:
         return plain
     for side in ("-", "+"):
-        # Both sides are read with the context; what both have takes its colours from the new one.
+        # Both sides are lexed with their context. Common lines take their colours from the new side.
         numbered = [(index, row) for index, row in enumerate(hunk.rows) if row.kind in (" ", side)]
         lexed = _lexed(lexer, [row for _, row in numbered], deadline)
         for (index, row), pieces in zip(numbered, lexed, strict=False):
-            # A lexer may lose or change a character; what is shown is what is there.
+            # A lexer may lose or change a character; the page shows the original text.
             if "".join(text for _, text in pieces) == row.text:
                 plain[index] = pieces
     return plain
 
 
 def _lexed(lexer: Any, rows: Sequence[Row], deadline: float) -> Iterator[Pieces]:
-    """Line by line; ends early when the time is over."""
+    """Line by line; stops early when the time is over."""
     text = "\n".join(row.text for row in rows) + "\n"
     pieces: list[tuple[str, str]] = []
-    # A carriage return may count as an end of line; offsets stay the same.
+    # A lexer may treat a carriage return as the end of a line. The replacement keeps the offsets.
     for start, kind, value in lexer.get_tokens_unprocessed(text.replace("\r", " ")):
         if time.monotonic() > deadline:
             return

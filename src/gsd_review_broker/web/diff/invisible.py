@@ -1,4 +1,4 @@
-"""Characters that cannot be seen, or that change how others are seen: shown as escapes, wherever they stand."""
+"""Characters that are invisible, or that change how others look: shown as escapes everywhere."""
 
 import re
 import unicodedata
@@ -7,8 +7,8 @@ from html import escape
 
 from markupsafe import Markup
 
-# Controls but for tab and line feed; formats (bidi, zero width, tags, soft hyphen); line separators; fillers that
-# are letters by name only; variation selectors.
+# Controls except tab and line feed; formats (bidi, zero width, tags, soft hyphen); line separators; fillers that are
+# letters by name only; variation selectors.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
@@ -26,12 +26,12 @@ def is_bidi(character: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """For where no markup can stand: a title, a file's name, markdown's source."""
+    """For places without markup: a title, a file's name, the source of markdown."""
     return _HIDDEN.sub(lambda match: f"⟨{code_point(match.group())}⟩", text)
 
 
 def visible(text: str) -> Markup:
-    """Escaped, with what is hidden in a frame of its own."""
+    """Escaped, with each hidden character in a frame."""
     if text.isascii() and text.isprintable():
         return Markup(escape(text, quote=True))  # noqa: S704 - escaped here
     return Markup(_HIDDEN.sub(_framed, escape(text, quote=True)))  # noqa: S704 - escaped here

@@ -1,4 +1,6 @@
-"""A large file in parts: one answer holds a bounded number of lines and characters, and names where the rest begins."""
+"""Cuts a large file into parts: one answer has a bounded number of lines and characters, and says where the rest
+begins.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +11,7 @@ from gsd_review_broker.web.diff.highlighting import Pieces
 PART_LINES = 5_000
 # A hidden character takes up to sixty bytes of HTML.
 PART_CHARACTERS = 250_000
-# A longer line is cut where it is shown, so it costs no more than this.
+# A longer line is cut when it is shown, so it costs no more than this.
 LONGEST_LINE = 5_000
 
 
@@ -22,7 +24,7 @@ class Part:
 
 
 def part_of(hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], number: int) -> Part | None:
-    """None where the file has fewer parts."""
+    """None if the file has fewer parts."""
     bounds = list(_bounds(hunks))
     if not 0 <= number < max(1, len(bounds)):
         return None
@@ -40,7 +42,7 @@ def part_of(hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], numb
 
 
 def part_with(hunks: Sequence[ShownHunk], side: str, line: int) -> int:
-    """The part that shows this line; the first where none does."""
+    """The part that shows this line; the first part if none does."""
     at = 0
     for hunk in hunks:
         for row in hunk.rows:
@@ -51,7 +53,7 @@ def part_with(hunks: Sequence[ShownHunk], side: str, line: int) -> int:
 
 
 def _bounds(hunks: Sequence[ShownHunk]) -> Iterator[tuple[int, int]]:
-    """Where each part begins and stops, counted in lines of the whole file."""
+    """Where each part begins and ends, counted in lines of the whole file."""
     start = at = characters = 0
     for row in _rows(hunks):
         size = min(len(row.text), LONGEST_LINE)

@@ -1,6 +1,7 @@
-"""From rows to HTML. Everything that comes from a diff passes `visible`; nothing else makes markup of it.
+"""From rows to HTML. All text from a diff passes through `visible`; no other function makes markup of it.
 
-Tags that HTML allows to be left out are left out: a large diff is mostly tags."""
+Optional HTML tags are left out: a large diff is mostly tags.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from gsd_review_broker.web.diff.parts import LONGEST_LINE
 from gsd_review_broker.web.diff.words import Marks, changed_words
 
 _CLASSES = {"+": "a", "-": "d", " ": "x", "\\": "z"}
-# Comparing words is quadratic. When this time is over, the remaining lines are shown without marks.
+# Comparing words is quadratic. After this time, the remaining lines are shown without marks.
 _MARKING_SECONDS = 1.0
 
 # What stands below a line: threads and the form, by side ("o" or "n") and number.
@@ -26,7 +27,7 @@ Below = Callable[[str, int], Markup]
 class View:
     split: bool = False
     ignore_space: bool = False
-    # Where a click on a line's number leads; the line's name is put behind it. Empty: nothing is to be said here.
+    # The target of a click on a line's number; the line's name is appended. Empty: comments are not possible here.
     comment_link: str = ""
 
 
@@ -71,7 +72,7 @@ def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: 
 
 
 def _blocks(pairs: list[tuple[Row, Pieces]]) -> Iterator[list[tuple[Row, Pieces]]]:
-    """Runs of changed rows; each other row by itself."""
+    """Runs of changed rows; every other row stands alone."""
     block: list[tuple[Row, Pieces]] = []
     for pair in pairs:
         if pair[0].kind in "+-":

@@ -1,4 +1,4 @@
-"""What a reviewer should not have to look for: links, programs, names that mislead, characters that hide."""
+"""Warnings that a reviewer should not have to look for: links, programs, misleading names, hidden characters."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from gsd_review_broker.web.diff.document import ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import hidden_in, is_bidi, name_of
 
 _LINK, _MODULE, _PROGRAM = "120000", "160000", "100755"
-# Files that run, or decide what runs, on whoever takes the change: people, agents, CI.
+# Files that run, or decide what runs, for people, agents or CI that take the change.
 _DECIDES_WHAT_RUNS = re.compile(
     r"(^|/)(\.github/workflows/|\.gitlab-ci|\.circleci/|\.husky/|\.githooks/|\.claude/|\.codex/|\.gemini/|\.cursor/"
     r"|\.vscode/(tasks|launch|settings)|\.idea/|\.devcontainer/)"
@@ -22,62 +22,62 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def may_hide(diff: bytes) -> bool:
-    """A quick look: most diffs hold nothing of the kind, and need no second one."""
+    """A quick check: most diffs contain nothing of the kind and need no second look."""
     return not diff.isascii() or _CONTROL.search(diff) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """`is_grave` for what is more likely a trick than a habit."""
+    """`is_grave` marks what is more likely a trick than a habit."""
 
     text: str
     is_grave: bool = False
 
 
 def about_files(files: Sequence[ShownFile]) -> list[list[Warned]]:
-    """By their names and modes alone."""
+    """From their names and modes alone."""
     alike = Counter(file.path.casefold() for file in files)
     return [[*_about_mode(file), *_about_name(file, alike)] for file in files]
 
 
 def _about_mode(file: ShownFile) -> list[Warned]:
-    found: list[Warned] = []
+    warnings: list[Warned] = []
     if file.new_mode == _LINK:
-        found.append(Warned("symbolic link: its content is the path that it leads to", is_grave=True))
+        warnings.append(Warned("symbolic link: its content is the path that it leads to", is_grave=True))
     if file.new_mode == _MODULE:
-        found.append(Warned("submodule: other code comes in by its commit's id", is_grave=True))
+        warnings.append(Warned("submodule: other code comes in by its commit's id", is_grave=True))
     if file.new_mode == _PROGRAM and file.old_mode != _PROGRAM:
-        found.append(Warned("becomes a program (mode 755)"))
+        warnings.append(Warned("becomes a program (mode 755)"))
     elif file.old_mode and file.new_mode and file.old_mode != file.new_mode:
-        found.append(Warned(f"mode {file.old_mode} becomes {file.new_mode}"))
+        warnings.append(Warned(f"mode {file.old_mode} becomes {file.new_mode}"))
     if file.binary:
-        found.append(Warned("binary: its content cannot be read here"))
-    return found
+        warnings.append(Warned("binary: its content cannot be read here"))
+    return warnings
 
 
 def _about_name(file: ShownFile, alike: Counter[str]) -> list[Warned]:
-    found: list[Warned] = []
+    warnings: list[Warned] = []
     path = file.path
     if _DECIDES_WHAT_RUNS.search(path):
-        found.append(Warned("decides what runs on the machine of whoever takes it"))
+        warnings.append(Warned("decides what runs on the machine of whoever takes it"))
     if hidden_in(path):
-        found.append(Warned("its name holds characters that cannot be seen", is_grave=True))
+        warnings.append(Warned("its name holds characters that cannot be seen", is_grave=True))
     elif not path.isascii() and not path.isprintable():
-        found.append(Warned("its name holds unusual characters"))
+        warnings.append(Warned("its name holds unusual characters"))
     if "\\" in path or path != path.strip() or path.startswith("-") or path.endswith("."):
-        found.append(Warned("its name is one that programs misread", is_grave=True))
+        warnings.append(Warned("its name is one that programs misread", is_grave=True))
     if alike[path.casefold()] > 1:
-        found.append(Warned("another file has this name too, or differs from it in case alone", is_grave=True))
-    return found
+        warnings.append(Warned("another file has this name too, or differs from it in case alone", is_grave=True))
+    return warnings
 
 
 def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
-    """Of what the change adds: bidi and other invisible characters."""
+    """From the added lines: bidi and other invisible characters."""
     counted: Counter[str] = Counter()
     for hunk in hunks:
         for row in hunk.rows:
             if row.kind == "+" and not (row.text.isascii() and row.text.isprintable()):
-                # A carriage return at a line's end is how Windows ends lines.
+                # Windows ends lines with a carriage return and a line feed.
                 counted.update(hidden_in(row.text.removesuffix("\r")))
     if not counted:
         return []

@@ -5,14 +5,14 @@ from difflib import SequenceMatcher
 
 Marks = tuple[tuple[int, int], ...]
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-# Matching is quadratic; a line with more words than this is shown as changed whole.
+# Matching is quadratic. A line with more words than this is shown as changed completely.
 _MOST_WORDS = 250
-# Less alike than this, the two lines are no versions of one another.
+# Two lines less alike than this are not versions of each other.
 _ALIKE = 0.4
 
 
 def changed_words(old: str, new: str) -> tuple[Marks, Marks]:
-    """Where the two differ, as ranges of characters; nothing where they have too little in common."""
+    """The ranges of characters that differ; empty if the lines have too little in common."""
     before, after = _words(old), _words(new)
     if not before or not after:
         return (), ()
@@ -30,8 +30,8 @@ def changed_words(old: str, new: str) -> tuple[Marks, Marks]:
 
 
 def _words(text: str) -> list[tuple[int, str]]:
-    found = [(match.start(), match.group()) for match in _WORD.finditer(text)]
-    return found if len(found) <= _MOST_WORDS else []
+    words = [(match.start(), match.group()) for match in _WORD.finditer(text)]
+    return words if len(words) <= _MOST_WORDS else []
 
 
 def _add(ranges: list[tuple[int, int]], words: list[tuple[int, str]]) -> None:

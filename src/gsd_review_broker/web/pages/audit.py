@@ -1,4 +1,4 @@
-"""`/audit`: what happened, newest first; to be searched, and taken away whole."""
+"""`/audit`: the events, newest first, with search and export."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -28,14 +28,14 @@ def audit_routes(site: Site) -> list[Route]:
             raise BrokerError(Code.INVALID_ARGUMENT, "type: not an event's", "Choose one of the list.")
         review_id = query.get("review", "").strip() or None
         before = addresses.number(query, "before")
-        found = await site.broker.page_queries.recent_events(
+        events = await site.broker.page_queries.recent_events(
             review_id=review_id, before=before, limit=_A_PAGE, wanted=lambda event: _matches(event, kind, words)
         )
         again = {"q": words, "type": kind, "review": review_id}
         facts = {
-            "events": [(event, moment_of(event)) for event in found["events"]],
-            "more": addresses.with_query("/audit", {**again, "before": found["next_cursor"]})
-            if found["next_cursor"]
+            "events": [(event, moment_of(event)) for event in events["events"]],
+            "more": addresses.with_query("/audit", {**again, "before": events["next_cursor"]})
+            if events["next_cursor"]
             else None,
             "words": words,
             "kind": kind,
@@ -63,7 +63,7 @@ def _matches(event: EventResult, kind: str, words: str) -> bool:
 
 
 async def _lines(site: Site) -> AsyncGenerator[str]:
-    """One event a line, in order; as many as there are when it gets there."""
+    """One event a line, in order, up to the newest one at the time."""
     after = 0
     while True:
         page = await site.broker.review_queries.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Charts as SVG of our own: drawn on the server, readable without scripts, each with a table of the same figures."""
+"""Charts as SVG, drawn on the server, readable without scripts, each with a table of the same figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LONGEST_LABEL = 22
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row: its parts in the order of the chart's kinds, and what stands at its end."""
+    """One row: its parts in the order of the chart's kinds, and the label at its end."""
 
     label: str
     parts: tuple[float, ...]

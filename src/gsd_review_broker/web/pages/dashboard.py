@@ -45,7 +45,7 @@ def dashboard_routes(
         *audit_routes(site),
         Route("/events", EventStream(broker, wakeups), methods=["GET"]),
         site.static.route(),
-        # The last of all routes: what nobody else knows.
+        # The last route: the answer for unknown addresses.
         site.get("/{nowhere:path}", _nowhere),
     ]
 

@@ -1,4 +1,4 @@
-"""`/`: what needs a person, and quietly below it what goes on without one."""
+"""`/`: the reviews that need a person, and below them those that go on without one."""
 
 from starlette.requests import Request
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""`/insights`: how quickly, how often, how well; each chart with its figures behind it."""
+"""`/insights`: speed, frequency and quality; each chart with its figures."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -103,14 +103,14 @@ def _queue(history: QueueHistory) -> Chart:
 
 
 def _reviewers(stats: ReviewStats) -> Chart:
-    found = stats["by_reviewer"][:_MOST_ROWS]
+    reviewers = stats["by_reviewer"][:_MOST_ROWS]
     rows = [
         Bar(
             row["reviewer"],
             (row["approved"], row["changes_requested"]),
             _rate(row["approved"], row["changes_requested"]),
         )
-        for row in found
+        for row in reviewers
     ]
     return Chart(
         title="Verdicts by reviewer",
@@ -118,20 +118,21 @@ def _reviewers(stats: ReviewStats) -> Chart:
         svg=bars(rows, label="Approvals and requests for changes by reviewer"),
         columns=("reviewer", "approved", "changes requested", "comments"),
         rows=tuple(
-            (row["reviewer"], str(row["approved"]), str(row["changes_requested"]), str(row["comment"])) for row in found
+            (row["reviewer"], str(row["approved"]), str(row["changes_requested"]), str(row["comment"]))
+            for row in reviewers
         ),
     )
 
 
 def _pairs(stats: ReviewStats) -> Chart:
-    found = stats["by_pair"][:_MOST_ROWS]
+    pairs = stats["by_pair"][:_MOST_ROWS]
     rows = [
         Bar(
             f"{row['proposer']} → {row['reviewer']}",
             (row["approved"], row["changes_requested"]),
             _rate(row["approved"], row["changes_requested"]),
         )
-        for row in found
+        for row in pairs
     ]
     return Chart(
         title="Verdicts by pair",
@@ -139,13 +140,13 @@ def _pairs(stats: ReviewStats) -> Chart:
         svg=bars(rows, label="Approvals and requests for changes by pair of proposer and reviewer"),
         columns=("proposer", "reviewer", "approved", "changes requested"),
         rows=tuple(
-            (row["proposer"], row["reviewer"], str(row["approved"]), str(row["changes_requested"])) for row in found
+            (row["proposer"], row["reviewer"], str(row["approved"]), str(row["changes_requested"])) for row in pairs
         ),
     )
 
 
 def cost_of(started: Sequence[ReviewerRow]) -> Chart:
-    """By agent, of those that report it."""
+    """By agent, for the agents that report it."""
     tokens: Counter[str] = Counter()
     dollars: dict[str, float] = {}
     for row in started:
@@ -154,14 +155,14 @@ def cost_of(started: Sequence[ReviewerRow]) -> Chart:
         tokens[row["agent"]] += (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
         if row["cost_usd"] is not None:
             dollars[row["agent"]] = dollars.get(row["agent"], 0.0) + row["cost_usd"]
-    found = tokens.most_common(_MOST_ROWS)
-    rows = [Bar(agent, (count,), f"{count:,}") for agent, count in found]
+    totals = tokens.most_common(_MOST_ROWS)
+    rows = [Bar(agent, (count,), f"{count:,}") for agent, count in totals]
     return Chart(
         title="What it costs",
         about="tokens of the reviewers that run or ended lately, by agent, as they report them",
         svg=bars(rows, label="Tokens by agent"),
         columns=("agent", "tokens", "USD"),
-        rows=tuple((agent, str(count), f"{dollars[agent]:.2f}" if agent in dollars else "") for agent, count in found),
+        rows=tuple((agent, str(count), f"{dollars[agent]:.2f}" if agent in dollars else "") for agent, count in totals),
     )
 
 

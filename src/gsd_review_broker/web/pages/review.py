@@ -1,4 +1,4 @@
-"""`/r/ID`: one review, to be read from its intent down to the verdict."""
+"""`/r/ID`: one review, from its intent down to the verdict."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ from gsd_review_broker.web.review.threads import Thread, threads_of
 from gsd_review_broker.web.review.timeline import rounds_of
 from gsd_review_broker.web.site import HEADERS, Site
 
-# What nobody reads in one go is left to the tools: settled findings first, then the last ones.
+# Lists too long to read are cut; the tools have the rest. Settled findings are left out first, then the last ones.
 _MOST_THREADS = 200
 _COOKIE_SECONDS = 365 * 86_400
 _NO_DRAFT = {"reason": "", "counter_patch": ""}
@@ -52,7 +52,7 @@ class ReviewPages:
         return answer
 
     async def refused(self, request: Request, error: BrokerError, form: Form) -> Response:
-        """The review as it is now, why the verdict was not taken, and what was typed where it was typed."""
+        """The page of the review as it is now, with the refusal and with what was typed."""
         draft = {name: form.text(name) for name in _NO_DRAFT}
         return await self._page(request, {"refused": error, "draft": draft}, status=HTTP_STATUS[error.code])
 
@@ -68,7 +68,7 @@ class ReviewPages:
         return await self._site.page(request, "review.html", {**shown, "shown": shown, "diff": diff}, status=status)
 
     async def live(self, request: Request) -> Response:
-        """Everything but the diff: what a page that is open takes over when something happens."""
+        """Everything but the diff: an open page takes this over when something happens."""
         asked, facts = await self._asked(request)
         shown = await self._shown(facts, asked)
         return await self._site.page(request, "review_live.html", {**shown, "shown": shown})
@@ -90,7 +90,7 @@ class ReviewPages:
         except BrokerError as error:
             if error.code is not Code.NOT_FOUND or asked.revision is None:
                 raise
-            # Which revisions there are is known of a review that exists.
+            # Only an existing review has known revisions.
             raise no_revision(await self._site.broker.page_queries.find(asked.review_id), asked.revision) from error
         return replace(asked, review_id=facts.review.id), facts
 
@@ -125,7 +125,7 @@ class ReviewPages:
 
 
 def _digest(review: Review, checked: Checked) -> str | None:
-    """What an approval will name: the claim's, or what a claim would find now."""
+    """The digest that an approval will name: the claim's, or the one that a claim would get now."""
     if review.claimed_by is not None:
         return review.digest
     return checked.answer.digest if isinstance(checked.answer, Applies) else None
@@ -133,14 +133,14 @@ def _digest(review: Review, checked: Checked) -> str | None:
 
 def _conversation(facts: ReviewFacts) -> dict[str, Any]:
     threads = threads_of(facts.review, facts.findings, facts.messages)
-    # Sorting keeps the order among equals, twice.
+    # Sorting is stable, so it is done twice.
     needed = sorted(enumerate(threads), key=lambda numbered: numbered[1].is_settled)[:_MOST_THREADS]
     shown = [thread for _, thread in sorted(needed, key=lambda numbered: numbered[0])]
     return {"threads": shown, "threads_left_out": len(threads) - len(shown)}
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
-    """What this person is to this review, and may do with it."""
+    """The person's roles in this review, and what they may do."""
     review = facts.review
     is_author = same_identity(person, review.proposer) or same_identity(person, review.author)
     mine = review.is_claim_live and same_identity(review.claimed_by, person)

@@ -1,4 +1,4 @@
-"""What a person does with a review: the same services that agents' tools call, and the same rules."""
+"""The actions of a person on a review: the same services and rules as the agents' tools."""
 
 import re
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class ReviewActions:
         return [self._site.post(f"/r/{{review_id}}/{name}", action) for name, action in actions.items()]
 
     def _caller(self, request: Request) -> Caller:
-        """A person at this machine, unless a token says who it is."""
+        """A person at this machine, unless a token identifies the caller."""
         caller = caller_in(request.scope)
         return caller if caller.proven else person(Identity(self._site.person))
 
@@ -64,7 +64,7 @@ class ReviewActions:
         return _back(request, "released")
 
     async def _take_over(self, request: Request, form: Form) -> str:
-        """Of the claim that was seen: one that began since belongs to somebody who was not asked about."""
+        """Only of the claim that the page showed: a newer claim belongs to somebody else."""
         review = await self._found(request)
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
@@ -72,7 +72,7 @@ class ReviewActions:
         await self._broker.claims.take_over(self._caller(request), review.id, self._site.person)
         return _back(request, "taken_over")
 
-    # Judging.
+    # Verdicts.
 
     async def _verdict(self, request: Request, form: Form) -> str | Response:
         try:
@@ -82,18 +82,18 @@ class ReviewActions:
 
     async def _judged(self, request: Request, form: Form) -> str:
         verdict = _verdict_of(form)
-        given = NewVerdict(
+        new_verdict = NewVerdict(
             verdict=verdict, reason=form.optional("reason"), counter_patch=form.optional("counter_patch")
         )
-        await self._judge(request, form, given)
+        await self._judge(request, form, new_verdict)
         return _back(request, verdict.value)
 
-    async def _judge(self, request: Request, form: Form, given: NewVerdict) -> None:
-        """Of the content that the page showed; the claim begins on the way if nobody has it."""
+    async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
+        """A verdict on the content that the page showed. The review is claimed with it if nobody holds the claim."""
         result = await self._broker.verdicts.judge(
             self._caller(request),
             _id(request),
-            given,
+            new_verdict,
             reviewer_id=self._site.person,
             seen=_seen(form),
             claim_generation=form.number("claim_generation"),
@@ -101,7 +101,7 @@ class ReviewActions:
         _refuse_auto_rejected(result)
 
     async def _remark(self, request: Request, form: Form) -> str:
-        """On a line: a message at once, or a finding, which is a comment of whoever holds the claim."""
+        """A remark on a line: a message at once, or a finding, which is a comment by the claim's holder."""
         place = _place(form)
         if form.text("severity") in {"", "message"}:
             await self._say(request, form, place)
@@ -120,14 +120,14 @@ class ReviewActions:
         await self._judge(request, form, NewVerdict(verdict=Verdict.COMMENT, reason=finding.title, findings=[finding]))
         return _back(request, "sent", form)
 
-    # Talking.
+    # Messages.
 
     async def _message(self, request: Request, form: Form) -> str:
         await self._say(request, form, _place(form))
         return _back(request, "sent", form)
 
     async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
-        """To a review that nobody holds, a person speaks as its reviewer."""
+        """If nobody holds the claim, a person speaks as the reviewer."""
         review = await self._found(request)
         message = self._new_message(review, form, place)
         if review.status is not Status.PENDING:
@@ -169,7 +169,7 @@ class ReviewActions:
         )
         return _back(request, "resolved", form)
 
-    # The proposer's part, which a person may play.
+    # The proposer's actions, which a person may take.
 
     async def _accept(self, request: Request, form: Form) -> str:
         review = await self._found(request)
@@ -211,7 +211,7 @@ def _id(request: Request) -> str:
 
 
 def _back(request: Request, done: str, form: Form | None = None) -> str:
-    """To the page and the place that the form stood at."""
+    """Back to the page and the place of the form."""
     place = form.text("back") if form else ""
     anchor = f"#{place}" if re.fullmatch(r"[a-z0-9-]{1,40}", place) else ""
     values: dict[str, object] = {"done": done}
@@ -247,7 +247,7 @@ def _require_text(form: Form, name: str) -> None:
 
 
 def _seen(form: Form) -> Seen:
-    # A form that names no revision showed none: 0 is nobody's.
+    # A form without a revision showed none; no revision has the number 0.
     return Seen(revision=form.number("revision") or 0, digest=form.optional("digest"), is_complete=True)
 
 
@@ -265,7 +265,7 @@ def _changed(why: str) -> BrokerError:
 
 
 def _place(form: Form) -> dict[str, Any]:
-    """The line that a form stands at; its path is the file's own."""
+    """The line of the form; its path is the file's own."""
     match = _LINE.fullmatch(form.text("at"))
     if match is None:
         return {}

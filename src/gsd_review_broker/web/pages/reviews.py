@@ -1,4 +1,4 @@
-"""`/reviews`: all of them, last changed first; what is asked for stands in the address."""
+"""`/reviews`: all reviews, last changed first. The address holds the filters."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from gsd_review_broker.web.addresses import with_query
 from gsd_review_broker.web.site import Site
 
 _A_PAGE = 50
-# A search goes back so far at a time, and then says where to go on.
+# A search goes back this far at a time, and then returns where to go on.
 _LOOKED_AT = 5_000
 _AT_ONCE = 500
 _LONGEST_SEARCH = 200
@@ -47,9 +47,9 @@ class _ListAddress:
 def reviews_routes(site: Site) -> list[Route]:
     async def page(request: Request) -> Response:
         asked = _asked(request)
-        found = await _by_id(site, asked.words)
-        if found is not None:
-            return RedirectResponse(f"/r/{found}", status_code=303)
+        review_id = await _by_id(site, asked.words)
+        if review_id is not None:
+            return RedirectResponse(f"/r/{review_id}", status_code=303)
         rows, cursor = await _listed(site, asked)
         facts = {
             "asked": asked,
@@ -78,7 +78,7 @@ def _asked(request: Request) -> _ListAddress:
 
 
 async def _by_id(site: Site, words: str) -> str | None:
-    """Who types an id wants that review."""
+    """Whoever types an id wants that review."""
     if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
         return None
     try:
@@ -92,15 +92,15 @@ async def _listed(site: Site, asked: _ListAddress) -> tuple[list[FeedRow], str |
         feed = await site.broker.review_queries.feed(asked.wanted, limit=_A_PAGE, cursor=asked.cursor)
         return feed["reviews"], feed["next_cursor"]
     words = asked.words.casefold().split()
-    found: list[FeedRow] = []
+    rows: list[FeedRow] = []
     cursor, looked_at = asked.cursor, 0
     while True:
         feed = await site.broker.review_queries.feed(asked.wanted, limit=_AT_ONCE, cursor=cursor)
-        found += [row for row in feed["reviews"] if _matches(row, words)]
+        rows += [row for row in feed["reviews"] if _matches(row, words)]
         looked_at += _AT_ONCE
         cursor = feed["next_cursor"]
-        if cursor is None or looked_at >= _LOOKED_AT or len(found) >= _A_PAGE:
-            return found, cursor
+        if cursor is None or looked_at >= _LOOKED_AT or len(rows) >= _A_PAGE:
+            return rows, cursor
 
 
 def _matches(row: FeedRow, words: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The part of a review's page that shows the change: which files at once, which when they are opened."""
+"""The change on a review's page: which files are shown at once, and which are loaded when they are opened."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
 LARGE_FILE_LINES = 400
-# A change up to this is shown whole; of a larger one only the beginning, so that it opens at once.
+# A change up to this size is shown completely; of a larger one only the beginning, so that the page opens quickly.
 _SMALL_CHANGE_LINES = 1_500
 _FIRST_LINES = 400
 FILES_A_PAGE = 100
@@ -33,7 +33,7 @@ ShowThread = Callable[[Thread], Markup]
 class FileBlock:
     file: ShownFile
     warnings: tuple[Warned, ...]
-    # None: it is loaded when it is opened.
+    # None: loaded when it is opened.
     table: Markup | None
     source: str
     link: str
@@ -76,7 +76,7 @@ class DiffViews:
     def view(
         self, prepared: Prepared, asked: ReviewAddress, threads: Sequence[Thread], show: ShowThread, form: Markup
     ) -> DiffView:
-        """Takes its time: to be called in a thread."""
+        """Slow: call it in a thread."""
         document = prepared.document
         files = document.files if document else ()
         first = asked.first_file
@@ -121,10 +121,10 @@ class DiffViews:
         here = _by_place(file, threads)
 
         def below(side: str, number: int) -> Markup:
-            found = [show(thread) for thread in here.get((side, number), ())]
+            blocks = [show(thread) for thread in here.get((side, number), ())]
             if asked.at == f"f{index}{side}{number}":
-                found.append(form)
-            return Markup("").join(found)
+                blocks.append(form)
+            return Markup("").join(blocks)
 
         link = "" if asked.patch is not None else _comment_link(asked)
         view = View(split=asked.split, ignore_space=asked.ignore_space, comment_link=link)
@@ -159,18 +159,18 @@ def _named(at: str, file: ShownFile) -> bool:
 
 
 def _comment_link(asked: ReviewAddress) -> str:
-    """Without a script the page comes again with the form below the line."""
+    """Without scripts the page is loaded again with the form below the line."""
     link = replace(asked, at="").link(file=asked.file)
     return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
 
 
 def _by_place(file: ShownFile, threads: Sequence[Thread]) -> dict[tuple[str, int], list[Thread]]:
-    found: dict[tuple[str, int], list[Thread]] = {}
+    by_place: dict[tuple[str, int], list[Thread]] = {}
     for thread in threads:
         if thread.is_placed and thread.path in {file.path, file.old_path} and thread.line is not None:
             side = "o" if thread.side is Side.OLD else "n"
-            found.setdefault((side, thread.line), []).append(thread)
-    return found
+            by_place.setdefault((side, thread.line), []).append(thread)
+    return by_place
 
 
 def _block(

@@ -1,4 +1,4 @@
-"""Markdown as its writer meant it, without HTML, and without any way to hide words from people that agents read."""
+"""Markdown without HTML, and without any way to hide from people words that agents read."""
 
 import html
 import re
@@ -12,21 +12,21 @@ from markupsafe import Markup, escape
 from gsd_review_broker.web.diff.invisible import plain, visible
 
 _LINKS = ("http://", "https://", "mailto:")
-# Deeper, the parser leaves out what it finds. What is longer, or has more marks, takes it too long.
+# Below this depth the parser drops content. Longer texts, or texts with more marks, take it too long.
 _DEEPEST = 20
 _LONGEST = 20_000
 _MOST_MARKS = 1_500
 _MARKS = re.compile(r"[\[\]()!*_`~|<>&\\]")
-# Characters of HTML, all texts together.
+# Characters of HTML, for all texts together.
 _MOST_KEPT = 4_000_000
 _TAG = re.compile(r"<[^>]*>")
 _ENTITY = re.compile(r"&#?\w+;")
-# Digits alone may be a list's, which the browser counts.
+# Digits alone may be a list's numbers, which the browser counts.
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 class _Rendered:
-    """What was rendered lately: the same conversation is shown again with each look at its page."""
+    """A cache: the same conversation is rendered again with each view of its page."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Markup] = OrderedDict()
@@ -38,22 +38,22 @@ class _Rendered:
             if text in self._kept:
                 self._kept.move_to_end(text)
                 return self._kept[text]
-        made = _rendered(text)
+        rendered = _rendered(text)
         with self._lock:
             if text not in self._kept:
-                self._kept[text] = made
-                self._size += len(text) + len(made)
+                self._kept[text] = rendered
+                self._size += len(text) + len(rendered)
             while self._size > _MOST_KEPT:
                 oldest, html_of_it = self._kept.popitem(last=False)
                 self._size -= len(oldest) + len(html_of_it)
-        return made
+        return rendered
 
 
 _KEPT = _Rendered()
 
 
 def markdown(text: str) -> Markup:
-    """What cannot be shown whole as markdown is shown as it was written. Takes its time: to be called in a thread."""
+    """Text that markdown cannot show completely is shown as it was written. Slow: call it in a thread."""
     return _KEPT.get(text)
 
 
@@ -69,7 +69,7 @@ def _rendered(text: str) -> Markup:
 
 
 def _has_all_words(text: str, rendered: str) -> bool:
-    """A table's row with too many cells loses the last; whatever else there is of the kind, it is noticed."""
+    """A table row with too many cells loses the last ones; this notices that and every similar loss."""
     shown = html.unescape(_TAG.sub("", rendered))
     return all(word in shown for word in set(_WORD.findall(_ENTITY.sub(" ", text))))
 
@@ -80,24 +80,24 @@ def _is_allowed(url: str) -> bool:
 
 def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
-    # An empty one passes the parser; it would lead to this very page.
+    # The parser accepts an empty target, which would lead to this same page.
     if not _is_allowed(str(tokens[index].attrGet("href") or "")):
         tokens[index].attrs.pop("href", None)
     return self.renderToken(tokens, index, options, env)
 
 
 def _link_close(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
-    """Where it leads is told, unless the link's own words are just that."""
+    """Show the target, unless it is already the link's text."""
     start = next(at for at in range(index - 1, -1, -1) if tokens[at].type == "link_open")
     address = str(tokens[start].attrGet("href") or "")
     title = str(tokens[start].attrGet("title") or "")
-    said = "".join(token.content for token in tokens[start + 1 : index])
-    more = " ".join(word for word in (address if said != address else "", title) if word)
+    label = "".join(token.content for token in tokens[start + 1 : index])
+    more = " ".join(word for word in (address if label != address else "", title) if word)
     return str(Markup("</a>") + (Markup(' <span class="to">({})</span>').format(plain(more)) if more else ""))
 
 
 def _image(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
-    """No picture from elsewhere is fetched: its address and name are told."""
+    """No picture is fetched from elsewhere: its address and name are shown."""
     token = tokens[index]
     words = [token.content or "picture", str(token.attrGet("src") or ""), str(token.attrGet("title") or "")]
     return str(Markup('<span class="to">[{}]</span>').format(": ".join(word for word in words if word)))
@@ -110,14 +110,14 @@ def _fence(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str
 
 
 def _make() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True, "maxNesting": _DEEPEST})
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True, "maxNesting": _DEEPEST})
     # Definitions of links would vanish from the page.
-    made.enable(["table", "strikethrough"]).disable("reference")
-    made.validateLink = _is_allowed
+    parser.enable(["table", "strikethrough"]).disable("reference")
+    parser.validateLink = _is_allowed
     rules = {"link_open": _link_open, "link_close": _link_close, "image": _image, "fence": _fence}
     for name, rule in rules.items():
-        made.add_render_rule(name, rule)
-    return made
+        parser.add_render_rule(name, rule)
+    return parser
 
 
 _MARKDOWN = _make()

@@ -1,4 +1,4 @@
-"""What an approval needs, point by point, and how it stands."""
+"""The requirements of an approval, one by one, and whether they are met."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,7 +53,7 @@ def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
 
 
 def _moved(offsets: tuple[Offset, ...]) -> str:
-    """An older diff: its hunks land on other lines than those that are shown."""
+    """An older diff: its hunks apply at other lines than those shown."""
     if not offsets:
         return ""
     named = [f"hunk {offset.hunk} of {offset.path} by {offset.offset:+d} lines" for offset in offsets[:_MOST_OFFSETS]]

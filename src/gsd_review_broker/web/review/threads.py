@@ -1,4 +1,4 @@
-"""What was said of which line: findings and messages, each with its answers."""
+"""The threads of each line: findings and messages, with their answers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Thread:
 
 
 def threads_of(review: Review, findings: Iterable[Finding], messages: Iterable[Message]) -> list[Thread]:
-    """Findings first, in the order in which reviewers gave them, then conversations as they began."""
+    """Findings first, in the order in which reviewers gave them, then conversations in the order they began."""
     by_finding = {finding.id: _of_finding(finding) for finding in findings}
     by_message: dict[int, Thread] = {}
     begun: list[Thread] = []
@@ -65,7 +65,7 @@ def _of_finding(finding: Finding) -> Thread:
 
 
 def _of_message(review: Review, message: Message) -> Thread:
-    """A message names a line of the revision of its round."""
+    """A message refers to a line of the revision of its round."""
     side = Side.OLD if (message.metadata or {}).get("side") == Side.OLD else Side.NEW
     return Thread(
         name=f"m{message.id}",
@@ -78,5 +78,5 @@ def _of_message(review: Review, message: Message) -> Thread:
 
 
 def role_of(review: Review, person: str) -> Role:
-    """A person speaks for the side they are on; else as a reviewer."""
+    """A person speaks for their own side; otherwise as a reviewer."""
     return Role.PROPOSER if person == review.proposer else Role.REVIEWER

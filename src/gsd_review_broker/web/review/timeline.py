@@ -58,7 +58,7 @@ def rounds_of(events: Iterable[EventResult]) -> list[Round]:
     for event in events:
         number = event["metadata"].get("round")
         current = rounds[-1].number if rounds else 1
-        # A verdict and a message name their round, too; it never falls.
+        # A verdict and a message name their round, too; it never decreases.
         number = max(number, current) if isinstance(number, int) else current
         if not rounds or number != current:
             rounds.append(Round(number))
@@ -67,18 +67,18 @@ def rounds_of(events: Iterable[EventResult]) -> list[Round]:
 
 
 def moment_of(event: EventResult) -> TimelineEntry:
-    said = event["metadata"]
-    detail = next((str(said[name]) for name in _DETAILS if said.get(name)), "")
+    metadata = event["metadata"]
+    detail = next((str(metadata[name]) for name in _DETAILS if metadata.get(name)), "")
     return TimelineEntry(
-        event["id"], event["actor"], _sentence(event, said), detail, event["event_type"], event["timestamp"]
+        event["id"], event["actor"], _sentence(event, metadata), detail, event["event_type"], event["timestamp"]
     )
 
 
-def _sentence(event: EventResult, said: dict[str, Any]) -> str:
+def _sentence(event: EventResult, metadata: dict[str, Any]) -> str:
     if event["event_type"] == "verdict_submitted":
-        return _VERDICTS.get(str(said.get("verdict")), "judged it")
+        return _VERDICTS.get(str(metadata.get("verdict")), "judged it")
     sentence = _SENTENCES.get(event["event_type"], event["event_type"].replace("_", " "))
-    return sentence.format_map(_Known(said))
+    return sentence.format_map(_Known(metadata))
 
 
 class _Known(dict[str, Any]):

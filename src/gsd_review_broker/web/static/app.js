@@ -1,4 +1,4 @@
-// What every page can do with scripts: live updates, keys, commands, theme. Without them every page still works.
+// Scripts of every page: live updates, keys, commands, theme. Every page also works without them.
 import { connect } from "./stream.js";
 import { openPalette } from "./palette.js";
 import { everyFile, holdForm, openFile, placeThreads, remark, restoreDraft, startReview } from "./review.js";
@@ -7,7 +7,7 @@ const body = document.body;
 const $ = (selector, from = document) => from.querySelector(selector);
 const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-// Times: how long ago, how long still.
+// Times: how long ago, and how long until.
 const units = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
 function ago(seconds) {
@@ -23,8 +23,8 @@ function tellTimes() {
   }
 }
 
-// Live: when something happened, the page is asked for again and its live parts are taken over.
-// Not more often than that: a busy broker has better things to do, and nobody reads so quickly.
+// Live updates: when something happens, the page is fetched again and its live parts are replaced.
+// Not more often than this, to spare a busy broker; nobody reads faster.
 let last = 0, planned = null;
 function refresh() {
   const pause = document.hidden ? 5000 : 600;
@@ -41,7 +41,7 @@ async function look() {
 }
 function take(news) {
   const decision = $("#decision"), next = $("#decision", news);
-  // The content that is shown must stay the content that is judged.
+  // The verdict must apply to the content that is shown.
   const isStale = decision && next && decision.dataset.revision !== next.dataset.revision;
   if (isStale) $("#stale").hidden = false;
   for (const part of $$("[data-live]")) {
@@ -49,7 +49,7 @@ function take(news) {
     if (!fresh || (part === decision && (isStale || holdForm(part, fresh))) || part.outerHTML === fresh.outerHTML) continue;
     swap(part, fresh);
   }
-  // Forms outside those parts: of a broker that was restarted, or of a claim that began since.
+  // Update forms outside those parts: the broker was restarted, or a claim began since.
   for (const name of isStale ? ["token"] : ["token", "claim_generation"]) {
     const value = $(`[name=${name}]`, news)?.value;
     for (const form of value ? [document, $("#remark-form")?.content] : []) form && $$(`[name=${name}]`, form).forEach((field) => { field.value = value; });
@@ -60,7 +60,7 @@ function take(news) {
   tellCount(count);
   tellTimes();
 }
-// What was typed, opened and focused stays.
+// Keep what was typed, opened and focused.
 export function swap(part, fresh) {
   fresh = document.importNode(fresh, true);
   const typed = $$("textarea, input:not([type=hidden]), select", part).filter((field) => field.id && field.value !== (field.defaultValue ?? ""));
@@ -89,7 +89,7 @@ connect({
   onState(isOn) { const dot = $("#pulse"); dot.hidden = false; dot.classList.toggle("on", isOn); dot.title = isOn ? "live" : "the broker is away"; },
 });
 
-// What buttons do.
+// Buttons.
 const doing = {
   theme() {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -170,14 +170,14 @@ document.addEventListener("keydown", (event) => {
 const address = new URL(location);
 const done = address.searchParams.get("done");
 address.searchParams.delete("done");
-// A refused verdict's page is the review's: loading it again sends nothing.
+// After a refused verdict the address is the review's, so that a reload sends nothing.
 if ($("#refused")) address.pathname = `/r/${body.dataset.review}`;
 if (address.href !== location.href) history.replaceState(null, "", address);
 tellTimes();
 setInterval(tellTimes, 1000);
 startReview(done);
-// git was still at work when the page was made.
+// git had not answered when the page was rendered.
 if ($("[data-again]")) setTimeout(refresh, 700);
-// What changes without an event.
+// Changes without an event.
 const every = $("[data-every]")?.dataset.every;
 if (every) setInterval(() => document.hidden || refresh(), every * 1000);

@@ -1,4 +1,4 @@
-// Commands, pages and files by a few letters of their name; anything else is searched for.
+// Finds commands, pages and files by a few letters of their name; other text is searched for.
 import { openFile, remark } from "./review.js";
 
 const palette = document.getElementById("palette");

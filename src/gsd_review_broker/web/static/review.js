@@ -1,4 +1,4 @@
-// The change itself: files that load when they are opened, remarks on a line, threads that come while one reads.
+// The change: files that load when they are opened, remarks on a line, new threads while the page is open.
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 const fileOf = (name) => document.getElementById(name.match(/^f\d+/)?.[0]);
 
@@ -18,7 +18,7 @@ export async function openFile(file, open = true) {
 }
 export async function everyFile() {
   for (let more; (more = document.querySelector("[data-more]")); ) await moreFiles(more);
-  // Two at a time: the first ones are read while the last ones come.
+  // Two at a time: the first files can be read while the others load.
   const waiting = all("details.file");
   const take = async () => { for (let file; (file = waiting.shift()); ) await openFile(file); };
   await Promise.all([take(), take()]);
@@ -37,7 +37,7 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "600px" });
 const watch = () => all("[data-more]").forEach((one) => seen.observe(one));
 
-// A remark on a line: the same form that comes without scripts.
+// A remark on a line: the same form as without scripts.
 export function remark(name) {
   const line = document.getElementById(name), form = document.getElementById("remark-form");
   const place = name.match(/^f(\d+)([on])(\d+)$/);
@@ -72,7 +72,7 @@ export function placeThreads(threads, swap) {
     line.closest("tr").after(row);
   }
 }
-// What is typed for the verdict outlives the form: claims of others, newer revisions, another page.
+// Text typed for the verdict is kept when the form is replaced: claims of others, newer revisions, another page.
 const judging = () => all(".judge textarea");
 const draftName = () => `draft-${document.body.dataset.review}`;
 function keepDraft() {
@@ -86,12 +86,12 @@ export function restoreDraft() {
     if (field.closest("details")) field.closest("details").open = true;
   }
 }
-// A form that somebody writes in is not taken away; it says why it cannot be sent.
+// A form with text in it is not removed; it says why it cannot be sent.
 export function holdForm(part, fresh) {
   if (fresh.querySelector(".judge") || !judging().some((field) => field.value.trim())) return false;
   const told = part.querySelector("#meanwhile");
   const text = `${fresh.querySelector(":scope > p:not([hidden])")?.textContent || "It can no longer be judged."} What you wrote is kept.`;
-  // Only what is new is read out.
+  // Screen readers announce only what is new.
   if (told.textContent !== text) told.textContent = text;
   told.hidden = false;
   all(".judge button", part).forEach((button) => { button.disabled = true; });

@@ -1,4 +1,4 @@
-// Before anything is painted: the theme that was chosen here.
+// Set the chosen theme before anything is painted.
 {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
