@@ -1,1 +1,1 @@
-"""Reviewer programs that the broker starts, scales and ends."""
+"""Reviewer programs that the broker starts, scales and stops."""

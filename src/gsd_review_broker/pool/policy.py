@@ -1,4 +1,6 @@
-"""When to start, drain and end reviewers: a pure function of what is. Times are milliseconds of a steady clock."""
+"""When to start, drain and stop reviewers: a pure function of the present state. Times are milliseconds of a steady
+clock.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +8,7 @@ from typing import Literal
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import EndReason
 
-# A crash loop ends up here: one try in a quarter of an hour.
+# The limit for a crash loop: one try in a quarter of an hour.
 LONGEST_PAUSE = 900_000
 
 
@@ -17,9 +19,9 @@ class PoolLimits:
     spawn_cooldown: int = 10_000
     idle_timeout: int = 300_000
     max_ttl: int = 3_600_000
-    # A reviewer that is drained may take this long to finish what it holds.
+    # A drained reviewer may take this long to finish what it holds.
     overtime: int = 1_200_000
-    # One that holds nothing may take this long to go by itself, and say what it spent.
+    # A reviewer without a review may take this long to exit by itself and report what it spent.
     farewell: int = 5_000
     failure_pause: int = 10_000
     max_spawns_per_day: int = 200
@@ -29,14 +31,14 @@ class PoolLimits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """A reviewer whose process runs."""
+    """A reviewer whose process is running."""
 
     id: Identity
     started_at: Milliseconds
-    # Since when it holds no review; None while it does: busy is not idle, and not free capacity either.
+    # Since when it holds no review; None while it holds one: a busy reviewer is neither idle nor free capacity.
     free_since: Milliseconds | None
     draining_since: Milliseconds | None = None
-    # It was told to end, and its process is still there: it takes room, and nothing more is decided about it.
+    # It was told to stop and is still running: it takes room, and nothing more is decided about it.
     ending: bool = False
     # Its claim was taken back at the deadline while it ran.
     lost_a_claim: bool = False
@@ -66,7 +68,7 @@ class Spawn:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """No new claim; what it holds it may finish."""
+    """It gets no new claim, and may finish what it holds."""
 
     reviewer: Identity
     reason: EndReason
@@ -74,7 +76,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Without a reason: for the one that it was drained for."""
+    """Without a reason: the reason for which it was drained."""
 
     reviewer: Identity
     reason: EndReason | None = None
@@ -85,7 +87,7 @@ Hindrance = Literal["paused", "spawns", "tokens", "room", "pause"]
 
 
 def pause_after(failures: int, limits: PoolLimits) -> int:
-    """Growing: each failure doubles it."""
+    """Each failure doubles the pause."""
     if failures <= 0:
         return 0
     return min(LONGEST_PAUSE, limits.failure_pause * 2 ** min(failures - 1, 20))
@@ -115,7 +117,7 @@ def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
 
 
 def is_wanted(situation: Situation, limits: PoolLimits) -> bool:
-    """Do more reviews wait than the active reviewers are for? What a reviewer holds does not wait any more."""
+    """Do more reviews wait than the active reviewers can take? A claimed review no longer waits."""
     active = sum(one.is_active for one in situation.reviewers)
     return situation.pending > limits.scaling_ratio * active
 
@@ -136,7 +138,7 @@ def hindrance(situation: Situation, limits: PoolLimits) -> Hindrance | None:
 
 
 def may_spawn_at(situation: Situation, limits: PoolLimits) -> int:
-    """After the cooldown, and after the pause that failures bring."""
+    """After the cooldown, and after the pause for failures."""
     moments = [situation.now]
     if situation.last_spawn_at is not None:
         moments.append(Milliseconds(situation.last_spawn_at + limits.spawn_cooldown))
@@ -147,7 +149,7 @@ def may_spawn_at(situation: Situation, limits: PoolLimits) -> int:
 
 
 def next_look(situation: Situation, limits: PoolLimits) -> int:
-    """When something may have to be decided, though nothing happens until then."""
+    """When the next decision may be due even if nothing happens until then."""
     moments = [situation.now + limits.check_interval]
     if is_wanted(situation, limits):
         moments.append(may_spawn_at(situation, limits))

@@ -1,4 +1,4 @@
-"""The reviewers that run: each from its start to its end, whatever happens between."""
+"""The running reviewers: each from its start to its end, whatever happens between."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ from gsd_review_broker.settings.agents import Agent
 
 log = structlog.get_logger()
 
-# When the broker itself ends, its reviewers have less time.
+# When the broker itself stops, its reviewers have less time.
 SHUTDOWN_GRACE_SECONDS = 3.0
 _TRIES_TO_RECORD = 5
 
@@ -62,7 +62,7 @@ class Roster:
         return self._roster.get(reviewer_id)
 
     async def start(self, agent: Agent, project: str | None) -> RunningReviewer:
-        """Whoever calls sees to it that two never start at once."""
+        """The caller makes sure that two never start at once."""
         self.last_spawn_at = self._clock.steady()
         taken = {running.reviewer.display_name for running in self}
         identity, display_name = self._launcher.name(agent, taken)
@@ -77,7 +77,7 @@ class Roster:
             await self._records.failed_to_start(display_name, error.message, self._pause)
             raise
         running = self._roster[identity] = RunningReviewer(started.reviewer, started.child, self._clock.steady())
-        # Recorded before it is told anything: no reviewer works that nobody knows of.
+        # Recorded before it gets its prompt: no unknown reviewer ever works.
         recorded = asyncio.create_task(self._records.begun(started.reviewer))
         task = asyncio.create_task(self._look_after(running, recorded))
         self._tasks.add(task)
@@ -95,14 +95,14 @@ class Roster:
             await self._records.draining(running.id, reason)
 
     async def stop(self) -> None:
-        """TERM to all, KILL after a short grace; returns when nothing is left and all is recorded."""
+        """TERM to all, KILL after a short grace; returns when nothing is running and all is recorded."""
         for running in self:
             running.begin_to_end(EndReason.BROKER_STOPPED, SHUTDOWN_GRACE_SECONDS)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def kill_at_once(self) -> None:
-        """The last resort, when there was no time to stop: nothing is asked, nothing recorded."""
+        """The last resort without time to stop: nothing is awaited or recorded."""
         if self._roster and sys.platform != "win32":
             for running in self:
                 running.child.signal(signal.SIGKILL)
@@ -110,7 +110,7 @@ class Roster:
                 tree.tell(one, signal.SIGKILL)
 
     def forgive(self) -> None:
-        """Somebody gave a verdict: what failed before is over."""
+        """A verdict was given: earlier failures no longer count."""
         self.failures, self.last_failure = 0, None
 
     def ending(self, reason: EndReason, code: int | None) -> Ending:
@@ -141,15 +141,15 @@ class Roster:
                 log.warning("spending_not_recorded", reviewer=running.id, error=error.message)
 
     async def _bury(self, running: RunningReviewer, code: int | None) -> None:
-        """What it held is given back at once; then whatever it left behind is ended."""
-        # With the broker on its way out, its reviewers go as well, each in its own time.
+        """Its reviews are returned at once; then the processes it left behind are stopped."""
+        # When the broker is stopping, its reviewers stop too, each in its own time.
         by_itself = EndReason.BROKER_STOPPED if self.stopping or self._wakeups.closing else EndReason.EXITED
         reason = running.reason or by_itself
         failed = await self._record_end(running, reason, code)
         if failed:
-            said = f": {running.last_words}" if running.last_words else ""
+            last_words = f": {running.last_words}" if running.last_words else ""
             name = running.reviewer.display_name
-            self._fail(f"{name} ended without a verdict ({reason.value}, exit code {code}){said}")
+            self._fail(f"{name} ended without a verdict ({reason.value}, exit code {code}){last_words}")
         log.info("reviewer_terminated", reviewer=running.id, reason=reason.value, exit_code=code, failed=failed)
         await running.end_what_is_left()
         del self._roster[running.id]
@@ -158,7 +158,7 @@ class Roster:
         await self._launcher.tidy(running.id, [one.id for one in self])
 
     async def _record_end(self, running: RunningReviewer, reason: EndReason, code: int | None) -> bool:
-        """Where it cannot be recorded, the next start of the broker makes up for it."""
+        """If this cannot be recorded, the broker's next start does it."""
         for attempt in range(_TRIES_TO_RECORD):
             try:
                 return await self._records.ended(running.id, self.ending(reason, code))

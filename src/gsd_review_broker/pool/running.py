@@ -1,4 +1,4 @@
-"""One reviewer that runs, as the supervisor sees it."""
+"""One running reviewer, as the supervisor sees it."""
 
 import asyncio
 import time
@@ -17,9 +17,9 @@ from gsd_review_broker.pool.policy import Seen
 
 log = structlog.get_logger()
 
-# Of what comes together, so many lines are looked at: a flood is not worth more.
+# Of the lines that arrive together, only this many are read: a flood is not worth more.
 _LINES_READ = 200
-# What is left when its leader has gone by itself has no work to finish.
+# Processes that remain after their leader exited by itself have no work to finish.
 STRAGGLER_GRACE_SECONDS = 2.0
 
 
@@ -61,7 +61,7 @@ class RunningReviewer:
         )
 
     def note_work(self, now: Milliseconds, *, holds: bool, free_mark: Milliseconds | None) -> None:
-        """By what is recorded. A claim and verdict between two looks shows as another moment of becoming free."""
+        """From the records. A claim and verdict between two looks appear as a new idle time."""
         if holds:
             self.free_since = None
         elif self.free_since is None or free_mark != self.free_mark:
@@ -69,7 +69,7 @@ class RunningReviewer:
         self.free_mark = free_mark
 
     def read(self, output: Output) -> Usage | None:
-        """What it says of itself, and what it spent."""
+        """Read what it is doing and what it spent."""
         spent: Usage | None = None
         self.last_output_at = Milliseconds(time.time_ns() // 1_000_000)
         last = next((line for line in reversed(output.lines[-_LINES_READ:]) if line.strip()), b"")
@@ -82,7 +82,7 @@ class RunningReviewer:
         return spent
 
     def remember_descendants(self) -> None:
-        """Blocks. Who leaves the family later, and clears its environment, is known all the same."""
+        """Blocks. A process that leaves the tree later and clears its environment is still known."""
         self._known |= tree.descendants(self.child.pid)
 
     def begin_to_end(self, reason: EndReason | None, grace: float) -> None:
@@ -93,7 +93,7 @@ class RunningReviewer:
             self._ending = asyncio.create_task(asyncio.to_thread(self._end, grace))
 
     async def end_what_is_left(self) -> None:
-        """The leader has exited, and is not reaped yet. Whatever else there is goes too."""
+        """The leader has exited and is not reaped yet. All other processes are stopped too."""
         if self._ending is not None:
             await self._ending
         await asyncio.to_thread(self._end, STRAGGLER_GRACE_SECONDS)

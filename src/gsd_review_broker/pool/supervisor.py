@@ -1,4 +1,4 @@
-"""Looks after the pool: what to do is the policy's, what happened is recorded by the service; this carries out."""
+"""Runs the pool. The policy decides, the service records, and this module carries it out."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from gsd_review_broker.settings.pool import PoolSettings
 T = TypeVar("T")
 log = structlog.get_logger()
 
-# Checks that come together are one.
+# Checks that are requested together run once.
 _BREATH_SECONDS = 0.05
 _DESCENDANTS_EVERY = 5_000
 _LONGEST_WAIT_FOR_COOLDOWN = 25_000
@@ -85,9 +85,9 @@ class Supervisor:
             pause=lambda failures: policy.pause_after(failures, self._limits),
         )
         self._running: asyncio.Task[None] | None = None
-        # Two never start at once.
+        # Two reviewers never start at once.
         self._spawning = asyncio.Lock()
-        # One look after the other, so that the last to be done is the one that saw most.
+        # One look after the other, so that the last one has seen the most.
         self._looking = asyncio.Lock()
         self._starting: set[asyncio.Task[Any]] = set()
         self._may_spawn_at: Milliseconds | None = None
@@ -96,7 +96,7 @@ class Supervisor:
 
     @property
     def name(self) -> str:
-        """What its processes carry in their environment (BROKER_POOL)."""
+        """The value that its processes carry in their environment (BROKER_POOL)."""
         return self._launcher.pool
 
     @property
@@ -104,10 +104,10 @@ class Supervisor:
         """Where its reviewers have their folders."""
         return self._launcher.folder
 
-    # The life of the pool.
+    # Start and stop of the pool.
 
     async def start(self) -> None:
-        """What an earlier broker left behind is ended in any case; the pool itself only if it is configured."""
+        """Processes that an earlier broker left behind are always stopped; the pool starts only if it is configured."""
         await self._records.known()
         await self._end_leftovers()
         if not self._settings.is_on:
@@ -139,7 +139,7 @@ class Supervisor:
             await asyncio.to_thread(end_leftovers, here, self._launcher.mark, grace=SHUTDOWN_GRACE_SECONDS)
 
     async def _run(self) -> None:
-        """For ever; a failure is told and the next look tries again."""
+        """Runs until it is cancelled. A failure is logged, and the next look tries again."""
         with self._wakeups.listening(POOL, counted=False) as changed:
             while True:
                 changed.clear()
@@ -152,12 +152,12 @@ class Supervisor:
                     async with asyncio.timeout(seconds):
                         await changed.wait()
                 except TimeoutError:
-                    # What failures held back may be free by now, and no commit says so.
+                    # Reviews that failures held back may be free by now, and no commit announces it.
                     self._wakeups.publish([QUEUE])
                 await asyncio.sleep(_BREATH_SECONDS)
 
     async def look(self) -> float:
-        """Decide and act once. Gives for how long nothing else is to be decided, in seconds."""
+        """Decide and act once. Returns the seconds until the next decision."""
         async with self._looking:
             return await self._look()
 
@@ -211,7 +211,7 @@ class Supervisor:
 
     async def _start_one(self, recorded: Workload) -> None:
         async with self._spawning:
-            # Somebody may have started one by hand meanwhile, or the broker may be on its way out.
+            # A user may have started one meanwhile, or the broker may be stopping.
             if not self._is_closing and policy.hindrance(self._situation(recorded), self._limits) is None:
                 await self.roster.start(self._settings.agent, None)
 
@@ -220,7 +220,7 @@ class Supervisor:
         return self.roster.stopping or self._wakeups.closing
 
     async def _whole(self, starting: Coroutine[Any, Any, T]) -> T:
-        """Whoever goes away meanwhile: a start is made whole, or a process would run that nobody knows."""
+        """A start is completed even if its caller goes away; otherwise an unknown process would run."""
         task = asyncio.create_task(starting)
         self._starting.add(task)
         task.add_done_callback(self._started)
@@ -229,7 +229,7 @@ class Supervisor:
     def _started(self, task: "asyncio.Task[Any]") -> None:
         self._starting.discard(task)
         if not task.cancelled():
-            # Told to whoever asked, if they are still there; nobody else has to know.
+            # Retrieve the exception so that asyncio does not log it.
             task.exception()
 
     async def _remember_descendants(self) -> None:
@@ -240,7 +240,7 @@ class Supervisor:
                 await asyncio.to_thread(running.remember_descendants)
             await asyncio.to_thread(tree.reap_strays)
 
-    # What its users ask for.
+    # Users' requests.
 
     def facts(self) -> PoolFacts:
         waits = self._hindrance if self._hindrance in {"paused", "spawns", "tokens"} else None
@@ -256,7 +256,7 @@ class Supervisor:
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
-        """By its own account, or else by its last call."""
+        """From its own report, or else from its last call."""
         running, called = self.roster.get(reviewer_id), self._records.last_call(reviewer_id)
         if running is None:
             return None
@@ -269,7 +269,7 @@ class Supervisor:
         return max((moment for moment in moments if moment is not None), default=None)
 
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:
-        """Asked for by somebody: failures before do not count, room, caps and cooldown do."""
+        """Requested by a user: earlier failures do not count; room, caps and cooldown do."""
         wanted = self._agent(agent)
         started: Reviewer | None = None
         while started is None:
@@ -278,7 +278,7 @@ class Supervisor:
         return started
 
     async def _start_asked(self, agent: Agent, project: str | None) -> Reviewer | None:
-        """None if another was started while this one waited."""
+        """None if another one was started while this one waited."""
         async with self._spawning:
             if self._cooldown_left() > 0:
                 return None
@@ -331,7 +331,9 @@ class Supervisor:
 
 
 def _end_strays() -> None:
-    """Adopted ones that cleared their environment and were never seen; with all reviewers gone they are known."""
+    """Adopted processes that cleared their environment and were never seen. They can be identified once all reviewers
+    are gone.
+    """
     for one in tree.strays():
         tree.tell(one, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
     tree.reap_strays()

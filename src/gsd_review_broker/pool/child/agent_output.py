@@ -1,6 +1,7 @@
-"""What the agents say of themselves, one JSON object a line: what they are doing, and what they spent.
+"""The agents' own output, one JSON object a line: what they are doing, and what they spent.
 
-Self-reported, and of no other use: the verdict recorded in the broker is the only success."""
+It is self-reported and only informative: the verdict recorded in the broker is the only success.
+"""
 
 import json
 from dataclasses import dataclass
@@ -24,15 +25,15 @@ _NOTHING = AgentReport()
 
 
 class AgentOutput:
-    """Of one child. Codex, Claude, Gemini and opencode each have their own events; one may be told from another."""
+    """The output of one child. Codex, Claude, Gemini and opencode each have their own events."""
 
     def __init__(self) -> None:
-        # Claude says what a message cost with each of its parts, and at the end what all cost together.
+        # Claude reports the cost of a message with each of its parts, and the total when it stops.
         self._messages: dict[str, Usage] = {}
         self._reported = Usage()
 
     def read(self, line: bytes) -> AgentReport:
-        """Anything may stand in a line; what is no event says nothing."""
+        """A line may contain anything; a line that is not an event is ignored."""
         if not line.startswith(b"{"):
             return _NOTHING
         try:
@@ -78,16 +79,16 @@ class AgentOutput:
         parts = [_object(part) for part in _list(message.get("content"))]
         tools = [_text(part.get("name")) for part in parts if part.get("type") == "tool_use"]
         texts = [_text(part.get("text")) for part in parts if part.get("type") == "text"]
-        said = _tool(tools[-1]) if tools else short(f"says: {texts[-1]}") if texts else None
+        activity = _tool(tools[-1]) if tools else short(f"says: {texts[-1]}") if texts else None
         usage = _tokens(_object(message.get("usage")))
         known = self._messages.get(_text(message.get("id")), Usage())
         if usage is None or len(self._messages) > _MOST_MESSAGES:
-            return AgentReport(doing=said)
+            return AgentReport(doing=activity)
         self._messages[_text(message.get("id"))] = usage
-        return AgentReport(doing=said, usage=self._counted(_beyond(usage, known)))
+        return AgentReport(doing=activity, usage=self._counted(_beyond(usage, known)))
 
     def _result(self, event: dict[str, Any]) -> Usage | None:
-        """The sum of all; what was told before is not told again."""
+        """The total, without what was reported before."""
         total = _tokens(_object(event.get("usage"))) or _tokens(_object(event.get("stats")))
         cost = _dollars(event.get("total_cost_usd"))
         rest = _beyond(total, self._reported) if total else None
@@ -105,15 +106,15 @@ def _beyond(usage: Usage, known: Usage) -> Usage | None:
     return more if more.input_tokens or more.output_tokens or more.cost_usd is not None else None
 
 
-def _tokens(said: dict[str, Any]) -> Usage | None:
-    """Codex counts cached tokens within its input, Claude beside it."""
-    if not {"input_tokens", "output_tokens"} & said.keys():
+def _tokens(usage: dict[str, Any]) -> Usage | None:
+    """Codex counts cached tokens as part of its input, Claude separately."""
+    if not {"input_tokens", "output_tokens"} & usage.keys():
         return None
     beside = ("cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
-        input_tokens=_count(said.get("input_tokens")) + sum(_count(said.get(name)) for name in beside),
-        output_tokens=_count(said.get("output_tokens")),
-        cost_usd=_dollars(said.get("cost_usd")),
+        input_tokens=_count(usage.get("input_tokens")) + sum(_count(usage.get(name)) for name in beside),
+        output_tokens=_count(usage.get("output_tokens")),
+        cost_usd=_dollars(usage.get("cost_usd")),
     )
 
 
@@ -173,7 +174,7 @@ def _text(value: object) -> str:
 
 
 def _count(value: object) -> int:
-    """A sane number, or none: it goes into sums that limit spending."""
+    """A plausible number, or None: the sums limit spending."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS else 0
 
 

@@ -1,4 +1,6 @@
-"""Ending all that a reviewer started: TERM, a grace period, then KILL. These block, and belong into a thread."""
+"""Stops everything that a reviewer started: TERM, a grace period, then KILL. These functions block; run them in a
+thread.
+"""
 
 import os
 import signal
@@ -12,14 +14,14 @@ from gsd_review_broker.pool.child.tree import ProcessFound
 
 _SHORTEST_LOOK = 0.02
 _LONGEST_LOOK = 0.25
-# After KILL only the kernel has something left to do.
+# After KILL only the kernel has work left to do.
 _AFTER_KILL_SECONDS = 5.0
 
 Members = Callable[[], list[ProcessFound]]
 
 
 def end_all(group: int | None, members: Members, *, grace: float) -> list[ProcessFound]:
-    """The group by its number, where that is known to be ours, and each that is found. Gives who is still there."""
+    """Signal the group, if its number is known to be ours, and each process found. Returns those still running."""
     if not _anybody(group, members):
         return []
     _tell(group, members, signal.SIGTERM)
@@ -34,7 +36,7 @@ def _anybody(group: int | None, members: Members) -> bool:
 
 
 def _killed(group: int | None, members: Members) -> bool:
-    """Again: who was forked between the look and the signal is told as well."""
+    """Repeated, to catch processes that were forked between the search and the signal."""
     if not _anybody(group, members):
         return False
     if sys.platform != "win32":

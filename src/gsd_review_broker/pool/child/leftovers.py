@@ -1,5 +1,8 @@
-"""After a broker that was killed: what it left running is ended, by number and start and by the mark in its
-environment. A number that another process has by now is not touched."""
+"""Stops what a killed broker left running.
+
+Processes are identified by number and start time and by the mark in their environment. A number that another process
+has by now is not touched.
+"""
 
 import sys
 
@@ -15,17 +18,17 @@ log = structlog.get_logger()
 
 
 def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> int:
-    """Blocks until they are gone. Gives how many processes there were."""
+    """Blocks until they are gone. Returns how many processes there were."""
     if sys.platform != "linux":
         return _end_groups(reviewers, grace)
 
     def left() -> list[ProcessFound]:
-        found = {one.pid: one for one in tree.marked(mark)}
+        processes = {one.pid: one for one in tree.marked(mark)}
         for reviewer in reviewers:
-            # Only while its leader is there is the number of its group known to be its own.
+            # The group's number is known to be its own only while its leader is running.
             if tree.look(reviewer.pid, reviewer.process_start):
-                found |= {one.pid: one for one in tree.members(reviewer.pid)}
-        return list(found.values())
+                processes |= {one.pid: one for one in tree.members(reviewer.pid)}
+        return list(processes.values())
 
     count = len(left())
     stubborn = end_all(None, left, grace=grace)

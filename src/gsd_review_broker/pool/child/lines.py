@@ -1,9 +1,9 @@
-"""A child's bytes as lines, whatever it writes: lines of any length, any bytes, any amount."""
+"""Cuts a child's bytes into lines, whatever it writes: lines of any length, any bytes, any amount."""
 
 import time
 from collections.abc import Callable
 
-# What is kept of one line; the agents' events are far shorter, but for what a tool gave them.
+# How much of one line is kept. The agents' events are far shorter, except those with a tool's output.
 LONGEST_LINE = 256 * 1024
 
 
@@ -13,7 +13,7 @@ class Lines:
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
         self._begun = bytearray()
-        # The rest of a line whose beginning was given, or left out, already.
+        # In the rest of a line whose beginning was already returned or skipped.
         self._dropping = False
         self.left_out = 0
 
@@ -34,13 +34,13 @@ class Lines:
         return lines
 
     def skip(self, chunk: bytes) -> None:
-        """Bytes that nobody looks at. Where the next line begins is known all the same."""
+        """Bytes that nobody reads. The start of the next line is still found."""
         self.left_out += len(chunk) + len(self._begun)
         self._begun.clear()
         self._dropping = not chunk.endswith(b"\n")
 
     def rest(self) -> list[bytes]:
-        """At the end of the stream: a last line that was not ended."""
+        """At the end of the stream: a last line without a line feed."""
         return self._ended(b"") if self._begun else []
 
     def _append(self, piece: bytes) -> None:
@@ -62,7 +62,7 @@ class Lines:
 
 
 class Allowance:
-    """So many bytes a second, and a store of some seconds' worth for those who were quiet."""
+    """A number of bytes a second, with a reserve of some seconds for a quiet writer."""
 
     def __init__(self, *, per_second: int, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second
@@ -79,7 +79,7 @@ class Allowance:
         return True
 
     def owe(self, amount: int) -> float:
-        """Take it in any case; gives for how many seconds to rest until it is paid."""
+        """Take the bytes in any case. Returns how many seconds to pause until they are covered."""
         self._fill()
         self._left -= amount
         return max(0.0, -self._left / self._per_second)

@@ -1,4 +1,4 @@
-"""A reviewer's output in a file that cannot grow: when it is full it becomes the previous one, and that goes."""
+"""A reviewer's output in a file of bounded size: a full file replaces the previous one."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ _PREVIOUS = ".1"
 
 
 class LogFile:
-    """Written by the threads that read the child's pipes; a full or missing disk costs the log, nothing else."""
+    """Written by the threads that read the child's pipes. A full or missing disk costs only the log."""
 
     def __init__(self, path: Path, *, largest: int = LARGEST) -> None:
         self._path = path

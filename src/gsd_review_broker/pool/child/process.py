@@ -1,5 +1,7 @@
-"""One child as a stream: started, lines, exited. Threads read its pipes, so that however much it writes, and
-whether or not it reads, the event loop has nothing to do with it."""
+"""One child as a stream: started, lines, exited.
+
+Threads read its pipes, so that the event loop is not affected by how much it writes or whether it reads.
+"""
 
 import asyncio
 import contextlib
@@ -18,14 +20,14 @@ from gsd_review_broker.pool.child.lines import Allowance, Lines
 from gsd_review_broker.pool.child.log_file import LogFile
 
 _CHUNK = 1024 * 1024
-# Cut into lines so much at a time: nobody waits for long.
+# Cut into lines in pieces of this size, so that nothing waits for long.
 _PIECE = 32 * 1024
-# All children together are read this fast at most; who writes more has to wait.
+# All children together are read at most this fast; one that writes more has to wait.
 READ_PER_SECOND = 32 * 1024 * 1024
-# Of one child so much is kept: for its log, and to be looked at.
+# How much of one child's output is kept, for its log and for display.
 KEPT_PER_SECOND = 256 * 1024
 KEPT_AT_ONCE = 2 * 1024 * 1024
-# Windows' own number for a group of its own.
+# Windows' flag for a new process group.
 _NEW_GROUP = 0x200
 _LAST_WORDS_SECONDS = 0.5
 _READ = Allowance(per_second=READ_PER_SECOND, at_once=READ_PER_SECOND // 4)
@@ -38,14 +40,14 @@ class ChildStarted:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Some whole lines that came together, as far as they were kept, without the child's secret."""
+    """Complete lines that arrived together, as far as they were kept, without the child's secret."""
 
     lines: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """Negative: by a signal, of that number."""
+    """A negative code is the number of a signal."""
 
     code: int
 
@@ -54,7 +56,7 @@ ChildEvent = ChildStarted | Output | Exited
 
 
 class Child:
-    """Made by `start`. It leads a process group and session of its own."""
+    """Made by `start`. It leads its own process group and session."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: LogFile, secret: bytes) -> None:
         self._process = process
@@ -80,7 +82,7 @@ class Child:
         log: LogFile,
         secret: str = "",
     ) -> "Child":
-        """Raises OSError where the program cannot be started. The secret is replaced in everything it prints."""
+        """Raises OSError if the program cannot be started. The secret is replaced in everything it prints."""
         process = await asyncio.to_thread(_popen, argv, environment, folder)
         child = cls(process, log, secret.encode())
         child._events.put_nowait(ChildStarted(process.pid))
@@ -89,11 +91,11 @@ class Child:
         return child
 
     def feed(self, prompt: bytes) -> None:
-        """The prompt, then the end of its input. A child that never reads keeps only a thread waiting."""
+        """Write the prompt, then close its input. A child that never reads blocks only a thread."""
         self._in_thread(self._write, prompt)
 
     async def events(self) -> AsyncGenerator[ChildEvent]:
-        """Ends with Exited. Who started it ends what it left behind, and then calls `reap`."""
+        """The last event is Exited. The caller then stops what it left behind and calls `reap`."""
         while True:
             event = await self._events.get()
             yield event
@@ -101,7 +103,7 @@ class Child:
                 return
 
     def signal(self, kind: signal.Signals) -> None:
-        """To the whole group. Its leader is not reaped before `reap`, so the number cannot be another's by now."""
+        """Signal the whole group. Its leader is not reaped before `reap`, so the number is still its own."""
         if sys.platform == "win32":
             self._process.send_signal(kind)
             return
@@ -109,10 +111,10 @@ class Child:
             os.killpg(self._process.pid, kind)
 
     async def reap(self) -> None:
-        """Let go of the process; its number may be used again from here on."""
+        """Release the process; its number may be reused from here on."""
         await asyncio.to_thread(self._process.wait)
         if self._process.stdin is not None:
-            # It may never have been fed.
+            # It may never have received its prompt.
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.close()
 
@@ -124,13 +126,13 @@ class Child:
         return thread
 
     def _tell(self, event: ChildEvent) -> None:
-        # The loop is gone when the broker has ended meanwhile.
+        # The loop is closed if the broker has stopped meanwhile.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def _wait(self, readers: "list[threading.Thread]") -> None:
         code = _exit_code(self._process)
-        # Its last words come first, unless somebody it left behind keeps the pipe open.
+        # Its last output comes first, unless a process it left behind keeps the pipe open.
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
@@ -167,16 +169,16 @@ class Child:
             lines.skip(piece)
 
     def _keep(self, lines: list[bytes], counted: Lines, *, last: bool = False) -> None:
-        """Into the log, and to whoever looks after it. What was left out is told with the lines that follow."""
+        """Write to the log and pass on. The next lines say how much was left out."""
         dropped = counted.left_out
         if not lines and not (last and dropped):
             return
         counted.left_out = 0
         self.left_out += dropped
-        # Here, before the lines go anywhere: they are shown in list_reviewers and on the pool's page too.
+        # Replaced here, before the lines go anywhere: list_reviewers and the pool's page show them too.
         shown = [self._redacted(line) for line in lines]
-        told = [f"[{dropped} bytes were left out]".encode()] if dropped else []
-        self._log.write(_readable(b"\n".join([*shown, *told])) + b"\n")
+        notice = [f"[{dropped} bytes were left out]".encode()] if dropped else []
+        self._log.write(_readable(b"\n".join([*shown, *notice])) + b"\n")
         if shown:
             self._tell(Output(shown))
 
@@ -189,7 +191,7 @@ def _readable(text: bytes) -> bytes:
 
 
 def _widen(descriptor: int) -> None:
-    """A larger pipe, where there are: fewer, larger reads leave more to everybody else."""
+    """Use a larger pipe where the system has them: fewer, larger reads leave more time for everything else."""
     if sys.platform == "linux":
         import fcntl  # noqa: PLC0415 - there is none on Windows
 
@@ -212,7 +214,7 @@ def _popen(argv: Sequence[str], environment: Mapping[str, str], folder: Path) ->
 
 
 def _exit_code(process: "subprocess.Popen[bytes]") -> int:
-    """Waits without reaping where that is possible: a zombie's number, and its group's, is nobody else's."""
+    """Waits without reaping if possible: the number of a zombie, and of its group, cannot be reused."""
     if not hasattr(os, "waitid"):
         return process.wait()
     try:

@@ -1,8 +1,8 @@
-"""Everything that a reviewer started, found and ended: its group, and whoever left the group to go on alone.
+"""Finds and signals everything that a reviewer started: its group, and processes that left the group.
 
-On Linux the broker adopts what its grandchildren leave behind (a "subreaper"), and each process tells by its
-environment whose it is. Elsewhere the group is all that can be found. A process is known by its number together with
-its start, so that a number that was used again is never taken for the old one.
+On Linux the broker adopts orphaned descendants (a "subreaper"), and the environment of each process says whose it is.
+Elsewhere only the group can be found. A process is identified by its number and start time, so that a reused number is
+never taken for the old process.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class ProcessFound:
 
 
 def adopt_orphans() -> bool:
-    """What a reviewer leaves behind becomes a child of the broker, where it can be found. Linux only."""
+    """Orphans of a reviewer become children of the broker, where they can be found. Linux only."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError, AttributeError):
@@ -48,8 +48,11 @@ def adopt_orphans() -> bool:
 def members(
     leader: int, known: frozenset[tuple[int, str]] = frozenset(), mark: bytes | None = None
 ) -> list[ProcessFound]:
-    """Who runs of a reviewer's, where /proc tells. The leader's number must still be its own (not reaped, or just
-    checked): who is in its group or session is then its, whoever they are."""
+    """A reviewer's running processes, as far as /proc shows them.
+
+    The leader's number must still be its own (not reaped, or just checked). Then every process in its group or session
+    belongs to it.
+    """
     mine = os.getpid()
     return [
         one
@@ -65,39 +68,39 @@ def members(
 
 
 def marked(mark: bytes) -> list[ProcessFound]:
-    """Who carries this line in its environment."""
+    """The processes with this line in their environment."""
     return [one for one in _processes() if one.runs and one.pid != os.getpid() and is_marked(one.pid, mark)]
 
 
 def look(pid: int, start: str | None) -> ProcessFound | None:
-    """The process with this number, if it is the one that began then."""
-    found = _look(pid)
-    return found if found and found.start == start and found.runs else None
+    """The process with this number, if it has this start time."""
+    process = _look(pid)
+    return process if process and process.start == start and process.runs else None
 
 
 def descendants(leader: int) -> frozenset[tuple[int, str]]:
-    """Who stems from this process, by what /proc says now."""
+    """The descendants of this process, by what /proc shows now."""
     children: dict[int, list[ProcessFound]] = {}
     for one in _processes():
         children.setdefault(one.parent, []).append(one)
-    found: set[tuple[int, str]] = set()
+    known: set[tuple[int, str]] = set()
     waiting = [leader]
     while waiting:
         for one in children.get(waiting.pop(), []):
-            if (one.pid, one.start) not in found:
-                found.add((one.pid, one.start))
+            if (one.pid, one.start) not in known:
+                known.add((one.pid, one.start))
                 waiting.append(one.pid)
-    return frozenset(found)
+    return frozenset(known)
 
 
 def strays() -> list[ProcessFound]:
-    """Adopted processes that left their session, and whose leader is gone: nothing that the broker itself starts."""
+    """Adopted processes that left their session and whose leader is gone. The broker itself starts none like that."""
     mine, session = os.getpid(), os.getsid(0) if hasattr(os, "getsid") else 0
     return [one for one in _processes() if one.parent == mine and one.session not in {session, one.pid}]
 
 
 def reap_strays() -> None:
-    """Adopted ones that have ended wait for somebody to take note."""
+    """Adopted processes that have stopped wait to be reaped."""
     for one in strays():
         if not one.runs:
             with contextlib.suppress(ChildProcessError, OSError):
@@ -105,7 +108,7 @@ def reap_strays() -> None:
 
 
 def tell(one: ProcessFound, kind: signal.Signals) -> None:
-    """A signal to exactly this process, or to none."""
+    """Signal exactly this process, or none."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(PermissionError):
@@ -116,8 +119,8 @@ def _processes() -> Iterator[ProcessFound]:
     if sys.platform != "linux":
         return
     for entry in os.listdir(_PROC):  # noqa: PTH208 - names only, and there are many
-        if entry.isdigit() and (found := _look(int(entry))):
-            yield found
+        if entry.isdigit() and (process := _look(int(entry))):
+            yield process
 
 
 def _look(pid: int) -> ProcessFound | None:

@@ -1,4 +1,4 @@
-"""From "one more reviewer" to a running process: its name, its folder, its files, its environment, its prompt."""
+"""Turns "one more reviewer" into a running process: its name, folder, files, environment and prompt."""
 
 import asyncio
 import hashlib
@@ -27,19 +27,19 @@ from gsd_review_broker.settings.pool import PoolSettings
 _LOGS_KEPT = 20
 _LOG = "output.log"
 _WORK = "work"
-# As `name` makes them, for any agent's name; nothing else may name a folder.
+# The names that `name` makes, for any agent; nothing else may name a folder.
 _OUR_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*-r\d+-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolSite:
-    """Where the pool lives: the broker's address, what reviewers read, where their folders are."""
+    """The pool's surroundings: the broker's address, what reviewers read, where their folders are."""
 
     broker_url: str
     workspace: Path
     folder: Path
     template: Path | None
-    # Tells this broker's children from those of another.
+    # Distinguishes this broker's children from those of another.
     pool: str
 
 
@@ -74,11 +74,11 @@ class Launcher:
 
     @property
     def mark(self) -> bytes:
-        """What every process of this pool has in its environment."""
+        """The mark in the environment of every process of this pool."""
         return f"{POOL_MARKER}={self._place.pool}".encode()
 
     def name(self, agent: Agent, taken: Collection[str]) -> tuple[Identity, str]:
-        """The lowest number that is free, and eight digits that only this start has."""
+        """The lowest free number, and eight digits that are unique to this start."""
         number = 1
         while f"{agent}-r{number}" in taken:
             number += 1
@@ -86,7 +86,7 @@ class Launcher:
         return Identity(f"{display_name}-{secrets.token_hex(4)}"), display_name
 
     def missing(self, agent: Agent) -> str | None:
-        """Why its program could not be started, as far as that is known beforehand."""
+        """Why its program cannot be started, as far as that is known in advance."""
         command = self._settings.settings_of(agent).command
         program = command[0] if command else agent
         if sys.platform == "win32" and not command:
@@ -98,7 +98,7 @@ class Launcher:
     async def start(
         self, agent: Agent, project: str | None, *, identity: Identity, display_name: str, token: str
     ) -> StartedReviewer:
-        """Raises BrokerError where the program cannot be started. The prompt is not given yet."""
+        """Raises BrokerError if the program cannot be started. The prompt is not written yet."""
         home = self._place.folder / identity
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
@@ -154,18 +154,18 @@ class Launcher:
         )
 
     def log_path(self, identity: Identity) -> Path:
-        """Only what we named ourselves names a folder."""
+        """Only names that we made ourselves may name a folder."""
         if not _OUR_NAME.fullmatch(identity):
             raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
         return self._place.folder / identity / _LOG
 
     async def tidy(self, identity: Identity, running: Collection[str]) -> None:
-        """Its scratch folder goes; logs of the last ones stay."""
+        """Remove its scratch folder; the logs of the last reviewers stay."""
         await asyncio.to_thread(_tidy, self._place.folder, identity, running)
 
 
 def _make_private(folder: Path) -> None:
-    """With all that lead to it and are not there: `parents` alone would leave those readable."""
+    """Missing parents are private too: `parents` alone would leave them readable."""
     if not folder.parent.exists():
         _make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a reviewer is told: a template from the package or of the user's own, with the variables filled in."""
+"""The reviewer's prompt: a template from the package or the user's own, with the variables filled in."""
 
 import json
 from importlib import resources
@@ -10,7 +10,7 @@ _PROJECT = " and project={}"
 
 
 def template(path: Path | None) -> str:
-    """Read anew at each start, so that a change of the file counts from the next reviewer on."""
+    """Read again at each start, so that a change of the file applies to the next reviewer."""
     if path is not None:
         return path.read_text("utf-8")
     return resources.files("gsd_review_broker.pool.launch").joinpath("prompts", "reviewer.md").read_text("utf-8")

@@ -1,5 +1,7 @@
-"""What is started for a reviewer: an argument list, an environment and some files. Nothing here goes through a
-shell, and nothing is taken from a proposal."""
+"""How a reviewer is started: an argument list, an environment and some files.
+
+Nothing here goes through a shell, and nothing is taken from a proposal.
+"""
 
 import re
 import shlex
@@ -17,7 +19,7 @@ POOL_MARKER = "BROKER_POOL"
 SERVER = "gsdreview"
 TOOL_TIMEOUT_SECONDS = 120
 
-# What every program may see. All else in the broker's environment is none of a reviewer's business.
+# Variables that every program may see. A reviewer sees nothing else of the broker's environment.
 _EVERYBODY = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "TERM"),
@@ -28,7 +30,7 @@ _EVERYBODY = frozenset(
     )
 )
 _LOOPBACK = "127.0.0.1,localhost,::1"
-# Control and format characters, halves of characters, line and paragraph separators.
+# Control and format characters, lone surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent)\}")
 
@@ -55,14 +57,14 @@ class LaunchRequest:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
     argv: tuple[str, ...]
-    # Beside what it inherits.
+    # In addition to what it inherits.
     environment: dict[str, str] = field(default_factory=dict[str, str])
-    # In its scratch folder, readable by its owner alone.
+    # In its scratch folder; only its owner can read them.
     files: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", "path"]) -> str:
-    """Refused by name."""
+    """Refuses an unsafe name."""
     if is_safe(what, value):
         return value
     raise BrokerError(
@@ -73,7 +75,7 @@ def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", 
 
 
 def refuse_unprintable(request: LaunchRequest) -> None:
-    """No value may begin a line of its own: each goes into a prompt, an argument list or an environment."""
+    """No value may start a new line: each goes into a prompt, an argument list or an environment."""
     for name, value in variables(request).items():
         if any(unicodedata.category(character) in _UNPRINTABLE for character in value):
             raise BrokerError(
@@ -84,8 +86,8 @@ def refuse_unprintable(request: LaunchRequest) -> None:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Each variable once: what is filled in is not looked at again."""
-    return _VARIABLE.sub(lambda found: values.get(found[1], found[0]), text)
+    """Each variable once: filled-in text is not expanded again."""
+    return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def variables(request: LaunchRequest) -> dict[str, str]:
@@ -108,8 +110,11 @@ def with_own_command(request: LaunchRequest, launch: Launch) -> Launch:
 
 
 def through_wsl(launch: Launch, distribution: str) -> Launch:
-    """On Windows the agents live in a Linux there. Its shell reads the line once more, so each element that it
-    would take apart is quoted for it; variables go across by name."""
+    """On Windows the agents run in WSL.
+
+    Its shell parses the line once more, so each element that it would split is quoted for it. Variables are passed by
+    name.
+    """
     names = ":".join(f"{name}/u" for name in sorted(launch.environment))
     quoted = (shlex.quote(element) for element in launch.argv)
     return replace(
@@ -122,11 +127,11 @@ def through_wsl(launch: Launch, distribution: str) -> Launch:
 def environment(
     inherited: Mapping[str, str], allowed: Iterable[str], launch: Launch, request: LaunchRequest, pool: str
 ) -> dict[str, str]:
-    """The allow-list, what the agent needs, and who it is."""
+    """The allowed variables, what the agent needs, and its identity."""
     names = _EVERYBODY.union(allowed)
     kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
     if any(name.lower().endswith("_proxy") for name in kept):
-        # The broker is on this machine; no proxy has anything to do with it.
+        # The broker is on this machine, so no proxy is used.
         others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
         kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, _LOOPBACK))))
     return {

@@ -1,4 +1,4 @@
-"""The programs that the pool knows how to start, each as it was measured to work: one module for each.
+"""The programs that the pool can start, one module for each, written after tests with the real program.
 
 A module is named after its agent in `settings/agents.py` and exports what `AgentModule` names.
 """
@@ -20,7 +20,7 @@ from gsd_review_broker.pool.launch.recipe import (
 class AgentModule(Protocol):
     @property
     def ENVIRONMENT(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
-        """What of the broker's environment it may see beside what everybody may."""
+        """Variables of the broker's environment that it may see, besides those that every program may see."""
         ...
 
     def launch(self, request: LaunchRequest) -> Launch: ...

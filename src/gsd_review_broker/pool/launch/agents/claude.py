@@ -13,7 +13,7 @@ _READING = "Read,Grep,Glob"
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """The token stands in the environment, and only its name in the argument list, which everybody can see."""
+    """The token is in the environment. The argument list, which every user can see, has only the variable's name."""
     server = {
         "type": "http",
         "url": request.broker_url,

@@ -6,8 +6,11 @@ ENVIRONMENT = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """In its scratch folder: with the workspace as its own folder it would read that one's AGENTS.md and .codex, which
-    a proposal may have written. Its sandbox lets it read everywhere and write nowhere."""
+    """Runs in its scratch folder. In the workspace it would read AGENTS.md and .codex, which a proposal may have
+    written.
+
+    Its sandbox lets it read everywhere and write nowhere.
+    """
     server = f"mcp_servers.{SERVER}"
     settings = (
         f"model_reasoning_effort={request.effort}",

@@ -1,4 +1,4 @@
-"""Any program of the user's: it has the broker's address, its name and its token in its environment."""
+"""Any program of the user's. The broker's address, its name and its token are in its environment."""
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest

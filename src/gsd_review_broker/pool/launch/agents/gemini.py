@@ -11,8 +11,11 @@ ENVIRONMENT = (
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Its scratch folder holds its settings. It may read the workspace, and shows its model a GEMINI.md that it finds
-    there, which no setting of it prevents: the prompt says what such files are."""
+    """Its scratch folder holds its settings.
+
+    It may read the workspace, and shows its model a GEMINI.md from there. No setting prevents that, so the prompt
+    explains what such files are.
+    """
     server = {
         "httpUrl": request.broker_url,
         "headers": {"Authorization": f"Bearer {request.token}"},

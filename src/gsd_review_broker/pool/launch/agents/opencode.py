@@ -1,4 +1,4 @@
-"""opencode, with whatever model it is told: PROVIDER/MODEL."""
+"""opencode, with any model: PROVIDER/MODEL."""
 
 import json
 
@@ -12,7 +12,7 @@ _READING = ("read", "grep", "glob", "list", "external_directory")
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """In its scratch folder, like the others; it may read outside of it."""
+    """Runs in its scratch folder, like the others; it may read outside of it."""
     configuration = {
         "mcp": {
             SERVER: {
