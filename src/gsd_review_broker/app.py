@@ -1,4 +1,4 @@
-"""The composition root: builds every part, starts them in order, ends them in reverse."""
+"""The composition root: builds every part, starts them in order and stops them in reverse."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ class Application:
         policy = settings.policy()
         clock = clock or SystemClock()
         self.wakeups = LocalWakeups()
-        # By which clients know this very process.
+        # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
         self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
@@ -123,7 +123,7 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """The store is open before, so that what is wrong with it is told in one sentence."""
+        """The store is opened before, so that a problem with it is reported in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
             for endpoint in self._endpoints.values():
@@ -135,7 +135,7 @@ class Application:
             stack.push_async_callback(self._notifier.close)
             notifying = asyncio.create_task(self._notifier.run())
             stack.callback(notifying.cancel)
-            # What lives as long as the broker is not looked at again by the collector.
+            # Objects that live as long as the broker are excluded from garbage collection.
             gc.collect()
             gc.freeze()
             gc.set_threshold(50_000, 20, 20)
@@ -146,7 +146,7 @@ class Application:
 def _pool(
     configuration: Configuration, core: Core, broker: Broker, *, port: int, limits: PoolLimits | None
 ) -> Supervisor:
-    """Reviewers have their folders outside the repository: a proposal may have written what lies in it."""
+    """Reviewers' folders are outside the repository: a proposal may have written what is inside."""
     settings = configuration.settings.reviewer_pool
     root, template = configuration.root, settings.prompt_template_path
     name = pool_name(configuration.database)

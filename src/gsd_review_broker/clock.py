@@ -10,5 +10,5 @@ class SystemClock:
         return Milliseconds(time.time_ns() // 1_000_000)
 
     def steady(self) -> Milliseconds:
-        """Time that only passes. It stands still while the machine sleeps, and so do the reviewers."""
+        """Monotonic time. It stands still while the machine sleeps, and so do the reviewers."""
         return Milliseconds(time.monotonic_ns() // 1_000_000)

@@ -23,8 +23,10 @@ class Code(StrEnum):
 
 
 class Next(StrEnum):
-    """What a caller can do next, where saying so needs a name that only one front end has: a tool, a command, a
-    button. Each front end words it in its own terms (service/wire/hints.py)."""
+    """A next step whose name differs between front ends: a tool, a command, a button.
+
+    Each front end puts it into its own words (service/wire/hints.py).
+    """
 
     ANOTHER_REVIEWER = "another_reviewer"
     CLAIM_ANOTHER = "claim_another"
@@ -48,20 +50,20 @@ class Next(StrEnum):
     LIST_RUNNING_REVIEWERS = "list_running_reviewers"
 
 
-# By this header a client asks for its own words; without it, steps are worded as tools.
+# A client asks for its own wording with this header; without it, steps are worded as tools.
 WORDING_HEADER = "tandem-hints"
 
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
     kind: Next
-    # What the words need: a number of seconds, the commands that are possible.
+    # Values for the wording: a number of seconds, the commands that are possible.
     seconds: int = 0
     commands: tuple[str, ...] = field(default=())
 
 
 class BrokerError(Exception):
-    """The hint is a sentence that fits every caller, or a next step that the front end puts into words."""
+    """The hint is a sentence for every caller, or a next step that the front end puts into words."""
 
     def __init__(self, code: Code, message: str, hint: str | NextStep) -> None:
         super().__init__(message)
@@ -74,12 +76,12 @@ class BrokerError(Exception):
         return f"{self.code}: {self.message}\n{self.hint}" if self.hint else f"{self.code}: {self.message}"
 
     def as_json(self, hint: str | None = None) -> dict[str, str]:
-        """As every front end sends it; with the hint in that front end's own words, if it has any."""
+        """The form that every front end sends, with the hint in that front end's own words, if it has any."""
         return {"code": self.code.value, "message": self.message, "hint": self.hint if hint is None else hint}
 
 
 def broker_failed() -> BrokerError:
-    """For whatever was not expected; the log has the traceback."""
+    """For unexpected errors; the log has the traceback."""
     return BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again; if it stays, report it.")
 
 

@@ -1,4 +1,4 @@
-"""What is done to a database as a whole, with or without a broker: proving it, exporting it, pruning it."""
+"""Work on a whole database, with or without a broker: verifying, exporting, pruning."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from gsd_review_broker.store.sqlite.verification import VerificationReport, expo
 __all__ = ["VerificationReport", "export", "prune", "verify"]
 
 
-def prune(configuration: Configuration, closed_before: str, said: Callable[[Pruned], None]) -> None:
-    """As a broker that serves nobody: the database's lock is taken, so a running one is never disturbed."""
+def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
+    """Takes the database's lock, as a broker that serves nobody, so a running broker is never disturbed."""
 
-    # Imported here: proving and exporting need no server.
+    # Imported here: verifying and exporting need no server.
     from gsd_review_broker.app import Application  # noqa: PLC0415
 
     async def run() -> None:
@@ -24,7 +24,7 @@ def prune(configuration: Configuration, closed_before: str, said: Callable[[Prun
             more = True
             while more:
                 turn = await application.broker.retention.prune(closed_before)
-                said(turn)
+                report(turn)
                 more = turn["more"]
         finally:
             await application.store.close()

@@ -1,7 +1,8 @@
 """The user's own notification program: run for each new inbox entry and each verdict, with the facts on stdin.
 
-It is the user's file alone that names it, as a list of words: no shell reads them, and nothing of a review becomes one
-of them. A program that hangs is ended; one that fails is told of in the log; none of them holds anything up."""
+Only the user's own file names it, as a list of words. No shell reads them, and nothing from a review becomes one of
+them. A program that hangs is stopped, and one that fails is logged. Neither delays anything else.
+"""
 
 import asyncio
 import contextlib
@@ -24,10 +25,10 @@ from gsd_review_broker.service.wire.timestamps import iso
 log = structlog.get_logger()
 
 LONGEST_RUN_SECONDS = 10.0
-# What time alone brings into the inbox is looked for so often.
+# How often to look for entries that only time brings into the inbox.
 LOOK_EVERY_SECONDS = 30.0
 _AT_ONCE = 2
-# A program that is too slow for what happens misses some; a queue of hours helps nobody.
+# A program that is too slow misses some entries; a queue of hours helps nobody.
 _MOST_WAITING = 100
 _EVENTS_AT_ONCE = 200
 _VERDICTS = {"verdict_submitted", "verdict_comment", "review_auto_rejected"}
@@ -56,7 +57,7 @@ class Notifier:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """For ever; only of what comes from now on. Without a program there is nothing to do."""
+        """Runs until it is cancelled, for new entries only. Without a program there is nothing to do."""
         if not self._command:
             return
         last = await self._broker.page_queries.last_event_id()
@@ -119,7 +120,7 @@ class Notifier:
             "url": f"{self._url}/r/{review.id}",
         }
 
-    # Running it.
+    # Running the program.
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < _AT_ONCE:
@@ -161,7 +162,7 @@ class Notifier:
         except TimeoutError:
             log.warning("notification_hangs", program=self._command[0], seconds=self._longest_run)
         finally:
-            # Also when the broker ends: nothing of it is left behind.
+            # Also when the broker stops: none of its processes is left behind.
             _kill(process)
             await process.wait()
         return process.returncode
@@ -177,7 +178,7 @@ def _own_group() -> dict[str, Any]:
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """The whole group, or what it started would live on."""
+    """Kill the whole group; otherwise what it started would survive."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()

@@ -1,4 +1,4 @@
-"""What the services need from the outside world. Technologies implement these; services see nothing else."""
+"""What the services need from the outside world. Technologies implement these protocols; services see nothing else."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -43,18 +43,18 @@ class ReviewFilter:
     proposer_id: str | None = None
     parent_id: str | None = None
     needs_human: bool | None = None
-    # Leave out what is closed.
+    # Leave out closed reviews.
     only_live: bool = False
-    # Leave out what this reviewer may not claim at this moment.
+    # Leave out reviews that this reviewer may not claim now.
     claimable_by: Identity | None = None
     claimable_at: Milliseconds | None = None
-    # Leave out what the pool waits with: reviewers failed on it lately, or so often that a person was asked.
+    # Leave out reviews that the pool holds back: reviewers failed on them lately, or so often that a person was asked.
     for_pool: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdempotencyKey:
-    """One call that may be repeated: the same key with other arguments is a conflict."""
+    """One call that may be repeated. The same key with other arguments is a conflict."""
 
     project: str
     tool: str
@@ -63,13 +63,13 @@ class IdempotencyKey:
 
 
 KEY_LIFETIME_MILLISECONDS = 24 * 3_600_000
-# Where a page of a list ends: priority's rank, creation time, id.
+# Where a page of a list ends: the priority's rank, the creation time, the id.
 ListPosition = tuple[int, int, str]
 # Where a page of the feed ends: the last update, the id.
 FeedPosition = tuple[int, str]
 
 
-# What lists and the audit show of each row.
+# The columns that lists and the audit show.
 SUMMARY = (
     *("id", "status", "version", "revision", "round", "intent", "agent_type", "agent_role", "phase", "plan", "task"),
     *("category", "priority", "project", "proposer_id", "parent_id", "has_diff", "claimed_by", "verdict"),
@@ -80,7 +80,7 @@ EVENT_SUMMARY = ("id", "review_id", "event_type", "actor", "old_status", "new_st
 
 
 class ReviewerReader(Protocol):
-    """What is known of the pool's reviewers."""
+    """Records of the pool's reviewers."""
 
     def reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
 
@@ -138,7 +138,7 @@ class GateReader(Protocol):
 
 
 class Reader(ReviewerReader, GateReader, Protocol):
-    """Reads of one moment."""
+    """Reads of one snapshot."""
 
     def review(self, review_id: ReviewId) -> Review | None: ...
 
@@ -151,13 +151,13 @@ class Reader(ReviewerReader, GateReader, Protocol):
     ) -> list[tuple[Review, ListPosition]]: ...
 
     def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
-        """The same reviews as rows: the columns of SUMMARY, then the rank. A page has many, and shows few columns."""
+        """The same reviews as rows: the columns of SUMMARY, then the rank. A page shows few columns of many rows."""
         ...
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
 
     def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
-        """Is there a review that was kept for somebody until a moment in between?"""
+        """Did the reservation of a review end between these two moments?"""
         ...
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
@@ -181,20 +181,20 @@ class Reader(ReviewerReader, GateReader, Protocol):
     def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None: ...
 
     def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
-        """The newest that was offered on this revision, whatever became of it."""
+        """The newest one that was offered on this revision, whatever became of it."""
         ...
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
 
     def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
-        """Last updated first, as rows of FEED columns; of the filter, status, category and project count."""
+        """Last updated first, as rows of FEED columns. Only status, category and project of the filter are used."""
         ...
 
     def totals(self, scope: str, *, most: int) -> Totals:
-        """The statistics of a project, or of everything; of reviewers and pairs at most so many."""
+        """The statistics of a project, or of everything; at most `most` reviewers and pairs."""
         ...
 
-    # What the dashboard's pages ask beside.
+    # Additional queries of the dashboard.
 
     def last_event_id(self) -> int: ...
 
@@ -206,7 +206,7 @@ class Reader(ReviewerReader, GateReader, Protocol):
 
 
 class Transaction(Reader, Protocol):
-    """One command: reads and writes that happen together or not at all, at one moment."""
+    """One command: reads and writes that happen together or not at all, with one `now`."""
 
     @property
     def now(self) -> Milliseconds: ...
@@ -214,7 +214,7 @@ class Transaction(Reader, Protocol):
     def lock_review(self, review_id: ReviewId) -> Review | None: ...
 
     def save(self, change: Change) -> int | None:
-        """The review, its rows and its events, together. Gives the id of the change's message."""
+        """Save the review, its rows and its events together. Returns the id of the change's message."""
         ...
 
     def put_off(self, review: Review) -> None: ...
@@ -222,21 +222,21 @@ class Transaction(Reader, Protocol):
     def shift_deadlines(self, by: int) -> None: ...
 
     def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
-        """Take the key for this call; gives the answer of the call that took it before, if there is one."""
+        """Take the key for this call. Returns the answer of the call that took it before, if there is one."""
         ...
 
     def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
-        """The answer of the call that took the key."""
+        """Store the answer of the call that took the key."""
         ...
 
     def forget_keys_before(self, moment: Milliseconds) -> None: ...
 
     def append(self, *new_events: NewEvent) -> None:
-        """Events that are about no review."""
+        """Append events that belong to no review."""
         ...
 
     def announce(self, topic: str) -> None:
-        """Wakes who waits for it, after the commit."""
+        """Wake the waiters of the topic after the commit."""
         ...
 
     def lock_reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
@@ -276,29 +276,29 @@ class Archived:
 class Store(Protocol):
     @property
     def broker_id(self) -> str:
-        """Who we are among the brokers of this database; the same after a restart."""
+        """The id of this broker among those of the database; it stays the same after a restart."""
         ...
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
-        """Acknowledged only when it is on disk; then the waiters are woken."""
+        """Returns only when the command is on disk; then the waiters are woken."""
         ...
 
     async def read(self, query: Callable[[Reader], T]) -> T:
-        """Off the event loop: lists, pages, anything that grows."""
+        """Runs off the event loop: for lists, pages, anything that grows."""
         ...
 
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
-        """Move the next few reviews that were closed before into an archive file beside the database."""
+        """Move the next few reviews that were closed before this moment into an archive file beside the database."""
         ...
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
-        """By primary key only, so quick that it may run on the event loop."""
+        """By primary key only: quick enough to run on the event loop."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Offset:
-    """A hunk (counted from 1) that applies so many lines below (or above) its own line, since the file has moved on."""
+    """A hunk (counted from 1) that applies this many lines below (or above) its line, since the file has changed."""
 
     path: str
     hunk: int
@@ -307,8 +307,11 @@ class Offset:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Applies:
-    """git took the diff. The digest is None where only the work tree took it, or it is not in HEAD. Offsets say how
-    far HEAD has moved from the base of an older diff."""
+    """git accepted the diff.
+
+    The digest is None if only the work tree accepted it, or it is not in HEAD. Offsets say how far HEAD has moved from
+    the base of an older diff.
+    """
 
     digest: str | None
     offsets: tuple[Offset, ...] = ()
@@ -335,7 +338,7 @@ class Repository(Protocol):
     """git, read only."""
 
     async def resolve_workspace(self, workspace: str | None) -> str | None:
-        """The workspace's root; refuses what the configuration does not allow."""
+        """The workspace's root. Refuses paths that the configuration does not allow."""
         ...
 
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
@@ -345,11 +348,11 @@ class Repository(Protocol):
         ...
 
 
-# The topic of everybody who waits for work.
+# The topic of reviewers that wait for work.
 QUEUE = "queue"
-# The topic of who looks after the pool's reviewers.
+# The topic of the pool's supervisor.
 POOL = "pool"
-# The topic of those who watch everything that happens: each commit with an event.
+# The topic of viewers of all events: each commit with an event.
 EVENTS = "events"
 
 
@@ -358,7 +361,7 @@ def review_topic(review_id: ReviewId) -> str:
 
 
 class Wakeups(Protocol):
-    """Hints that something may have changed; who waits re-reads."""
+    """Hints that something may have changed; the waiter reads again."""
 
     @property
     def waiting(self) -> int: ...

@@ -1,4 +1,4 @@
-"""One process of this machine: known by its number together with its start, since numbers are used again."""
+"""One process of this machine, identified by its number and its start time, because numbers are reused."""
 
 import contextlib
 import os
@@ -14,14 +14,14 @@ _ENDED = {"Z", "X"}
 
 
 def start_of(pid: int) -> str | None:
-    """When the process with this number began; None if there is none. Of no use but to be compared."""
+    """When the process with this number began; None if there is none. The value is only good for comparison."""
     if sys.platform == "linux":
         fields = stat_fields(pid)
         return start_in(fields) if fields else None
     if sys.platform == "win32":
         return None
-    asked = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() or None
+    result = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or None
 
 
 def is_alive(pid: int) -> bool:
@@ -29,7 +29,7 @@ def is_alive(pid: int) -> bool:
         listed = subprocess.run(["tasklist", "/FI", f"PID eq {pid}"], capture_output=True, text=True, check=False)
         return str(pid) in listed.stdout
     with contextlib.suppress(OSError):
-        # Our own child, if this very process started it, has to be reaped.
+        # If this process started it, it has to be reaped.
         os.waitpid(pid, os.WNOHANG)
     if fields := stat_fields(pid):
         # A zombie: in containers PID 1 may never reap it.
@@ -44,7 +44,7 @@ def is_alive(pid: int) -> bool:
 
 
 def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
-    """To exactly this process, or to none: False if it is gone, or if the number belongs to another by now."""
+    """Signal exactly this process, or none: False if it is gone or the number belongs to another one by now."""
     if pid <= 1:
         return False
     try:
@@ -52,7 +52,7 @@ def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        # An old kernel, or one that is not quite Linux.
+        # An old kernel, or one that only resembles Linux.
         descriptor = None
     try:
         if start_of(pid) != start:
@@ -70,8 +70,10 @@ def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """What /proc says of a process, from its state on; empty where it says nothing. The name of a program may hold
-    anything, parentheses and spaces too: what follows it is read from the right."""
+    """The fields of /proc about a process, from its state on; empty if there are none.
+
+    A program's name may contain anything, even parentheses and spaces, so the text is split from the right.
+    """
     try:
         return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -84,7 +86,7 @@ def start_in(fields: list[bytes]) -> str:
 
 @cache
 def _boot() -> str:
-    """Of which start of the machine the times are."""
+    """Identifies the boot that the times refer to."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:

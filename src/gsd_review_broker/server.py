@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 _SHUTDOWN_SECONDS = 1
 _LOOK_SECONDS = 0.05
-# Agents think for longer than a web page's reader; a connection that is closed under a call looks like a failure.
+# Agents think for longer than a web page's reader, and a connection that is closed during a call looks like a failure.
 _IDLE_SECONDS = 120
 _LONGEST_HEALTH = 64 * 1024
 
@@ -67,13 +67,13 @@ class _Server(uvicorn.Server):
             log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # While the database's lock is still ours: afterwards the file may be the next broker's.
+        # Done while the database's lock is still ours: afterwards the file may belong to the next broker.
         self._announce.remove()
         await self._let_answers_out()
         await super().shutdown(sockets)
 
     async def _let_answers_out(self) -> None:
-        """On a busy machine the answers to all who waited take long: it goes on while one after the other gets out."""
+        """On a busy machine the answers to all waiting calls take long. This waits while answers keep going out."""
         left = {task for task in self.server_state.tasks if not task.done()}
         since = time.monotonic()
         while left and not self.force_exit and time.monotonic() - since < _SHUTDOWN_SECONDS:
@@ -83,7 +83,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(configuration: Configuration) -> int:
-    """Until TERM or INT. Raises StartError with one sentence if it cannot start."""
+    """Serve until TERM or INT. Raises StartError with one sentence if it cannot start."""
     refuse_tracked(configuration.database, configuration.root)
     settings = configuration.settings
     logs.configure(
@@ -143,11 +143,11 @@ def _loop_factory() -> Any:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Bound by us, so that a port that is taken is told with who has it."""
+    """Bound here, so that the error for a port in use can name its owner."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     if sys.platform != "win32":
-        # There it would let two programs share the port.
+        # On Windows the option would let two programs share the port.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
@@ -163,7 +163,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _who_is_there(host: str, port: int) -> str:
-    """Asked directly, whatever proxy the environment names; any program may answer, and anything."""
+    """Asked directly, without any proxy; any program may answer, with anything."""
     asking = http.client.HTTPConnection(host, port, timeout=1)
     try:
         asking.request("GET", "/healthz")

@@ -1,4 +1,4 @@
-"""Who waits for what. A wake-up is a hint: the waiter re-reads, so a lost or needless one does no harm."""
+"""Waiters by topic. A wake-up is a hint: the waiter reads again, so a lost or needless one does no harm."""
 
 import asyncio
 from collections.abc import Generator, Iterable
@@ -20,8 +20,10 @@ class LocalWakeups:
 
     @contextmanager
     def listening(self, topic: str, *, counted: bool = True) -> Generator[asyncio.Event]:
-        """Begins before the first look, so that nothing that happens after the look is missed. The broker's own
-        listeners are not counted among those who wait."""
+        """Begins before the first look, so that nothing after the look is missed.
+
+        The broker's own listeners do not count as waiting.
+        """
         signal = asyncio.Event()
         self._waiters.setdefault(topic, set()).add(signal)
         self.waiting += counted
@@ -34,6 +36,6 @@ class LocalWakeups:
                 del self._waiters[topic]
 
     def close(self) -> None:
-        """The broker ends: every wait answers with what is."""
+        """The broker stops: every wait answers with the present state."""
         self.closing = True
         self.publish(list(self._waiters))

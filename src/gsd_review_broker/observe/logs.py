@@ -1,5 +1,7 @@
-"""Structured logs: an event's name with keys, on standard error or in a rotating file. No diff's text and no secret
-ever goes into one."""
+"""Structured logs: an event's name with keys, on standard error or in a rotating file.
+
+They never contain the text of a diff or a secret.
+"""
 
 import contextlib
 import itertools
@@ -21,13 +23,13 @@ from gsd_review_broker.files.private import open_private
 # The tool call that is being answered: its number, the tool, the review it names.
 _CALL: ContextVar[tuple[int, str, Any] | None] = ContextVar("call", default=None)
 _numbers = itertools.count(1)
-# What is said in confidence, whoever logs it.
+# Keys that hold secrets, whoever logs them.
 _LEFT_OUT = frozenset({"diff", "counter_patch", "body", "prompt", "token", "authorization", "password", "secret"})
 _LONGEST_ID = 64
 
 
 def call_begins(tool: str, review_id: Any) -> None:
-    """What is logged from here on in this task belongs to this call."""
+    """Everything that this task logs from here on belongs to this call."""
     _CALL.set((next(_numbers), tool, review_id))
 
 
@@ -49,7 +51,7 @@ def _without_contents(_logger: Any, _method: str, event: EventDict) -> EventDict
 
 
 class _Unfailing:
-    """Where lines go, without its failures: a full disk must stop no work that only wanted to be told of."""
+    """An output that hides its own failures: a full disk must not stop the work that is being logged."""
 
     def __init__(self, target: TextIO | None = None) -> None:
         self._target = target
@@ -65,14 +67,14 @@ class _Unfailing:
 
 
 class _RotatingFile(RotatingFileHandler):
-    """The standard library's rotation, as a file that takes whole lines. Readable by its owner alone."""
+    """The standard library's rotation, as a file that takes whole lines. Only its owner can read it."""
 
     def __init__(self, path: Path, *, size: int, count: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(path, maxBytes=size, backupCount=count, encoding="utf-8")
 
     def _open(self) -> TextIOWrapper:
-        """Never through a link: the path may lie in a repository."""
+        """Does not follow links: the path may lie in a repository."""
         descriptor = open_private(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         return open(descriptor, "a", encoding="utf-8")  # noqa: PTH123 - logging closes it
 
@@ -81,10 +83,10 @@ class _RotatingFile(RotatingFileHandler):
         return len(text)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the standard library's name
-        """Not a word on standard error for each line that could not be written."""
+        """Print nothing on standard error for a line that could not be written."""
 
 
-# The one that is open, if any.
+# The open file, if any.
 _files: list[_RotatingFile] = []
 
 
@@ -106,7 +108,7 @@ def configure(
         if form == "json"
         else structlog.dev.ConsoleRenderer(
             colors=target is None and sys.stderr.isatty(),
-            # A richer one would print local variables, and with them what was proposed.
+            # A richer formatter would print local variables, and with them proposed content.
             exception_formatter=structlog.dev.plain_traceback,
         )
     )
@@ -124,5 +126,5 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Unfailing(cast("TextIO | None", target)))),
         cache_logger_on_first_use=True,
     )
-    # The libraries' own lines are for those who ask for debug.
+    # The libraries' own lines are logged only at debug level.
     logging.basicConfig(level=logging.DEBUG if level == "debug" else logging.ERROR, stream=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the running broker measures of itself. Plain numbers, so that measuring costs nothing worth measuring."""
+"""What the running broker measures of itself. These are plain numbers, so that measuring costs almost nothing."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -20,10 +20,10 @@ class Timing:
 
 @dataclass(slots=True)
 class Meters:
-    # By tool and by how it ended: "ok", or the error's code.
+    # By tool and outcome: "ok", or the error's code.
     tools: dict[tuple[str, str], Timing] = field(default_factory=lambda: defaultdict[tuple[str, str], Timing](Timing))
     commits: Timing = field(default_factory=Timing)
     # Commands that were committed; divided by the commits, how many shared one.
     commands: int = 0
-    # Commands that wait for their turn at this moment.
+    # Commands that are queued now.
     queued: int = 0

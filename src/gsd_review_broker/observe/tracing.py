@@ -1,7 +1,7 @@
 """OpenTelemetry spans from a tool's call to its commit, if the user has configured an exporter; nothing otherwise.
 
-The usual variables count: OTEL_TRACES_EXPORTER (otlp or console) or OTEL_EXPORTER_OTLP_ENDPOINT, and those that the
-exporter itself reads. Or start the broker under `opentelemetry-instrument`, which brings a provider of its own.
+The usual variables apply: OTEL_TRACES_EXPORTER (otlp or console) or OTEL_EXPORTER_OTLP_ENDPOINT, and those that the
+exporter itself reads. Alternatively start the broker under `opentelemetry-instrument`, which brings its own provider.
 """
 
 import importlib
@@ -29,12 +29,12 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
 
 
 def past_span(name: str, began: int, ended: int, **attributes: Any) -> None:
-    """Of something that was over before it was known whose it is; times are nanoseconds since 1970."""
+    """A span that was over before its parent was known. Times are nanoseconds since 1970."""
     trace.get_tracer(_SERVICE).start_span(name, start_time=began, attributes=attributes).end(end_time=ended)
 
 
 def configure(environment: Mapping[str, str]) -> None:
-    """Once, at start. Raises StartError if an exporter is asked for that is not installed."""
+    """Called once, at start. Raises StartError if the requested exporter is not installed."""
     wanted = environment.get("OTEL_TRACES_EXPORTER") or (
         "otlp" if any(environment.get(name) for name in _ENDPOINTS) else "none"
     )
@@ -52,7 +52,7 @@ def configure(environment: Mapping[str, str]) -> None:
 
 
 def _start(wanted: str) -> None:
-    # Imported here: who does not trace does not pay for it, and need not have it.
+    # Imported here: without tracing it costs nothing and need not be installed.
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter  # noqa: PLC0415
@@ -61,7 +61,7 @@ def _start(wanted: str) -> None:
     if wanted == "console":
         exporter = ConsoleSpanExporter()
     else:
-        # By name: it is an extra, and not there where types are checked.
+        # Imported by name: it is an extra, and not installed where types are checked.
         exporter = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter").OTLPSpanExporter()
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: _SERVICE}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
