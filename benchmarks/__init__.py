@@ -1,1 +1,1 @@
-"""What the broker costs, as ratios to what cannot be had for less. `python -m benchmarks`, or `make bench`."""
+"""What the broker costs, as ratios to the least possible cost. `python -m benchmarks`, or `make bench`."""

@@ -1,4 +1,4 @@
-"""Measure, print the table, keep it as JSON. Ends with 1 if a bar was missed."""
+"""Measure, print the table, keep it as JSON. Exits with 1 if a bar was missed."""
 
 import argparse
 import sys
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _measured(name: str, stage: Stage) -> list[Figure]:
-    """A theme that breaks is a bar missed; the others are still worth knowing."""
+    """A theme that fails counts as a missed bar; the others are still measured."""
     try:
         return THEMES[name](stage)
     except Exception as error:  # noqa: BLE001 - told in the table

@@ -7,7 +7,7 @@ from gsd_review_broker.git.program import run_git
 
 
 class BareValidation:
-    """A scratch index of its own for each run; making it is not counted."""
+    """Each run has its own scratch index; making it is not counted."""
 
     def __init__(self, repository: Path, diff: bytes) -> None:
         self._repository = repository
@@ -33,8 +33,10 @@ class BareValidation:
         )  # fmt: skip
 
     def _git(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        """By the same runner as the broker's, so that options and environment are the same; which processes are
-        started, one after the other, is written out here and is the yardstick."""
+        """Uses the broker's own runner, so that options and environment are the same.
+
+        The processes and their order are written out here; they are the yardstick.
+        """
         answer = run_git(self._repository, *arguments, environment=self._index, standard_input=stdin)
         if answer.code != 0:
             raise RuntimeError(answer.why)

@@ -1,6 +1,6 @@
-"""A client that costs next to nothing: prepared bytes out over a kept connection, the body's bytes back.
+"""A client that costs almost nothing: it sends prepared bytes over a kept connection and returns the body's bytes.
 
-The official clients take two to four times as long as the server, so a figure taken with one is mostly its own.
+The official clients take two to four times as long as the server, so they would mostly measure themselves.
 """
 
 import json
@@ -25,7 +25,7 @@ def request(
     protocol: str = MODERN,
     name: str | None = None,
 ) -> bytes:
-    """One POST, ready to be sent as often as wanted."""
+    """One POST that can be sent any number of times."""
     sent = {**params, "_meta": _META} if protocol == MODERN else params
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": sent}
     body = json.dumps(message, separators=(",", ":")).encode()
@@ -51,7 +51,7 @@ def tool_request(
 
 
 class Incoming:
-    """One answer as it arrives; JSON with a length, as every call that is answered within 15 s is."""
+    """One answer as it arrives: JSON with a length, as for every call that is answered within 15 s."""
 
     __slots__ = ("_body_from", "_buffer", "_end")
 
@@ -61,7 +61,7 @@ class Incoming:
         self._end = 0
 
     def feed(self, data: bytes) -> bytes | None:
-        """The body when it is whole."""
+        """The body when it is complete."""
         if not data:
             raise ConnectionError("the server closed the connection")
         self._buffer = self._buffer + data if self._buffer else data
@@ -131,7 +131,7 @@ def result_of(body: bytes) -> dict[str, Any]:
 
 
 def structured(body: bytes) -> dict[str, Any]:
-    """What a tool answered; a refusal is a mistake of the benchmark."""
+    """A tool's answer; a refusal is a mistake of the benchmark."""
     result = result_of(body)
     if result.get("isError"):
         raise ValueError(f"refused: {result['content'][0]['text']}")

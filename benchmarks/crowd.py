@@ -31,7 +31,7 @@ class _Member:
 
 
 def drive(port: int, scripts: Iterable[Script], *, seconds: float | None = None) -> Work:
-    """Until every script ends, or for so long: then what is under way is answered, but not counted."""
+    """Until every script ends, or for this long: then calls under way are answered, but not counted."""
     with selectors.DefaultSelector() as selector:
         open_sockets: list[socket.socket] = []
         try:

@@ -1,7 +1,7 @@
 """The least that an MCP tool can cost on this stack: the same SDK server, transport, HTTP server and loop.
 
-`echo` answers a small result. Given a payload's name it answers that payload, made into text at each call as
-every tool must: what a tool would cost that had its answer ready.
+`echo` answers a small result. With a payload's name it answers that payload, serialized at each call as in every tool:
+the cost of a tool that has its answer ready.
 """
 
 import contextlib

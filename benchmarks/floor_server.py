@@ -1,7 +1,7 @@
 """The floor of the wire: a bare Starlette endpoint that answers JSON-RPC, without the SDK.
 
-It reads a call, looks at its name and answers a small result: the least that one POST with a JSON answer can cost on
-this HTTP server.
+It reads a call, checks its name and answers a small result: the least that one POST with a JSON answer can cost on this
+HTTP server.
 """
 
 import contextlib

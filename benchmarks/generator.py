@@ -1,8 +1,8 @@
-"""A database of as many reviews as wanted, in minutes: whole stories by the real rules, told again and again.
+"""Makes a database of any number of reviews in minutes: complete stories by the real rules, repeated.
 
-A few stories (approved, argued over, rejected, withdrawn, still open) are acted out by the rules once; each generated
-review is one of them with an id, times and a place in the chain of its own. Events are hashed and statistics counted
-as the broker does it, so that `tandem audit verify` finds the result whole.
+The rules act out a few stories once (approved, discussed, rejected, withdrawn, still open). Each generated review is
+one of them with its own id, times and place in the chain. Events are hashed and statistics counted as in the broker, so
+that `tandem audit verify` accepts the result.
 """
 
 import itertools
@@ -41,7 +41,7 @@ PROJECTS = ("alpha", "beta", "gamma", None)
 _REVIEWERS = ("codex-r1-0a1b2c3d", "codex-r2-1b2c3d4e", "claude-r1-2c3d4e5f", "human:ada", "gemini")
 _SECOND = 1_000
 _BATCH = 20_000
-# One review in so many is still open: enough for a page even of the small database.
+# One review in this many is still open: enough for a page even of the small database.
 _OPEN_EVERY = 4
 
 
@@ -112,7 +112,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What does not change when it is told again, prepared; times are offsets from its beginning."""
+    """The prepared part of a story, which does not change when it is repeated; times are offsets from its beginning."""
 
     review: Review
     review_values: dict[str, Any]
@@ -123,19 +123,19 @@ class Story:
 
 
 def stories() -> list[Story]:
-    told: list[Story] = []
+    prepared: list[Story] = []
     endings: list[Callable[[Act, str], None]] = [_approved, _approved, _argued, _rejected, _withdrawn]
     kinds = itertools.product(PROJECTS, (*Category, None), _REVIEWERS[:3], endings)
     for number, (project, category, reviewer, ending) in enumerate(kinds):
         act = _act(number, project, category)
         ending(act, reviewer)
-        told.append(_story(act))
+        prepared.append(_story(act))
     for number, (project, category) in enumerate(itertools.product(PROJECTS, (*Category, None))):
-        told.append(_story(_act(number, project, category)))
+        prepared.append(_story(_act(number, project, category)))
         claimed = _act(number, project, category)
         claimed.claim(_REVIEWERS[number % len(_REVIEWERS)])
-        told.append(_story(claimed))
-    return told
+        prepared.append(_story(claimed))
+    return prepared
 
 
 def _act(number: int, project: str | None, category: Category | None) -> Act:
@@ -206,7 +206,7 @@ class Generator:
         self._totals: dict[str, Totals] = defaultdict(Totals)
 
     def make(self, reviews: int) -> None:
-        """Indexes are built when everything is there: in order, and so in a fraction of the time."""
+        """Indexes are built at the end: in order, and so in a fraction of the time."""
         indexes = self._rows("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
         for name, _ in indexes:
             self._connection.execute(f'DROP INDEX "{name}"')
@@ -226,12 +226,12 @@ class Generator:
         return self._connection.execute(sql).fetchall()
 
     def _tell(self, beginnings: list[Milliseconds]) -> None:
-        told = [self._told(beginning) for beginning in beginnings]
-        self._insert("reviews", (review for review, _, _, _ in told))
-        self._insert("revisions", itertools.chain.from_iterable(revisions for _, revisions, _, _ in told))
-        self._insert("messages", itertools.chain.from_iterable(messages for _, _, messages, _ in told))
+        copies = [self._told(beginning) for beginning in beginnings]
+        self._insert("reviews", (review for review, _, _, _ in copies))
+        self._insert("revisions", itertools.chain.from_iterable(revisions for _, revisions, _, _ in copies))
+        self._insert("messages", itertools.chain.from_iterable(messages for _, _, messages, _ in copies))
         # Reviews overlap, so their events are chained in the order of their times.
-        events = sorted(itertools.chain.from_iterable(events for _, _, _, events in told), key=lambda event: event[0])
+        events = sorted(itertools.chain.from_iterable(events for _, _, _, events in copies), key=lambda event: event[0])
         self._insert("events", (self._chained(*event) for event in events))
 
     def _told(self, beginning: Milliseconds) -> tuple[Any, ...]:
@@ -251,7 +251,7 @@ class Generator:
         return review, revisions, messages, events
 
     def _count(self, story: Story, moments: list[int]) -> None:
-        """As the broker would: whole milliseconds between the moments at which it happened."""
+        """As the broker does: whole milliseconds between the moments."""
         tally = tally_of(
             None,
             (
@@ -275,8 +275,8 @@ class Generator:
             "timestamp": moment,
             "previous_hash": self._hash,
         }
-        said = replace(event, review_id=ReviewId(review_id), timestamp=Milliseconds(moment))
-        self._hash = row["hash"] = chained(self._hash, self._number, said, metadata)
+        dated = replace(event, review_id=ReviewId(review_id), timestamp=Milliseconds(moment))
+        self._hash = row["hash"] = chained(self._hash, self._number, dated, metadata)
         return row
 
     def _insert(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -312,7 +312,7 @@ class Generator:
 
 
 def generate(database: Path, reviews: int) -> float:
-    """Gives the seconds it took."""
+    """Returns the seconds it took."""
     began = time.monotonic()
     Generator(database).make(reviews)
     return time.monotonic() - began

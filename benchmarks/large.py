@@ -1,4 +1,4 @@
-"""Does it stay as quick? Two brokers, one on 1,000 reviews and one on a million, asked the same things in turns."""
+"""Does it stay quick? Two brokers, one on 1,000 reviews and one on a million, get the same calls in turns."""
 
 import argparse
 import contextlib
@@ -59,7 +59,7 @@ def _broker(folder: Path, reviews: int) -> Generator[BrokerProcess]:
 
 
 def _questions(database: Path) -> dict[str, tuple[str, Arguments]]:
-    """Of what is there: a review that was argued over, a project, a place in the middle of the audit."""
+    """For existing data: a discussed review, a project, a place in the middle of the audit."""
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     with contextlib.closing(connection):
         (argued,) = connection.execute("SELECT id FROM reviews WHERE round = 2 LIMIT 1").fetchone()
@@ -85,13 +85,13 @@ def _questions(database: Path) -> dict[str, tuple[str, Arguments]]:
 
 
 def _growth(small: BrokerProcess, large: BrokerProcess, rounds: int) -> list[Figure]:
-    asked = {broker: _questions(broker.database) for broker in (small, large)}
+    questions = {broker: _questions(broker.database) for broker in (small, large)}
     figures: list[Figure] = []
     with Connection(small.port) as to_small, Connection(large.port) as to_large:
-        for name in asked[small]:
+        for name in questions[small]:
             actions = {
-                "small": _asking(to_small, small.port, *asked[small][name]),
-                "large": _asking(to_large, large.port, *asked[large][name]),
+                "small": _asking(to_small, small.port, *questions[small][name]),
+                "large": _asking(to_large, large.port, *questions[large][name]),
             }
             samples = in_turns(actions, rounds=rounds, block=10)
             figures.append(_grown(name, samples["small"], samples["large"]))
@@ -119,7 +119,7 @@ def _claiming(connection: Connection) -> Callable[[], object]:
 
 
 def _beside(broker: BrokerProcess, rounds: int) -> list[Figure]:
-    """A status call while another client asks the longest questions without a pause."""
+    """A status call while another client makes the longest calls without a pause."""
     questions = _questions(broker.database)
     figures: list[Figure] = []
     with Connection(broker.port) as connection:

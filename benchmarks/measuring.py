@@ -1,4 +1,4 @@
-"""Timing in blocks that take turns, so that what disturbs the machine disturbs all of them alike."""
+"""Timing in blocks that take turns, so that a disturbance of the machine affects all of them equally."""
 
 import os
 import statistics
@@ -49,7 +49,7 @@ def in_turns(actions: Mapping[str, Callable[[], object]], *, rounds: int, block:
 
 
 def fsync_seconds(folder: Path) -> float:
-    """p50 of making 4 KiB durable in a file that is there already, as a WAL mostly is."""
+    """p50 of making 4 KiB durable in an existing file, as a WAL mostly is."""
     path = folder / "fsync-probe"
     samples = Samples()
     with path.open("wb", buffering=0) as file:

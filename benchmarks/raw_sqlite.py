@@ -37,7 +37,7 @@ class RawDatabase:
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """Never writes and never checkpoints: the broker is the only one who may."""
+    """Never writes and never checkpoints: only the broker may."""
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
     connection.row_factory = sqlite3.Row
     return connection
@@ -45,7 +45,7 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 @dataclass(slots=True)
 class Recorder:
-    """Turns what the last command did to a review into the statements that do the same."""
+    """Turns the last command's changes to a review into statements that do the same."""
 
     connection: sqlite3.Connection
     _known: dict[str, Row] = field(default_factory=dict[str, Row])
@@ -63,7 +63,7 @@ class Recorder:
             statements = [insert("reviews", review), *(insert("revisions", row) for row in revisions)]
         else:
             statements = [_update(review_id, before, review)]
-        # Each of a review's events makes its version grow by one, so the new ones are the last ones.
+        # Each of a review's events increases its version by one, so the new events are the last ones.
         new = review["version"] - (before["version"] if before else 0)
         events = self._rows("SELECT * FROM events WHERE review_id = ? ORDER BY id DESC LIMIT ?", review_id, new)
         statements += [insert("events", row) for row in reversed(events)]

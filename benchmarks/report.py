@@ -1,4 +1,4 @@
-"""What was measured beside what it must be: a table for people, JSON for programs."""
+"""The measurements beside their bars: a table for people, JSON for programs."""
 
 import json
 import platform
@@ -32,9 +32,9 @@ class Figure:
 
 def ratio(name: str, measured: float, reference: float, bar: float | None, of: str, **details: Any) -> Figure:
     """Seconds over seconds."""
-    told = f"{measured * 1000:.3f} ms ÷ {reference * 1000:.3f} ms ({of})"
+    made_of = f"{measured * 1000:.3f} ms ÷ {reference * 1000:.3f} ms ({of})"
     kept = {"measured_ms": measured * 1000, "reference_ms": reference * 1000, "reference": of, **details}
-    return Figure(name=name, value=measured / reference, bar=bar, told=told, details=kept)
+    return Figure(name=name, value=measured / reference, bar=bar, told=made_of, details=kept)
 
 
 def _amount(value: float, unit: str) -> str:

@@ -29,7 +29,7 @@ def serve(application: Starlette) -> None:
 
 
 def settle() -> None:
-    """As the broker does when it is ready: what lives as long as the server is not looked at again."""
+    """As in the broker when it is ready: objects that live as long as the server are not collected."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

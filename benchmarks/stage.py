@@ -1,4 +1,4 @@
-"""What the figures are taken on: a repository, a real broker with 1,000 reviews, and the echo beside it."""
+"""The stage for the figures: a repository, a real broker with 1,000 reviews, and the echo beside it."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from benchmarks.crowd import Script, drive
 
 REVIEWS = 1_000
 PROPOSER = "proposer-1"
-# So many of them went the whole way, so that audit and timeline have something to tell.
+# This many went all the way, so that audit and timeline have content.
 _WHOLE_CYCLES = 100
 _CLIENTS = 8
 _PROJECT_ROOT = Path(__file__).parent.parent
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def port(self) -> int:
-        """Of the running broker; starts it if it was stopped."""
+        """The port of the running broker; starts it if it was stopped."""
         if not self._started:
             self.broker.start()
             self._started = True
@@ -109,7 +109,7 @@ def set_up(*, quick: bool) -> Iterator[Stage]:
 
 
 def whole_cycle(
-    port: int, what: dict[str, Any], reviewer: str, told: list[str] | None = None, *, protocol: str = MODERN
+    port: int, what: dict[str, Any], reviewer: str, review_ids: list[str] | None = None, *, protocol: str = MODERN
 ) -> Script:
     """Create, claim, read, judge, close: five calls."""
 
@@ -128,8 +128,8 @@ def whole_cycle(
     }
     structured((yield call("submit_verdict", **verdict)))
     structured((yield call("close_review", review_id=review_id, proposer_id=PROPOSER)))
-    if told is not None:
-        told.append(review_id)
+    if review_ids is not None:
+        review_ids.append(review_id)
 
 
 def _seed(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from tests.support.scheduling import ByGroup, turn_of
 environment.clean()
 
 _PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-# Everyday the same examples, so that a red run is about the change; `make torture` searches for new ones.
+# Normally the same examples each time, so that a failure is about the change; `make torture` searches for new ones.
 settings.register_profile("everyday", max_examples=60, derandomize=True, **_PROFILE)
 settings.register_profile("searching", max_examples=1_000, **_PROFILE)
 settings.load_profile("everyday")
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees, or leaves anything in, the configuration of whoever runs it."""
+    """No test sees or changes the configuration of the person who runs it."""
     home = tmp_path / "home"
     home.mkdir()
     for name, value in {"HOME": home, "XDG_CONFIG_HOME": home / "config", "XDG_DATA_HOME": home / "data"}.items():

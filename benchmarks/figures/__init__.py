@@ -1,1 +1,1 @@
-"""One module for each theme; each measures on the stage and tells its figures."""
+"""One module for each theme; each measures on the stage and returns its figures."""

@@ -45,7 +45,7 @@ def _repeat(connection: Connection, prepared: bytes) -> Callable[[], bytes]:
 
 
 def reads_over_floor(stage: Stage) -> list[Figure]:
-    """Small answers, in both eras; a page's size would be measured instead of the way."""
+    """Small answers, in both eras; with a page, its size would be measured instead of the round trip."""
     arguments: dict[str, dict[str, Any]] = {
         "get_review_status": {"review_id": stage.review_ids[500]},
         "get_proposal": {"review_id": stage.review_ids[500]},

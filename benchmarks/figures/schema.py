@@ -17,13 +17,13 @@ def _role(stage: Stage, role: str) -> Figure:
     with stage.connection() as connection:
         body = connection.exchange(request(stage.port, "tools/list", {}, path=f"/mcp/{role}"))
     sizes = {tool["name"]: _bytes(tool) for tool in result_of(body)["tools"]}
-    told = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:4])
+    largest = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:4])
     return Figure(
         name=f"schema: {role}",
         value=sum(sizes.values()),
         bar=_BAR,
         unit="bytes",
-        told=f"{len(sizes)} tools; largest: {told}",
+        told=f"{len(sizes)} tools; largest: {largest}",
         details=sizes,
     )
 

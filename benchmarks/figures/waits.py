@@ -1,4 +1,4 @@
-"""Waiting: how soon the answer is there, what each waiter costs, and what it costs the model."""
+"""Waiting: how soon the answer arrives, what each waiter costs, and what it costs the model."""
 
 import resource
 import select
@@ -19,7 +19,7 @@ _WAITERS = 1_000
 _WARMING_CALLS = 300
 _SLICES = 24
 _DEADLINE_SECONDS = 30
-# Longer than the SDK's keep-alive interval of 15 s, so that one round of pings is in it.
+# Longer than the SDK's keep-alive interval of 15 s, so that it contains one round of pings.
 _IDLE_SECONDS = 17
 
 
@@ -35,9 +35,9 @@ def wake(stage: Stage) -> list[Figure]:
             for _ in range(4):
                 echo.time(lambda: bare.exchange(prepared))
     value = max(lag.p50, 0.0) / echo.p50
-    told = f"{lag.p50 * 1000:+.3f} ms after the acknowledgement ÷ echo {echo.milliseconds:.3f} ms"
+    made_of = f"{lag.p50 * 1000:+.3f} ms after the acknowledgement ÷ echo {echo.milliseconds:.3f} ms"
     details = {"lag_ms": lag.milliseconds, "echo_ms": echo.milliseconds}
-    return [Figure(name="wake: verdict → proposer ÷ echo", value=value, bar=1.5, told=told, details=details)]
+    return [Figure(name="wake: verdict → proposer ÷ echo", value=value, bar=1.5, told=made_of, details=details)]
 
 
 def _one_wake(stage: Stage, proposer: Connection, reviewer: Connection) -> float:
@@ -58,7 +58,7 @@ def _one_wake(stage: Stage, proposer: Connection, reviewer: Connection) -> float
 
 
 def _arrivals(connections: list[Connection]) -> dict[socket.socket, float]:
-    """When each had its whole answer; who is ready at the same look has arrived at the same time."""
+    """When each had its complete answer; those that are ready at the same look have arrived at the same time."""
     pending = {connection.socket: connection for connection in connections}
     arrived: dict[socket.socket, float] = {}
     while pending:
@@ -127,7 +127,7 @@ def _thousand_waiting(stage: Stage, protocol: str) -> _Cost:
 
 
 def _warm(stage: Stage, connection: Connection, protocol: str) -> None:
-    """Whatever is made once, at a first call, is no waiter's cost."""
+    """Anything that is made once, at a first call, is not a waiter's cost."""
     prepared = tool_request(stage.port, "get_review_status", {"review_id": stage.review_ids[0]})
     for _ in range(_WARMING_CALLS):
         connection.exchange(prepared)
@@ -141,7 +141,7 @@ def _warm(stage: Stage, connection: Connection, protocol: str) -> None:
 
 @contextmanager
 def _waiting(stage: Stage, protocol: str) -> Iterator[None]:
-    """Each waits for a review of its own, as far as there are enough."""
+    """Each waits for a review of its own, if there are enough."""
     sockets: list[socket.socket] = []
     try:
         for number in range(_WAITERS):
@@ -168,7 +168,7 @@ def _allow_files(count: int) -> None:
 
 
 def slices(stage: Stage) -> list[Figure]:
-    """Ten minutes are 24 slices of 25 s; one real slice, cut to a second, tells what each says."""
+    """Ten minutes are 24 slices of 25 s; one real slice, cut to a second, shows the answer of each."""
     arguments = {"review_id": stage.review_ids[0], "wait": True, "wait_seconds": 1}
     with stage.connection() as connection:
         answer = result_of(connection.exchange(tool_request(stage.port, "get_review_status", arguments)))

@@ -30,7 +30,7 @@ diff --git a/hello.txt b/hello.txt
 
 @dataclass(slots=True)
 class _Session:
-    """A broker's connection, an echo's and a raw database that take turns."""
+    """A connection to the broker, one to the echo and a raw database, used in turns."""
 
     stage: Stage
     broker: Connection
@@ -46,7 +46,7 @@ class _Session:
         return answers[0]
 
     def time_tool(self, tool: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """One block: the tool for each, then as often an echo and the same rows by plain SQL."""
+        """One block: the tool for each, then the same number of echoes and of the same rows by plain SQL."""
         prepared = [tool_request(self.stage.port, tool, arguments) for arguments in calls]
         bodies = [self.time(tool, lambda one=one: self.broker.exchange(one)) for one in prepared]
         answers = [structured(body) for body in bodies]
@@ -54,7 +54,7 @@ class _Session:
         return answers
 
     def time_raw(self, tool: str, steps: list[list[Statement]]) -> None:
-        """A commit follows each call, as it does in a broker: in a loop of its own its caches would be warm."""
+        """A commit follows each call, as in a broker: in a loop of its own its caches would be warm."""
         prepared, bare = self.stage.echo_request(), self.stage.floor_request()
         for statements in steps:
             self.time("echo", lambda: self.echo.exchange(prepared))

@@ -1,4 +1,4 @@
-"""An account with clients' files in it, and everything that can be seen of it."""
+"""A home folder with clients' files in it, and everything that can be seen of it."""
 
 import os
 import stat

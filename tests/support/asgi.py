@@ -20,7 +20,7 @@ async def request(
     application: Any, method: str, path: str, *, body: bytes = b"", headers: dict[str, str] | None = None
 ) -> AsgiAnswer:
     """The port is that of local_broker."""
-    given = {"host": "127.0.0.1:8321", "content-length": str(len(body)), **(headers or {})}
+    all_headers = {"host": "127.0.0.1:8321", "content-length": str(len(body)), **(headers or {})}
     bare, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -31,7 +31,7 @@ async def request(
         "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in all_headers.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 8321),
     }

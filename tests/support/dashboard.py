@@ -1,4 +1,4 @@
-"""What the dashboard's tests share: a small shop, changes to it, and a person in front of the browser."""
+"""Shared by the dashboard's tests: a small shop, changes to it, and a person in front of the browser."""
 
 import getpass
 from typing import Any
@@ -57,12 +57,12 @@ def created(path: str, lines: int, *, text: str = "value_{} = {}") -> str:
 
 
 def propose(client: Mcp, **arguments: Any) -> str:
-    given = {**PROPOSAL, "intent": "Tokens that nobody can guess", "diff": token_of(16), **arguments}
-    return client("create_review", **given)["review_id"]
+    proposal = {**PROPOSAL, "intent": "Tokens that nobody can guess", "diff": token_of(16), **arguments}
+    return client("create_review", **proposal)["review_id"]
 
 
 class Person:
-    """Who sits in front of the browser, as the broker's own user."""
+    """The person in front of the browser, as the broker's own user."""
 
     def __init__(self, page: Page, port: int) -> None:
         self.page = page
@@ -70,7 +70,7 @@ class Person:
         self.name = f"human:{getpass.getuser()}"
         self.faults: list[str] = []
         page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda message: self.faults.append(message.text) if message.type == "error" else None)
 
     def go(self, path: str) -> Page:
         self.page.goto(self.address + path)

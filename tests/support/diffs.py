@@ -1,7 +1,7 @@
-"""Odd diffs that git itself makes, or at least reads.
+"""Unusual diffs that git itself makes, or at least reads.
 
-They come from a repository made for the purpose: one base commit (checked out), and beside it one
-commit for each change. Plumbing makes it all, so that a name need not be one that the file system takes.
+They come from a repository made for the purpose: one base commit (checked out), and one commit for each change.
+Plumbing commands make it all, so that names need not be valid in the file system.
 """
 
 import os
@@ -43,11 +43,11 @@ def _lines(*numbers: range, end: bytes = b"\n") -> bytes:
 
 def _noise(size: int, seed: int) -> bytes:
     """Does not compress, and is the same each time."""
-    state, found = seed, bytearray()
+    state, noise = seed, bytearray()
     for _ in range(size):
         state = (state * 1103515245 + 12345) % 2**31
-        found.append(state >> 16 & 0xFF)
-    return b"\0" + bytes(found)
+        noise.append(state >> 16 & 0xFF)
+    return b"\0" + bytes(noise)
 
 
 _TWENTY = _lines(range(20))
@@ -188,7 +188,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Odd:
-    """A diff, and the commit that makes the same change on the base (None where a hand has been at it)."""
+    """A diff, and the commit that makes the same change on the base (None if it was edited by hand)."""
 
     name: str
     diff: bytes
@@ -228,28 +228,28 @@ def make_corpus(folder: Path) -> Corpus:
         _between(folder, label, commits[f"change-{number}"], _OPTIONS.get(label, _ALL))
         for number, label in enumerate(labels)
     ]
-    made = {found.name: found for found in odd}
-    return Corpus(folder=folder, odd=(*odd, *_variants(folder, made), *_traditional(made), *_by_hand(made)))
+    corpus = {one.name: one for one in odd}
+    return Corpus(folder=folder, odd=(*odd, *_variants(folder, corpus), *_traditional(corpus), *_by_hand(corpus)))
 
 
 def _commit(ref: str, parent: str | None, tree: Tree) -> bytes:
     head = b"commit %b\ncommitter T <t@example.org> 1000000000 +0000\ndata 7\nchange\n\n"
-    said = [head % ref.encode()]
+    commands = [head % ref.encode()]
     if parent is not None:
-        said.append(b"from %b\n" % parent.encode())
+        commands.append(b"from %b\n" % parent.encode())
     for path, entry in tree.items():
         if entry is None:
-            said.append(b"D %b\n" % quoted(path))
+            commands.append(b"D %b\n" % quoted(path))
         elif entry[0] == MODULE:
-            said.append(b"M %b %b %b\n" % (MODULE.encode(), entry[1], quoted(path)))
+            commands.append(b"M %b %b %b\n" % (MODULE.encode(), entry[1], quoted(path)))
         else:
             mode, content = entry
-            said.append(b"M %b inline %b\ndata %d\n%b\n" % (mode.encode(), quoted(path), len(content), content))
-    return b"".join(said) + b"\n"
+            commands.append(b"M %b inline %b\ndata %d\n%b\n" % (mode.encode(), quoted(path), len(content), content))
+    return b"".join(commands) + b"\n"
 
 
 def diff_of_trees(folder: Path, before: Tree, after: Tree, *options: str) -> bytes:
-    """What git makes of two trees that have nothing to do with the rest of the repository."""
+    """What git makes of two trees that are not related to the rest of the repository."""
     stream = [
         b"reset %b\n\n" % ref.encode() + _commit(ref, None, tree)
         for ref, tree in (("refs/fuzz/before", before), ("refs/fuzz/after", after))
@@ -271,18 +271,18 @@ def _between(folder: Path, label: str, commit: str, options: tuple[str, ...], *c
     return Odd(name=label, diff=diff, commit=commit)
 
 
-def _variants(folder: Path, made: dict[str, Odd]) -> list[Odd]:
-    """The same changes as git writes them when told otherwise."""
+def _variants(folder: Path, corpus: dict[str, Odd]) -> list[Odd]:
+    """The same changes as git writes them with other options."""
 
     def again(label: str, how: str, options: tuple[str, ...], *config: str) -> Odd:
-        return _between(folder, f"{label}, {how}", made[label].commit or "", options, *config)
+        return _between(folder, f"{label}, {how}", corpus[label].commit or "", options, *config)
 
     several = "modify in several places"
     unquoted = [
         again(f"name with {label} {what}", "unquoted", _ALL, "-c", "core.quotePath=false")
         for label in ODD_NAMES
         for what in ("modified", "made a program", "renamed")
-        if f"name with {label} {what}" in made
+        if f"name with {label} {what}" in corpus
     ]
     return [
         *unquoted,
@@ -297,10 +297,10 @@ def _variants(folder: Path, made: dict[str, Odd]) -> list[Odd]:
         again(several, "full index", ("--full-index", "--patience", "--stat", "-p", "--summary")),
         again("mode", "raw before it", ("--patch-with-raw",)),
         again("delete", "irreversible", ("-D",)),
-        Odd(name="mail", diff=_mail(folder, made[several])),
-        Odd(name="mails", diff=_mail(folder, made["rename with edit"]) + _mail(folder, made["mode"])),
-        Odd(name="shown commit", diff=git(folder, "show", "--stat", "-p", made[several].commit or "")),
-        Odd(name="everything", diff=b"".join(odd.diff for odd in made.values())),
+        Odd(name="mail", diff=_mail(folder, corpus[several])),
+        Odd(name="mails", diff=_mail(folder, corpus["rename with edit"]) + _mail(folder, corpus["mode"])),
+        Odd(name="shown commit", diff=git(folder, "show", "--stat", "-p", corpus[several].commit or "")),
+        Odd(name="everything", diff=b"".join(odd.diff for odd in corpus.values())),
     ]
 
 
@@ -308,12 +308,12 @@ def _mail(folder: Path, odd: Odd) -> bytes:
     return git(folder, "format-patch", "--stdout", "--cover-letter", "-M", f"main..{odd.commit}")
 
 
-def _traditional(made: dict[str, Odd]) -> list[Odd]:
+def _traditional(corpus: dict[str, Odd]) -> list[Odd]:
     """As `diff -u` writes them: no git header, dates after the names."""
     date, epoch = b"\t2024-05-06 07:08:09.123456789 +0200", b"\t1970-01-01 01:00:00.000000000 +0100"
 
     def plain(label: str, change: Callable[[bytes], bytes]) -> bytes:
-        _header, three_dashes, rest = made[label].diff.partition(b"--- ")
+        _header, three_dashes, rest = corpus[label].diff.partition(b"--- ")
         return change(three_dashes + rest)
 
     def dated(diff: bytes, old: bytes, new: bytes) -> bytes:
@@ -357,7 +357,7 @@ def _traditional(made: dict[str, Odd]) -> list[Odd]:
         Odd(
             name="traditional, no prefix and then one",
             diff=plain(several, lambda diff: diff.replace(b"a/h", b"h").replace(b"b/h", b"h"))
-            + made["modify"].diff.replace(b"b/twenty", b"a/twenty"),
+            + corpus["modify"].diff.replace(b"b/twenty", b"a/twenty"),
         ),
         Odd(
             name="traditional, original beside it",
@@ -374,8 +374,8 @@ def _traditional(made: dict[str, Odd]) -> list[Odd]:
     ]
 
 
-def _by_hand(made: dict[str, Odd]) -> list[Odd]:
-    modify, blank = made["modify"].diff, made["blank lines"].diff
+def _by_hand(corpus: dict[str, Odd]) -> list[Odd]:
+    modify, blank = corpus["modify"].diff, corpus["blank lines"].diff
     return [
         Odd(name="empty context stripped", diff=blank.replace(b"\n \n", b"\n\n").replace(b"\n \n", b"\n\n")),
         Odd(name="header lines end in CRLF", diff=modify.replace(b".txt\n", b".txt\r\n")),
@@ -383,7 +383,7 @@ def _by_hand(made: dict[str, Odd]) -> list[Odd]:
         Odd(name="renamed without a word", diff=modify.replace(b"+++ b/twenty", b"+++ b/thirty")),
         Odd(
             name="old words for rename",
-            diff=made["rename"].diff.replace(b"rename from", b"rename old").replace(b"rename to", b"rename new"),
+            diff=corpus["rename"].diff.replace(b"rename from", b"rename old").replace(b"rename to", b"rename new"),
         ),
         Odd(name="index without mode", diff=modify.replace(b" 100644\n", b"\n")),
         Odd(
@@ -393,7 +393,7 @@ def _by_hand(made: dict[str, Odd]) -> list[Odd]:
         Odd(name="hunk header with text", diff=modify.replace(b" @@", b" @@ def f(): @@ -1 +1 @@")),
         Odd(
             name="marker in another language",
-            diff=made["end opened"].diff.replace(b"\\ No newline at end of file", b"\\ Kein Zeilenumbruch"),
+            diff=corpus["end opened"].diff.replace(b"\\ No newline at end of file", b"\\ Kein Zeilenumbruch"),
         ),
         Odd(name="bare header at the end", diff=modify + b"diff --git a/one.txt b/one.txt\n"),
         Odd(name="same file twice", diff=modify + modify),

@@ -1,5 +1,8 @@
-"""The variables that tests and the programs they start may see: a list of what is kept, so that no setting of the
-person who runs the tests (proxies, TMP, EDITOR, GIT_DIR, BROKER_PORT, CODEX_HOME, NO_COLOR, …) changes a result."""
+"""The variables that tests and the programs they start may see.
+
+It lists what is kept, so that no setting of the person who runs the tests (proxies, TMP, EDITOR, GIT_DIR, BROKER_PORT,
+CODEX_HOME, NO_COLOR, …) changes a result.
+"""
 
 import os
 from collections.abc import MutableMapping
@@ -7,20 +10,20 @@ from collections.abc import MutableMapping
 KEPT = {
     # Who runs the tests, where programs are found, and where temporary files go.
     *("PATH", "USER", "LOGNAME", "SHELL", "TMPDIR"),
-    # What says how to test: see tests/README.md.
+    # How to test: see tests/README.md.
     *("CI", "CHROMIUM", "TANDEM_CLIENTS", "KILL_SEED", "RACE_SEED"),
-    # `make faults` tests a copy of the source by it, in the programs that tests start too.
+    # `make faults` uses it to test a copy of the source, also in the programs that tests start.
     "PYTHONPATH",
-    # Without these some systems start no program at all.
+    # Without these some systems cannot start a program.
     *("SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
 }
-# pytest and its workers tell each other who they are.
+# pytest and its workers identify themselves with these.
 KEPT_PREFIXES = ("PYTEST_",)
 GIVEN = {"LANG": "C.UTF-8", "TZ": "UTC"}
 
 
 def clean(variables: MutableMapping[str, str] = os.environ) -> None:
-    # The first process hands the measurement of coverage on to its workers; they do not hand it on to brokers.
+    # The first process passes the measurement of coverage on to its workers; they do not pass it on to brokers.
     prefixes = KEPT_PREFIXES if "PYTEST_XDIST_WORKER" in variables else (*KEPT_PREFIXES, "COVERAGE_")
     for name in list(variables):
         if name not in KEPT and not name.startswith(prefixes):

@@ -19,13 +19,13 @@ FILES = {
 
 
 class Gated:
-    """What a proposer, a reviewer and git do in one repository."""
+    """The actions of a proposer, a reviewer and git in one repository."""
 
     def __init__(self, process: BrokerProcess, home: Path, *, folder: Path | None = None) -> None:
         self.process = process
         self.home = home
         self.folder = folder or process.folder
-        # What a test writes, so that no two tests have the same content.
+        # Each test writes something else, so that no two have the same content.
         self.word = ""
         self.tandem = Tandem(self.folder, home)
         self.call = process.client()
@@ -40,7 +40,7 @@ class Gated:
         return Gated(self.process, self.home, folder=folder)
 
     def git(self, *arguments: str, stdin: bytes | None = None, **environment: str) -> Said:
-        """As whoever works here runs it; it may fail."""
+        """As the user here runs it; it may fail."""
         done = subprocess.run(
             ["git", *arguments], cwd=self.folder, env=self.environment | environment, input=stdin,
             capture_output=True, check=False,
@@ -48,9 +48,9 @@ class Gated:
         return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     def must(self, *arguments: str, **more: Any) -> str:
-        said = self.git(*arguments, **more)
-        assert said.code == 0, (arguments, said)
-        return said.out.strip()
+        result = self.git(*arguments, **more)
+        assert result.code == 0, (arguments, result)
+        return result.out.strip()
 
     def write(self, name: str, content: str | bytes) -> None:
         path = self.folder / name
@@ -63,9 +63,9 @@ class Gated:
         self.must("add", "-A", "--", *(names or ["."]))
 
     def diff(self, *arguments: str) -> str:
-        said = self.git("diff", "--binary", "--full-index", *(arguments or ("--cached",)))
-        assert said.code == 0, said
-        return said.out
+        result = self.git("diff", "--binary", "--full-index", *(arguments or ("--cached",)))
+        assert result.code == 0, result
+        return result.out
 
     def propose(self, diff: str | None = None, **more: Any) -> str:
         created = self.call(
@@ -77,9 +77,9 @@ class Gated:
     def judge(self, review: str, verdict: str = "approved", *, by: str = "codex-1") -> str:
         claim = self.call("claim_review", review_id=review, reviewer_id=by)
         reason = None if verdict == "approved" else "No."
-        given = {"reason": reason} if reason else {}
+        optional = {"reason": reason} if reason else {}
         self.call(
-            "submit_verdict", review_id=review, verdict=verdict, claim_generation=claim["claim_generation"], **given
+            "submit_verdict", review_id=review, verdict=verdict, claim_generation=claim["claim_generation"], **optional
         )
         return review
 
@@ -88,7 +88,7 @@ class Gated:
         return self.judge(self.propose(diff), by=by)
 
     def landed(self, commit: str) -> dict[str, Any]:
-        """The event of a commit that landed. The hook reports it after git is done, so it may take a moment."""
+        """The event of a commit that landed. The hook reports it after git has finished, so it may take a moment."""
         end = time.monotonic() + 30
         while time.monotonic() < end:
             for event in self.events("commit_landed"):
@@ -101,12 +101,12 @@ class Gated:
         return self.must("rev-parse", name)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        matching: list[dict[str, Any]] = []
         after = 0
         while events := self.call("get_audit_log", limit=500, after=after)["events"]:
-            found += [event for event in events if event["event_type"] == kind]
+            matching += [event for event in events if event["event_type"] == kind]
             after = events[-1]["id"]
-        return found
+        return matching
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A repository whose owner wants to hurt whoever works in it."""
+"""A repository whose owner wants to harm the people who work in it."""
 
 from pathlib import Path
 

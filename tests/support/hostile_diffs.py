@@ -1,4 +1,4 @@
-"""Diffs that nobody should send, and how the broker meets each."""
+"""Diffs that nobody should send, and the broker's answer to each."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ from tests.support.diffs import FILE, LINK, MODULE, PROGRAM
 
 @dataclass(frozen=True, kw_only=True)
 class Hostile:
-    """A diff and how the broker meets it: an error's code at once, or None if the claim rejects it."""
+    """A diff and the broker's answer: an error's code at once, or None if the claim rejects it."""
 
     name: str
     diff: str
@@ -52,11 +52,11 @@ def binary_block(kind: str, said: int, content: bytes) -> str:
 
 
 def _varint(number: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def _blob(content: bytes) -> str:
@@ -87,7 +87,7 @@ UNSAFE_PATHS = {
     "drive": "C:/x",
 }
 
-# What the repository that is attacked holds in hello.txt.
+# The content of hello.txt in the attacked repository.
 HELLO = b"one\ntwo\nthree\n"
 _HELLO = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n"
 _LINKED = _creates("door", LINK, content="..") + _creates("door/beside.txt")

@@ -1,4 +1,4 @@
-"""A browser without eyes: one request at a time, and what came back."""
+"""A browser without a display: one request at a time, and its answer."""
 
 import http.client
 import re
@@ -39,17 +39,17 @@ class Browser:
         return self.ask("GET", path, headers=headers)
 
     def form_token(self, page: str) -> str:
-        found = TOKEN.search(self.get(page).text)
-        assert found is not None, f"no form on {page}"
-        return found.group(1)
+        match = TOKEN.search(self.get(page).text)
+        assert match is not None, f"no form on {page}"
+        return match.group(1)
 
     def post(self, path: str, fields: dict[str, object], headers: dict[str, str] | None = None) -> Answer:
-        given = {
+        headers_sent = {
             "Content-Type": "application/x-www-form-urlencoded",
             "Origin": f"http://127.0.0.1:{self.port}",
             "Sec-Fetch-Site": "same-origin",
             **(headers or {}),
         }
         return self.ask(
-            "POST", path, urlencode(fields).encode(), {name: value for name, value in given.items() if value}
+            "POST", path, urlencode(fields).encode(), {name: value for name, value in headers_sent.items() if value}
         )

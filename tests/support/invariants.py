@@ -29,7 +29,7 @@ from gsd_review_broker.domain.tally import Totals
 
 _LIVE = "status IN ('claimed', 'in_review')"
 
-# Each gives the reviews that break a rule: (what is wrong, the query).
+# Each returns the reviews that break a rule: (what is wrong, the query).
 _RULES = (
     (
         "a live claim has a claimant and a deadline",
@@ -84,7 +84,7 @@ _RULES = (
 
 
 def problems(database: Path) -> list[str]:
-    """What is wrong, in words; nothing wrong is an empty list."""
+    """What is wrong, in words. An empty list means that nothing is wrong."""
     with _opened(database) as connection:
         return [
             *_of_the_file(connection),
@@ -102,16 +102,16 @@ def events_of(database: Path) -> list[Event]:
 
 @contextlib.contextmanager
 def _opened(database: Path) -> Iterator[sqlite3.Connection]:
-    """For reading only: not even the WAL is folded in."""
+    """For reading only: not even the WAL is checkpointed."""
     with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         yield connection
 
 
 def _of_the_file(connection: sqlite3.Connection) -> list[str]:
-    said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
     strays = connection.execute("PRAGMA foreign_key_check").fetchall()
-    return [line for line in said if line != "ok"] + [f"foreign key: {tuple(row)}" for row in strays]
+    return [line for line in lines if line != "ok"] + [f"foreign key: {tuple(row)}" for row in strays]
 
 
 def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
@@ -128,8 +128,8 @@ def _of_the_audit(connection: sqlite3.Connection) -> list[str]:
 
 def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
     def of(review_id: str, table: str, order: str) -> list[dict[str, Any]]:
-        found = connection.execute(f"SELECT * FROM {table} WHERE review_id = ? ORDER BY {order}", (review_id,))
-        rows = [dict(row) for row in found]
+        fields = connection.execute(f"SELECT * FROM {table} WHERE review_id = ? ORDER BY {order}", (review_id,))
+        rows = [dict(row) for row in fields]
         for row in rows:
             if "affected_files" in row:
                 names = ("path", "operation", "added", "removed", "old_path", "binary", "old_mode", "new_mode")
@@ -140,9 +140,9 @@ def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
         return rows
 
     for row in connection.execute("SELECT * FROM reviews ORDER BY id").fetchall():
-        patches = [CounterPatch(**found) for found in of(row["id"], "counter_patches", "id")]
-        revisions = [Revision(**found) for found in of(row["id"], "revisions", "number")]
-        messages = [Message(**found) for found in of(row["id"], "messages", "id")]
+        patches = [CounterPatch(**fields) for fields in of(row["id"], "counter_patches", "id")]
+        revisions = [Revision(**fields) for fields in of(row["id"], "revisions", "number")]
+        messages = [Message(**fields) for fields in of(row["id"], "messages", "id")]
         yield audit.Stored(
             review=Review(**{name: row[name] for name in row.keys() if name in field_names(Review)}),  # noqa: SIM118
             contents={
@@ -151,7 +151,7 @@ def _stored(connection: sqlite3.Connection) -> Iterator[audit.Stored]:
                 EventType.COUNTER_PATCH_OFFERED: [hash_of_counter_patch(patch) for patch in patches],
             },
             counter_patches=patches,
-            findings=[Finding(**found) for found in of(row["id"], "findings", "position")],
+            findings=[Finding(**fields) for fields in of(row["id"], "findings", "position")],
         )
 
 
@@ -170,17 +170,19 @@ def _totals(connection: sqlite3.Connection) -> dict[str, Totals]:
 
 
 def _of_generations(connection: sqlite3.Connection) -> list[str]:
-    """Strictly: each claim has a number of its own, above all before it."""
+    """Strictly increasing: each claim has its own number, above all earlier ones."""
     newest: dict[Any, int] = {}
-    found: list[str] = []
+    problems_found: list[str] = []
     for event in _events(connection, "ORDER BY id"):
         generation = event.metadata.get("claim_generation")
         if generation is None:
             continue
         if event.event_type is EventType.REVIEW_CLAIMED and generation <= newest.get(event.review_id, 0):
-            found.append(f"event {event.id}: claim generation {generation} of {event.review_id} was used before")
+            problems_found.append(
+                f"event {event.id}: claim generation {generation} of {event.review_id} was used before"
+            )
         newest[event.review_id] = generation
-    return found
+    return problems_found
 
 
 def _of_the_tables(connection: sqlite3.Connection) -> list[str]:

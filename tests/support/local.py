@@ -38,12 +38,12 @@ class MovableClock:
         self._steady += int(seconds * 1000)
 
     def step_wall(self, seconds: float) -> None:
-        """Somebody sets the clock."""
+        """The wall clock is set."""
         self._wall += int(seconds * 1000)
 
 
 class LocalBroker:
-    """Calls tools as the MCP server does, without HTTP between."""
+    """Calls tools as the MCP server does, without HTTP in between."""
 
     def __init__(self, application: Application, clock: MovableClock, database: Path) -> None:
         self.application = application
@@ -65,7 +65,7 @@ class LocalBroker:
         return await self("create_review", **{**PROPOSAL, **arguments})
 
     async def page(self, path: str) -> str:
-        """What a browser gets, without a socket between."""
+        """What a browser gets, without a socket in between."""
         scope: dict[str, Any] = {
             "type": "http",
             "http_version": "1.1",

@@ -14,7 +14,7 @@ _META = {
 
 
 class ToolError(Exception):
-    """What a tool refused, with its code."""
+    """A tool's refusal, with its code."""
 
     def __init__(self, error: dict[str, str]) -> None:
         super().__init__(f"{error['code']}: {error['message']}")

@@ -40,7 +40,7 @@ class Modelled:
         return len(self.findings - self.resolved)
 
     def unclaimed(self) -> "Modelled":
-        """A claim that is cleared costs a generation; where there was none, nothing changes."""
+        """Clearing a claim increases the generation; without a claim nothing changes."""
         return replace(self, claimed_by=None, generation=self.generation + (self.claimed_by is not None))
 
 
@@ -65,7 +65,7 @@ def claim_review(review: Modelled, *, reviewer_id: str) -> Step:
 
 
 def may_be_claimed(review: Modelled, reviewer_id: str) -> bool:
-    """What claim_next looks at; a diff that does not apply is rejected on the way."""
+    """What claim_next considers; a diff that does not apply is rejected in passing."""
     return review.status == "pending" and claim_review(review, reviewer_id=reviewer_id)[1] is None
 
 
@@ -97,17 +97,17 @@ def submit_verdict(
         return review, "not_claimant"
     if reviewer_id is None and claim_generation is None:
         return review, "invalid_argument"
-    said = frozenset(finding["title"] for finding in findings)
+    titles = frozenset(finding["title"] for finding in findings)
     new_patch = counter_patch is not None and review.counter_patch != "pending"
-    if review.status == verdict and not new_patch and said <= review.findings:
+    if review.status == verdict and not new_patch and titles <= review.findings:
         return review, None
     if review.status not in LIVE:
         return review, "invalid_transition"
-    after = replace(review, findings=review.findings | said)
+    after = replace(review, findings=review.findings | titles)
     if counter_patch is not None:
         after = replace(after, counter_patch="pending")
     if verdict == "approved":
-        # It is of the proposal as it is: what was offered instead is off the table.
+        # An approval is of the proposal as it is: an open counter-patch is superseded.
         after = _superseded(after)
     return after if verdict == "comment" else replace(after, status=verdict, verdict=verdict), None
 
@@ -124,8 +124,9 @@ def _may_act(review: Modelled, proposer_id: str | None) -> bool:
 
 
 def _renewed(review: Modelled, **content: Any) -> Modelled:
-    """New content: cleared, the next round, and kept for who judged it (who was heard of a moment ago), unless
-    it stands behind the content now and may not judge it."""
+    """New content: cleared, the next round, and reserved for the last reviewer (active a moment ago), unless it stands
+    behind the content now and may not judge it.
+    """
     kept_for = None if review.claimed_by == content["author"] else review.claimed_by
     return replace(
         review.unclaimed(),
@@ -199,7 +200,7 @@ TOOLS: dict[str, Callable[..., Step]] = {
     "get_review_status": get_review_status,
 }
 
-# What a result may say of a review, by the name that results use.
+# What a result may contain about a review, by the name that results use.
 _SHOWN: dict[str, Callable[[Modelled], Any]] = {
     "status": lambda review: review.status,
     "revision": lambda review: review.revision,
@@ -212,7 +213,7 @@ _SHOWN: dict[str, Callable[[Modelled], Any]] = {
 
 
 def differences(result: dict[str, Any], review: Modelled) -> dict[str, tuple[Any, Any]]:
-    """Where a result and the model disagree: (what was said, what the contract says)."""
+    """Where a result and the model disagree: (the result, the contract)."""
     expected = {name: shown(review) for name, shown in _SHOWN.items() if name in result}
     if "counter_patch_status" in result:
         expected["verdict"] = review.verdict
@@ -221,7 +222,7 @@ def differences(result: dict[str, Any], review: Modelled) -> dict[str, tuple[Any
 
 @dataclass(frozen=True, kw_only=True)
 class Called:
-    """One call of a history: when it began and ended, and how it was answered."""
+    """One call of a history: when it began and ended, and its answer."""
 
     began: int
     ended: int
@@ -231,7 +232,7 @@ class Called:
     result: dict[str, Any]
 
 
-# Refusals that only calls which overlap can get, and that leave everything as it is.
+# Refusals that only overlapping calls can get, and that change nothing.
 _OF_RACES = {("accept_counter_patch", "conflict"), ("claim_review", "busy")}
 
 
@@ -250,9 +251,9 @@ def explained(history: Sequence[Called], start: Modelled) -> list[Called] | None
             if call.began > first_end:
                 continue
             after = _fits(call, review)
-            found = search(left - {index}, after, [*done, call]) if after is not None else None
-            if found is not None:
-                return found
+            order = search(left - {index}, after, [*done, call]) if after is not None else None
+            if order is not None:
+                return order
         dead_ends.add((left, review))
         return None
 
@@ -260,7 +261,7 @@ def explained(history: Sequence[Called], start: Modelled) -> list[Called] | None
 
 
 def _fits(call: Called, review: Modelled) -> Modelled | None:
-    """The review after the call, if the call could be answered so at this point."""
+    """The review after the call, if the call could have this answer at this point."""
     if (call.tool, call.code) in _OF_RACES:
         return review
     after, code = TOOLS[call.tool](review, **call.arguments)

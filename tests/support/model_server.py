@@ -1,7 +1,7 @@
-"""A model that does as it is told, for real agents to talk to: OpenAI's Responses, Anthropic's Messages and Google's
-streamGenerateContent, each just as far as the agents need it. Standard library only, on loopback.
+"""A scripted model for real agents: OpenAI's Responses, Anthropic's Messages and Google's streamGenerateContent, each
+as far as the agents need it. Standard library only, on loopback.
 
-What comes next is read from the conversation itself, so that a request that is repeated gets the same answer.
+The next step is read from the conversation itself, so that a repeated request gets the same answer.
 """
 
 import http.server
@@ -39,9 +39,9 @@ class ModelServer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                asked = json.loads(body or b"{}")
-                owner.requests.append((self.path, asked))
-                status, kind, answer = owner.answer(self.path, asked)
+                request = json.loads(body or b"{}")
+                owner.requests.append((self.path, request))
+                status, kind, answer = owner.answer(self.path, request)
                 self._send(status, kind, answer)
 
             def _send(self, status: int, kind: str, answer: bytes) -> None:
@@ -85,7 +85,7 @@ class ModelServer:
         return 404, "application/json", b'{"error":{"message":"unknown"}}'
 
     def _next(self, spoken: str, tools: list[str]) -> "Step":
-        """By what was said so far: each answer of the broker leaves its traces in the conversation."""
+        """Each answer of the broker leaves its traces in the conversation; they decide the next step."""
         named = {name.replace("__", "_").rpartition(f"{SERVER}_")[2]: name for name in tools if SERVER in name}
         me = re.search(r"You are ([a-z]+-r\d+-[0-9a-f]{8}), a code reviewer", spoken)
         if me is None or "claim_next" not in named:
@@ -146,8 +146,8 @@ def _marks(spoken: str) -> set[str]:
     return {f"{name}_called" for name in ("get_proposal", "submit_verdict") if f"CALLED:{name}" in spoken}
 
 
-def _spoken(asked: dict[str, Any]) -> str:
-    """All that was said, with a mark for each call that the model made."""
+def _spoken(request: dict[str, Any]) -> str:
+    """The whole conversation, with a mark for each call that the model made."""
     parts: list[str] = []
 
     def walk(value: Any) -> None:
@@ -165,15 +165,15 @@ def _spoken(asked: dict[str, Any]) -> str:
             parts.append(value)
 
     for key in ("instructions", "input", "messages", "system", "contents"):
-        walk(asked.get(key))
-    # Results that are objects, as Google's are, are read as the JSON they were.
-    parts.append(json.dumps(asked.get("contents", "")))
+        walk(request.get(key))
+    # Results that are objects, as Google's are, are read as JSON.
+    parts.append(json.dumps(request.get("contents", "")))
     return "\n".join(parts)
 
 
-def _tool_names_openai(asked: dict[str, Any]) -> list[str]:
+def _tool_names_openai(request: dict[str, Any]) -> list[str]:
     names: list[str] = []
-    for tool in asked.get("tools", []):
+    for tool in request.get("tools", []):
         if tool.get("type") == "namespace":
             names += [f"{tool['name']}__{inner['name']}" for inner in tool.get("tools", [])]
         elif "name" in tool:
@@ -181,8 +181,8 @@ def _tool_names_openai(asked: dict[str, Any]) -> list[str]:
     return names
 
 
-def _tool_names_gemini(asked: dict[str, Any]) -> list[str]:
-    return [one["name"] for tool in asked.get("tools", []) for one in tool.get("functionDeclarations", [])]
+def _tool_names_gemini(request: dict[str, Any]) -> list[str]:
+    return [one["name"] for tool in request.get("tools", []) for one in tool.get("functionDeclarations", [])]
 
 
 def _events(events: Iterator[tuple[str, dict[str, Any]]]) -> bytes:

@@ -1,4 +1,4 @@
-"""A broker with a pool, in the test's own process and on a real port: limits may be shorter than a user's may."""
+"""A broker with a pool, in the test's own process and on a real port. Limits may be shorter than a user's."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ def program(name: str) -> list[str]:
 
 
 def script(folder: Path, text: str) -> list[str]:
-    """A program of the test's own; `client` can be imported."""
+    """A program of the test; it can import `client`."""
     path = folder / f"reviewer_{abs(hash(text))}.py"
     path.write_text(f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\n{text}")
     return [sys.executable, str(path)]
@@ -80,7 +80,7 @@ class PoolBroker:
             after = page["next_cursor"]
 
     async def until(self, done: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
-        """What `done` gives, as soon as it gives something."""
+        """What `done` returns, as soon as it is true."""
         deadline = time.monotonic() + seconds
         while not (result := await done()):
             if time.monotonic() > deadline:
@@ -89,7 +89,7 @@ class PoolBroker:
         return result
 
     async def change_limits(self, **limits: Any) -> None:
-        """The pool has looked at them when this returns."""
+        """When this returns, the pool has read the new limits."""
         pool = self.application.pool
         pool._limits = replace(pool._limits, **limits)
         await pool.look()
@@ -106,8 +106,8 @@ class PoolBroker:
 
     async def until_state(self, state: str, count: int = 1, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]]:
-            found = [one for one in await self.listed() if one["state"] == state]
-            return found if len(found) >= count else []
+            matching = [one for one in await self.listed() if one["state"] == state]
+            return matching if len(matching) >= count else []
 
         return await self.until(look, seconds)
 
@@ -124,11 +124,11 @@ async def pool_broker(
     **pool: Any,
 ) -> AsyncGenerator[PoolBroker]:
     user_file(home, **pool_of(command, **pool))
-    # What the settings say counts over the limits, where both say it.
+    # The settings take precedence over the limits.
     limits = replace(limits, **{name: pool[name] for name in ("max_pool_size", "max_spawns_per_day") if name in pool})
     database = folder / "broker.sqlite3"
     configuration = config.load(root=root, flags={"db": str(database), "fence": fence}, environment={})
-    # Named TCP, so that asyncio turns off what would hold small answers back.
+    # Named TCP, so that asyncio disables Nagle's delay of small answers.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
@@ -141,7 +141,7 @@ async def pool_broker(
                 log_config=None,
                 access_log=False,
                 ws="none",
-                # Many connections of one test lie idle for a while.
+                # Many connections of one test are idle for a while.
                 timeout_keep_alive=120,
                 timeout_graceful_shutdown=1,
             )
@@ -161,11 +161,11 @@ async def pool_broker(
 
 
 def alive(mark: str, value: str | None = None) -> list[int]:
-    """Processes that carry the mark in their environment: whoever a pool started, and theirs."""
-    found: list[int] = []
+    """Processes with the mark in their environment: those that a pool started, and their children."""
+    pids: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             environment = process.environ()
             if mark in environment and value in {None, environment[mark]} and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return [pid for pid in found if pid != os.getpid()]
+                pids.append(process.pid)
+    return [pid for pid in pids if pid != os.getpid()]

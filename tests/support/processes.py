@@ -114,13 +114,13 @@ class BrokerProcess:
         self._end_reviewers()
 
     def _remove_scratch(self) -> None:
-        """A broker that is killed in the middle of a check leaves its folder to a start tomorrow."""
+        """A broker that is killed during a check leaves its folder to its next start."""
         assert self.process is not None
         for folder in SCRATCH.glob(f"{prefix_of(self.process.pid)}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _end_reviewers(self) -> None:
-        """A broker that is killed leaves its pool's reviewers to the next start, and here there is none."""
+        """A broker that is killed leaves its reviewers to its next start, and here there is none."""
         if (self.home / ".local" / "state" / "gsd-review-broker" / "reviewers").exists():
             end_leftovers([], f"{POOL_MARKER}={pool_name(self.database)}".encode(), grace=0)
 
@@ -128,7 +128,7 @@ class BrokerProcess:
 def run_broker(
     folder: Path, home: Path, *arguments: str, timeout: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
-    """To its end: for starts that must fail."""
+    """Run until it exits: for starts that must fail."""
     return subprocess.run(
         [sys.executable, "-m", "gsd_review_broker", *arguments],
         cwd=folder, env=free_environment(home), capture_output=True, text=True, timeout=PATIENCE, check=False,

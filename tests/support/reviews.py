@@ -56,8 +56,8 @@ def revision(number: int = 1, *, author: Identity = PROPOSER, diff: bytes | None
 def created(**fields: Any) -> Change:
     """The fields of an Origin, and `revision` and `now` beside them."""
     first, now = fields.pop("revision", None) or revision(), fields.pop("now", NOW)
-    given = {"agent_type": str(PROPOSER), "agent_role": Role.PROPOSER, "phase": "1"}
-    return rules.create(origin=Origin(**{**given, **fields}), revision=first, now=now)
+    origin_fields = {"agent_type": str(PROPOSER), "agent_role": Role.PROPOSER, "phase": "1"}
+    return rules.create(origin=Origin(**{**origin_fields, **fields}), revision=first, now=now)
 
 
 def claimed(review: Review | None = None, *, by: Identity = REVIEWER, now: Milliseconds = NOW) -> Review:
@@ -81,9 +81,9 @@ def message(review: Review, *, sender: Identity = REVIEWER, role: Role = Role.RE
 
 
 def judged(review: Review, verdict: Verdict, **fields: Any) -> Change:
-    """Arguments of the judgement and of the rule alike."""
-    given: dict[str, Any] = {"reason": "because", "claim_generation": review.claim_generation, **fields}
-    parts = {name: given.pop(name) for name in ("reason", "reviewer_id", "claim_generation") if name in given}
+    """Arguments of the judgement and of the rule."""
+    arguments: dict[str, Any] = {"reason": "because", "claim_generation": review.claim_generation, **fields}
+    parts = {name: arguments.pop(name) for name in ("reason", "reviewer_id", "claim_generation") if name in arguments}
     content: dict[str, Any] = {
         "counter_patch": None,
         "findings": (),
@@ -92,11 +92,11 @@ def judged(review: Review, verdict: Verdict, **fields: Any) -> Change:
         "policy": POLICY,
         "now": LATER,
     }
-    return rules.give_verdict(review, rules.Judgement(verdict=verdict, **parts), **{**content, **given})
+    return rules.give_verdict(review, rules.Judgement(verdict=verdict, **parts), **{**content, **arguments})
 
 
 def revised(review: Review, **fields: Any) -> Change:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "revision": revision(review.revision + 1),
         "caller": None,
         "findings": (),
@@ -104,16 +104,16 @@ def revised(review: Review, **fields: Any) -> Change:
         "policy": POLICY,
         "now": LATER,
     }
-    return rules.revise(review, **{**given, **fields})
+    return rules.revise(review, **{**arguments, **fields})
 
 
 def closed(review: Review, **fields: Any) -> Change:
-    given: dict[str, Any] = {"closer_role": Role.PROPOSER, "caller": None, "reason": None, "now": LATER}
-    return rules.close(review, **{**given, **fields})
+    arguments: dict[str, Any] = {"closer_role": Role.PROPOSER, "caller": None, "reason": None, "now": LATER}
+    return rules.close(review, **{**arguments, **fields})
 
 
 def in_status(status: Status, *, with_counter_patch: bool = False) -> Review:
-    """A review that came to this state the ordinary way."""
+    """A review that came to this state in the usual way."""
     review = created().review
     if status is Status.PENDING:
         return review
@@ -145,7 +145,7 @@ def counter_patch(review: Review) -> CounterPatch:
 
 
 def finding(review: Review, **fields: Any) -> Finding:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "id": "f0123456789ab",
         "review_id": review.id,
         "raised_by": REVIEWER,
@@ -168,4 +168,4 @@ def finding(review: Review, **fields: Any) -> Finding:
         "note": None,
         "created_at": NOW,
     }
-    return Finding(**{**given, **fields})
+    return Finding(**{**arguments, **fields})

@@ -7,7 +7,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Each of these folders is one group: there is one Chromium, and the programs of two pools would slow each other down.
 GROUPS = ("tests/browser/", "tests/acceptance/pool/")
-# What takes long begins first, so that no worker is left with it at the end.
+# Slow tests start first, so that no worker is left with one at the end.
 ORDER = (*GROUPS, "tests/acceptance/", "tests/integration/", "tests/unit/", "tests/")
 
 

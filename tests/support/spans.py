@@ -13,7 +13,7 @@ from opentelemetry.util._once import Once
 
 @contextmanager
 def recorded_spans() -> Generator[InMemorySpanExporter]:
-    """A provider of its own: OpenTelemetry lets one be set once in a process."""
+    """A provider of its own: OpenTelemetry allows one to be set only once in a process."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -29,17 +29,17 @@ class Said:
 
     @property
     def error(self) -> dict[str, str]:
-        """Of --json: the one document is the error."""
+        """With --json: the only document is the error."""
         return self.json["error"]
 
 
 def interruptible() -> None:
-    """In a child before its program: started from a background job, the tests hand on that Ctrl-C is ignored."""
+    """Runs in a child before its program: tests started from a background job would pass on that Ctrl-C is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Running(subprocess.Popen[bytes]):
-    """Ended with its block, also where a test fails in the middle of it."""
+    """Stopped with its block, also if a test fails inside."""
 
     def __exit__(self, *error: object) -> None:
         if self.poll() is None:
@@ -57,8 +57,8 @@ class Tandem:
         self.environment = {**kept, **names}
 
     def run(self, *arguments: str, stdin: bytes | None = None, timeout: float = 60, **environment: str) -> Said:
-        # Without a word of its own, standard input is closed: a command must not wait for it.
-        given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+        # By default standard input is closed: a command must not wait for it.
+        input_options = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
         done = subprocess.run(
             [PROGRAM, *arguments],
             cwd=self.folder,
@@ -66,7 +66,7 @@ class Tandem:
             capture_output=True,
             timeout=timeout,
             check=False,
-            **given,
+            **input_options,
         )
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -82,14 +82,14 @@ class Tandem:
         )
 
     def __call__(self, *arguments: str, **more: Any) -> Any:
-        """With --json, and it has to succeed."""
-        said = self.run(*arguments, "--json", **more)
-        assert said.code == 0, (arguments, said)
-        return said.json
+        """With --json; it has to succeed."""
+        result = self.run(*arguments, "--json", **more)
+        assert result.code == 0, (arguments, result)
+        return result.json
 
 
 def broker_of_module(factory: pytest.TempPathFactory, files: dict[str, str] | None = None) -> Generator[BrokerProcess]:
-    """One broker for all tests of a module: most of a test's time would be its start."""
+    """One broker for all tests of a module: otherwise its start would take most of a test's time."""
     folder = factory.mktemp("broker")
     (folder / "home").mkdir()
     repository = make_repository(folder / "repository", files)
@@ -99,7 +99,7 @@ def broker_of_module(factory: pytest.TempPathFactory, files: dict[str, str] | No
 
 
 def put_back(process: BrokerProcess) -> Path:
-    """The repository of such a broker, as it was at first."""
+    """Restores the repository of such a broker."""
     shutil.rmtree(process.folder / ".git")
     shutil.copytree(process.folder.parent / "git", process.folder / ".git")
     git(process.folder, "reset", "-q", "--hard")

@@ -46,17 +46,17 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What can be read on it now, without the empty end of each line."""
+        """The visible text, without the empty end of each line."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
     @property
     def everything(self) -> str:
-        """What has scrolled away, too."""
+        """Includes what has scrolled away."""
         above = ["".join(line[x].data for x in range(self.screen.columns)) for line in self.screen.history.top]
         return "\n".join(line.rstrip() for line in [*above, *self.screen.display]).rstrip()
 
     def until(self, seen: Callable[[], bool], deadline: float = PATIENCE) -> None:
-        """Reads on until it is seen."""
+        """Reads until it appears."""
         end = time.monotonic() + deadline
         while not seen():
             assert time.monotonic() < end, f"not seen; the screen shows:\n{self.text}"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 T = TypeVar("T")
-# So long no test waits unless something is broken: how quick a thing has to be is said by `within`.
+# No test waits this long unless something is broken. `within` says how quick a thing has to be.
 PATIENCE = 60.0
 _SAMPLE_SECONDS = 0.1
 
 
 def until(look: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """What `look` gives, as soon as it gives something."""
+    """What `look` returns, as soon as it is true."""
     deadline = time.monotonic() + seconds
     while not (seen := look()):
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -21,7 +21,7 @@ def until(look: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 def slowness() -> float:
-    """By how much a computation takes longer now than on a core of its own: 1 where nobody else computes."""
+    """How much longer a computation takes now than on a free core: 1 if nothing else computes."""
     began, used = time.perf_counter(), time.thread_time()
     while time.thread_time() - used < _SAMPLE_SECONDS:
         pass
@@ -30,7 +30,7 @@ def slowness() -> float:
 
 @contextlib.contextmanager
 def within(seconds: float) -> Generator[None]:
-    """The block takes less than this, on a quiet machine; on a busy one, in proportion to what others take of it."""
+    """The block takes less than this on a quiet machine; on a busy one, in proportion to the load of others."""
     before = slowness()
     began = time.perf_counter()
     yield

@@ -1,4 +1,4 @@
-"""How a reviewer program talks to its broker: what its environment says, and one POST a call. Standard library only."""
+"""How a reviewer program calls its broker: its environment, and one POST a call. Standard library only."""
 
 import http.client
 import json
@@ -45,7 +45,7 @@ def call(tool, **arguments):
 
 
 def claim(wait_seconds=20):
-    """The next review, or None when there is nothing more to do here."""
+    """The next review, or None when there is nothing left to do."""
     while True:
         try:
             claimed = call("claim_next", reviewer_id=ME, wait=True, wait_seconds=wait_seconds)

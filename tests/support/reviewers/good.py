@@ -1,4 +1,4 @@
-"""A reviewer as it should be: claims, reads, judges, says what it spent, and stays."""
+"""A correct reviewer: claims, reads, judges, reports what it spent, and stays."""
 
 import json
 import os
