@@ -6,29 +6,18 @@ nothing that `uninstall` cannot take back.
 
 import hashlib
 import os
-import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.files import locks
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.formats.edits import Edit
 from gsd_review_broker.integrations.formats.entries import Entry, Placed
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 class _Record(BaseModel):
@@ -161,11 +150,8 @@ class Receipts:
     @contextmanager
     def alone(self) -> Generator[None]:
         """One installation at a time on this account."""
-        with files.explained(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _lock(descriptor)
+        with ExitStack() as stack:
+            with files.explained(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                stack.enter_context(locks.held(self._folder / "lock"))
             yield
-        finally:
-            os.close(descriptor)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.checkout import is_tracked, tracked_among
 from gsd_review_broker.observe import logs
@@ -16,6 +17,7 @@ from gsd_review_broker.settings import config
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.state_files import state_files
 from gsd_review_broker.settings.tracked_state import refuse_tracked
+from gsd_review_broker.store.sqlite import verification
 from tests.support.local import local_broker
 from tests.support.processes import DATABASE, git, make_repository, run_broker
 from tests.support.tandem import Tandem
@@ -195,6 +197,22 @@ async def test_a_database_with_anything_that_we_did_not_make_is_refused(
         await made(tmp_path)
     assert named in str(refused.value)
     assert database.read_bytes() == before
+
+
+async def test_verify_and_export_refuse_a_database_that_somebody_altered(tmp_path: Path) -> None:
+    database = await made(tmp_path)
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE VIEW v AS SELECT 1")
+    connection.close()
+    with pytest.raises(StartError, match="is not as the broker made it: view v is"):
+        maintenance.verify(database)
+    with pytest.raises(StartError, match="is not as the broker made it: view v is"):
+        list(maintenance.export(database))
+
+
+async def test_verify_and_export_distrust_the_schema(tmp_path: Path) -> None:
+    with verification.opened(await made(tmp_path)) as connection:
+        assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
 
 
 async def test_every_connection_distrusts_the_schema(tmp_path: Path) -> None:

@@ -195,7 +195,17 @@ async def test_a_finding_or_message_that_is_not_there_is_not_found(broker: Local
     assert refused.value.code == "not_found"
 
 
-@pytest.mark.parametrize("tool", ["create_review", "spawn_reviewer"])
+WITH_A_PROJECT = (
+    "create_review",
+    "spawn_reviewer",
+    "claim_next",
+    "list_reviews",
+    "get_activity_feed",
+    "get_review_stats",
+)
+
+
+@pytest.mark.parametrize("tool", WITH_A_PROJECT)
 @pytest.mark.parametrize(
     "project",
     [

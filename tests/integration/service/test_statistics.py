@@ -149,7 +149,7 @@ async def test_an_empty_database_has_counts_of_zero_and_no_rates_or_times(broker
 
 async def test_a_project_that_nobody_named_has_counts_of_zero_and_no_rates_or_times(broker: LocalBroker) -> None:
     await known_story(broker)
-    assert await broker("get_review_stats", project="nobody's") == EMPTY
+    assert await broker("get_review_stats", project="nobodys") == EMPTY
 
 
 async def test_a_known_story_gives_exactly_these_counts(broker: LocalBroker) -> None:

@@ -188,6 +188,7 @@ class Claims:
         repeat: Repeat | None,
     ) -> Claim | NotClaimed:
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
+        project = validation.project(project, self._core.policy.limits)
         await self._core.heard(reviewer)
         wanted = _Wanted(category, project)
         within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None

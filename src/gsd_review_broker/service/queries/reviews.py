@@ -105,6 +105,7 @@ class ReviewQueries:
                 'wait: only with status="pending"',
                 'Pass status="pending", or leave wait out.',
             )
+        validation.project(wanted.project, self._core.policy.limits)
         reviewer = validation.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
         if reviewer is not None:
             await self._core.heard(reviewer)
@@ -142,6 +143,7 @@ class ReviewQueries:
 
     async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
         size = limit_of(limit)
+        validation.project(wanted.project, self._core.policy.limits)
         query = _FeedQuery(**values_of(wanted))
         after = _feed_position(cursors.read(cursor, query)) if cursor is not None else None
         rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))

@@ -22,7 +22,7 @@ class Statistics:
         self._core = core
 
     async def stats(self, *, project: str | None = None) -> ReviewStats:
-        scope = validation.optional_text("project", project, self._core.policy.limits.name) or EVERYTHING
+        scope = validation.project(project, self._core.policy.limits) or EVERYTHING
         totals = await self._core.store.read(lambda reader: reader.totals(scope, most=_MOST_COUNTS))
         return stats_of(totals)
 

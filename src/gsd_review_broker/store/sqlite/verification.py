@@ -18,7 +18,7 @@ from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite import known_schema, schema
 from gsd_review_broker.store.sqlite.archive import is_archive
 from gsd_review_broker.store.statements import SqliteStatements, Values, sql_of
 from gsd_review_broker.store.statistics import SCOPES, read_totals
@@ -166,10 +166,13 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
     connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     with contextlib.closing(connection):
         try:
+            known_schema.harden(connection)
             connection.execute("PRAGMA query_only=ON")
             version = schema.stored_version(connection)
         except sqlite3.Error as error:
             raise StartError(f"the database {database} cannot be read: {error}.") from error
+        if version is not None:
+            schema.refuse_foreign(connection, version, database)
         if schema.is_older(version) and is_archive(connection):
             # No broker starts on an archive, so a copy of it is upgraded to the present schema and read.
             with _brought_up_to_date(connection) as copy:
