@@ -1,4 +1,4 @@
-"""One POST for each call, on a connection that is kept: MCP 2026-07-28 needs no handshake."""
+"""One POST for each call, on a kept connection: MCP 2026-07-28 needs no handshake."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ _META: dict[str, Any] = {
 
 
 class UnreachableError(BrokerError):
-    """Nobody answers, or not as a broker does: it may be down, or starting again."""
+    """Nothing answers, or not as a broker does: it may be down or restarting."""
 
     def __init__(self, message: str, hint: str = "Start it with `tandem up`; `tandem doctor` looks closer.") -> None:
         super().__init__(Code.UNAVAILABLE, message, hint)
@@ -39,7 +39,7 @@ class Connection:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, f"{url!r}: {error}", "It looks like http://127.0.0.1:8321."
             ) from error
-        # Whatever stands behind the port is an endpoint's path, and the caller knows which one it wants.
+        # The path in the address is an endpoint's; the caller knows which endpoint it wants.
         self.url = f"http://{parts.netloc}"
         self._host, self._port = parts.hostname, port
         self.token = token
@@ -52,7 +52,7 @@ class Connection:
             self._http = None
 
     def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp") -> Json:
-        """What the tool gives. Raises what it refuses."""
+        """The tool's result. Raises its refusal."""
         params: Json = {"name": tool, "arguments": arguments, "_meta": _META}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
         headers = {
@@ -72,9 +72,9 @@ class Connection:
         status, _, answer = self.exchange("GET", path, None, {"Accept": "application/json"}, patience=ANSWER_SECONDS)
         return _plain_result(status, answer)
 
-    def post(self, path: str, asked: Json) -> Json:
+    def post(self, path: str, fields: Json) -> Json:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        body = json.dumps(asked).encode()
+        body = json.dumps(fields).encode()
         status, _, answer = self.exchange("POST", path, body, headers, patience=ANSWER_SECONDS)
         return _plain_result(status, answer)
 
@@ -85,7 +85,7 @@ class Connection:
         if self.token:
             headers = {**headers, "Authorization": f"Bearer {self.token}"}
         if time.monotonic() - self._last_used > _IDLE_SECONDS:
-            # The broker closes what is idle; a call that meets the closing must not be lost, nor done twice.
+            # The broker closes idle connections. A call that meets the closing must be neither lost nor run twice.
             self.close()
         if self._http is None:
             self._http = http.client.HTTPConnection(self._host, self._port)
@@ -113,7 +113,7 @@ def _why(error: Exception) -> str:
 def _message(status: int, kind: str, answer: bytes) -> Json:
     try:
         if kind.startswith("text/event-stream"):
-            # The answer is the last event; what came before it are signs of life.
+            # The answer is the last event; the ones before it are keep-alives.
             data = [line[5:].strip() for line in answer.splitlines() if line.startswith(b"data:") and line[5:].strip()]
             answer = data[-1]
         message = json.loads(answer)
@@ -148,10 +148,10 @@ def _plain_result(status: int, answer: bytes) -> Json:
 
 
 def _refusal(content: Json) -> BrokerError:
-    said = content.get("error")
-    if not isinstance(said, dict):
+    details = content.get("error")
+    if not isinstance(details, dict):
         return BrokerError(Code.INTERNAL, str(content)[:500], "")
-    error = cast("Json", said)
+    error = cast("Json", details)
     code = error.get("code")
     known = Code(code) if code in set(Code) else Code.INTERNAL
     return BrokerError(known, str(error.get("message", "")), str(error.get("hint") or ""))

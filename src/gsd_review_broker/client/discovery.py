@@ -1,4 +1,4 @@
-"""Which broker is ours, and is it there: a client refuses one that serves something else."""
+"""Finds our running broker; a client refuses one that serves another repository."""
 
 import os
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ USER = "user"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """What the caller said about the broker it wants."""
+    """What the caller specified about the broker."""
 
     locations: Locations
     url: str | None = None
-    # Named by its address or its database, not found by the folder.
+    # Named by its address or its database, not found from the folder.
     is_explicit: bool = False
 
     @classmethod
@@ -54,7 +54,7 @@ class RunningBroker:
     serves: str
     database: str
     started_at: str | None
-    # Known of a broker that was found by its runtime file: it proved that it wrote that file.
+    # Set for a broker that was found by its runtime file: it proved that it wrote that file.
     process_start: str | None = None
 
 
@@ -72,7 +72,7 @@ def connect(target: Target, *, token: str | None = None) -> RunningBroker:
 
 
 def _named(target: Target) -> RunningBroker:
-    """By an address that the user gave: whoever answers there is who the user means."""
+    """At an address that the user gave: the user trusts whatever answers there."""
     connection = Connection(target.url or "")
     return _answered(connection, connection.get("/healthz"), started_at=None)
 

@@ -1,4 +1,4 @@
-"""The broker's event stream, read in a thread: whoever follows it can look at the clock and the terminal meanwhile."""
+"""The broker's event stream, read in a thread, so that the caller can watch the clock and the terminal meanwhile."""
 
 import contextlib
 import http.client
@@ -10,30 +10,30 @@ from urllib.parse import urlencode, urlsplit
 
 from gsd_review_broker.client.connection import UnreachableError
 
-# The broker gives a sign of life every 15 s.
+# The broker sends a keep-alive every 15 s.
 _SILENCE_SECONDS = 45.0
 
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """Something happened, up to this event's id. What it was is asked for."""
+    """Something happened, up to this event's id. The caller then asks what it was."""
 
     last_id: int
 
 
 class EventStreamEndedError(UnreachableError):
-    """The broker ended the stream, or is gone; a new stream tells what was missed."""
+    """The broker closed the stream or is gone; a new stream delivers what was missed."""
 
 
 class EventHints:
-    """Hints from the moment that it is made, or after an event's id."""
+    """Hints from now on, or after an event's id."""
 
     def __init__(self, url: str, *, token: str | None, review_id: str | None, after: int | None) -> None:
         parts = urlsplit(url)
         self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_SILENCE_SECONDS)
         self._hints: queue.SimpleQueue[EventHint | None] = queue.SimpleQueue()
-        asked = {"review": review_id, "after": after}
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        parameters = {"review": review_id, "after": after}
+        query = urlencode({name: value for name, value in parameters.items() if value is not None})
         headers = {"Accept": "text/event-stream"} | ({"Authorization": f"Bearer {token}"} if token else {})
         try:
             self._http.request("GET", f"/events?{query}", headers=headers)
@@ -48,7 +48,7 @@ class EventHints:
         threading.Thread(target=self._read, args=(response,), daemon=True, name="events").start()
 
     def next(self, seconds: float) -> EventHint | None:
-        """The next hint; None if none comes within so many seconds."""
+        """The next hint; None if none comes within this many seconds."""
         try:
             hint = self._hints.get(timeout=seconds)
         except queue.Empty:
@@ -66,7 +66,7 @@ class EventHints:
     def _read(self, response: http.client.HTTPResponse) -> None:
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError), response:
             while line := response.readline():
-                # Every event that says more than "ready" has an id.
+                # Every event except "ready" has an id.
                 if line.startswith(b"id: "):
                     self._hints.put(EventHint(int(line[4:])))
         self._http.close()

@@ -42,26 +42,28 @@ class _Section:
 
 
 class MisleadingDiffError(Exception):
-    """git takes the diff, and makes something else of it than it shows. The text says what, for its author."""
+    """git accepts the diff, but its result is not what the diff shows. The message tells the author why."""
 
 
 class DiffCheck:
-    """One question: a workspace, a diff, and a scratch folder that the caller makes and removes."""
+    """One check: a workspace, a diff, and a scratch folder that the caller makes and removes."""
 
     def __init__(self, workspace: str, folder: Path, diff: bytes, *, timeout: float, base: str = "HEAD") -> None:
         self._workspace, self._folder, self._diff, self._timeout = workspace, folder, diff, timeout
         self._base = base
-        # A file, not a pipe: git may stop before it has read all, and a closed pipe is not an answer.
+        # A file, not a pipe: git may stop before it has read everything, and a closed pipe is not an answer.
         self._patch = folder / "diff"
         self._patch.write_bytes(diff)
 
     def run(self, *, already_applied: bool) -> Applies | DoesNotApply:
-        """Against HEAD first; failing that, against the work tree as it stands. With `already_applied` the change is
-        in the tree already, and only its digest is looked for."""
+        """Against HEAD first; if that fails, against the work tree as it is.
+
+        With `already_applied` the change is already in the tree, and only its digest is computed.
+        """
         try:
             files = patch.read(self._diff)
         except patch.UnreadableDiffError as error:
-            # What cannot be read completely has no digest: a part that we did not see could change anything.
+            # A diff that cannot be read completely has no digest: the unread part could change anything.
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=self._unreadable(str(error)))
         unclear = patch.unclear_sections(files)
         if unclear:
@@ -69,7 +71,7 @@ class DiffCheck:
         try:
             on_head = self._on_head(files, reverse=already_applied)
         except MisleadingDiffError as error:
-            # The work tree is not asked: what HEAD takes in another sense than shown is not to be reviewed.
+            # The work tree is not tried: a diff that HEAD takes in another sense than shown is not reviewed.
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=str(error))
         if already_applied:
             return on_head if isinstance(on_head, Applies) else Applies(digest=None)
@@ -78,7 +80,7 @@ class DiffCheck:
         return Applies(digest=None)
 
     def _unreadable(self, why: str) -> str:
-        """In git's own words, if git does not read it either."""
+        """In git's own words, if git cannot read it either."""
         answer = self._git(self._folder, "apply", "--numstat", "--", str(self._patch))
         return answer.why if answer.code != 0 else f"the diff cannot be read completely ({why}): {_REGENERATE}"
 
@@ -94,7 +96,7 @@ class DiffCheck:
     def _scratch(self) -> tuple[str | None, Apart]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""
         answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", self._base)
-        # A path may hold a line feed, so the lines are taken from the end.
+        # A path may contain a line feed, so the lines are taken from the end.
         lines = text_of(answer.output).split("\n")
         commit = lines.pop() if _OBJECT_ID.fullmatch(lines[-1]) else None
         object_format = lines.pop()
@@ -107,7 +109,7 @@ class DiffCheck:
         return commit, make_apart(self._folder, objects="\n".join(lines), object_format=object_format)
 
     def apply(self, scratch: Apart, entries: dict[bytes, Entry], *options: str) -> Answer:
-        """git's word on the diff, over an index that holds these entries."""
+        """git's answer about the diff, over an index with these entries."""
         scratch.index.write_bytes(index_file.written(entries, scratch.object_format))
         arguments = (*_APPLY, "--cached", *options, "--", str(self._patch))
         return self._git(scratch.folder, *arguments, environment=scratch.environment)
@@ -217,16 +219,16 @@ class _OnHead:
     def _offsets(self, moved: list[_Section], before: dict[bytes, Entry]) -> tuple[Offset, ...]:
         """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""
         answer = self._check.apply(self._scratch, before, "--check", "--verbose")
-        found = _reported(answer.errors, self._sections)
+        reported = _reported(answer.errors, self._sections)
         for section in moved:
-            offsets = [offset for offset in found if offset.path == section.file.path]
+            offsets = [offset for offset in reported if offset.path == section.file.path]
             if self._reverse or not offsets or not self._is_honest(section.file):
                 place = ", ".join(f"hunk {offset.hunk} by {offset.offset:+d} lines" for offset in offsets[:5])
                 raise MisleadingDiffError(
                     f"{section.file.path} applies only away from its own line numbers "
                     f"({place or 'its headers contradict each other'}): {_REGENERATE}"
                 )
-        return tuple(found)
+        return tuple(reported)
 
     def _is_honest(self, file: FilePatch) -> bool:
         """The diff names its base blob, the repository has it, and every hunk applies there at its own line."""

@@ -27,12 +27,12 @@ def find_root(folder: Path) -> Path | None:
 
 
 def _refuse_distrusted(folder: Path) -> None:
-    """There is a repository, and git will not read it because another user owns it: not the same as none."""
+    """There is a repository, but git refuses to read it because another user owns it. That is not the same as none."""
     try:
-        said = run_git(folder, "rev-parse", "--show-toplevel").complaint
+        complaint = run_git(folder, "rev-parse", "--show-toplevel").complaint
     except (OSError, subprocess.TimeoutExpired):
         return
-    if "dubious ownership" in said:
+    if "dubious ownership" in complaint:
         raise StartError(
             f"git does not read the repository at {folder}, since another user owns it; "
             f"trust it with `git config --global --add safe.directory {folder}`, or start with --user."
@@ -48,18 +48,20 @@ def _line(folder: Path, *arguments: str) -> str | None:
         answer = run_git(folder, *arguments)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = os.fsdecode(answer.output).rstrip("\n")
-    return said if answer.code == 0 and said else None
+    line = os.fsdecode(answer.output).rstrip("\n")
+    return line if answer.code == 0 and line else None
 
 
 def is_tracked(root: Path, file: Path) -> bool:
-    """Did it come with the repository, rather than from whoever works here?"""
+    """Is it tracked, and may it therefore have come with the repository?"""
     return bool(tracked_among(root, [file]))
 
 
 def tracked_among(root: Path, files: Sequence[Path]) -> list[Path]:
-    """Those of the files that came with the repository, or may have: where git gives no answer, or speaks for another
-    repository (a submodule, a link), that counts as yes."""
+    """The files that came with the repository, or may have.
+
+    If git gives no answer, or answers for another repository (a submodule, a link), that counts as yes.
+    """
     unclear = [file for file in files if not _is_below(root, file)]
     rest = [file for file in files if file not in unclear]
     if not rest:
@@ -71,7 +73,7 @@ def tracked_among(root: Path, files: Sequence[Path]) -> list[Path]:
 
 
 def _is_below(root: Path, file: Path) -> bool:
-    """Where its name says, and in no repository of its own."""
+    """It is where its name says, and not in a repository of its own."""
     if not file.is_relative_to(root) or _real(str(file)) != file:
         return False
     folder = next(parent for parent in file.parents if parent.is_dir())
@@ -80,7 +82,7 @@ def _is_below(root: Path, file: Path) -> bool:
 
 
 def _index_entries(root: Path, files: Sequence[Path]) -> set[str] | None:
-    """What the index has under these names or above them, in any spelling; None where git does not say."""
+    """The index entries under these names or above them, in any spelling; None if git gives no answer."""
     names = sorted({name for file in files for name in _names(root, file)})
     try:
         answer = run_git(root, "ls-files", "-z", "--", *(f":(top,icase,literal){name}" for name in names))
@@ -104,7 +106,7 @@ def exclude_from_git(root: Path, pattern: str) -> None:
         return
     path = Path(name)
     if path.is_symlink():
-        # It may lead to any file.
+        # The link may lead to any file.
         return
     try:
         present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
@@ -115,5 +117,5 @@ def exclude_from_git(root: Path, pattern: str) -> None:
         with path.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.write(f"{separator}{pattern}\n")
     except OSError:
-        # A read-only repository: the files show up in `git status`, and nothing else is lost.
+        # A read-only repository: the files show up in `git status`; nothing else is lost.
         return

@@ -1,7 +1,7 @@
 """What exactly a change is: git's raw records, and the digest over them.
 
 Everything that compares an approval with content uses this module: the claim, `tandem apply`, the demo, the gate and
-its hook. It uses the standard library only, since a hook lives for some milliseconds.
+its hook. It uses the standard library only, because a hook runs for a few milliseconds.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def digest_of(raw: bytes) -> str | None:
 
 
 def range_records(folder: str | Path, old: str, new: str, *, environment: dict[str, str] | None = None) -> list[Record]:
-    """What changes from one commit or tree to another. Names of objects are best given in full: a branch may move."""
+    """What changes from one commit or tree to another. Use full object names: a branch may move."""
     return _records(folder, "diff-tree", *RAW, "--end-of-options", old, new, "--", environment=environment)
 
 
@@ -73,7 +73,7 @@ def index_records(folder: str | Path, tree: str, *, environment: dict[str, str] 
 
 
 def empty_tree(folder: str | Path, *, environment: dict[str, str] | None = None) -> str:
-    """Its id in the repository's object format. git knows the object without being given it."""
+    """The empty tree's id in the repository's object format. git knows the object without storing it."""
     return text_of(_must(folder, "hash-object", "-t", "tree", "--stdin", environment=environment))
 
 
@@ -86,7 +86,7 @@ def _records(folder: str | Path, *arguments: str, environment: dict[str, str] | 
 
 def _must(folder: str | Path, *arguments: str, environment: dict[str, str] | None) -> bytes:
     answer = run_git(folder, *arguments, environment=environment)
-    # git may exit with 0 and still have left out what it could not read; then it prints an error.
+    # git may exit with 0 although it could not read everything; then it prints an error.
     if not answer.is_good:
         raise _unavailable(arguments[0], answer.why)
     return answer.output

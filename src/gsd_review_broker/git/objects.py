@@ -25,11 +25,11 @@ _ANSWER = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (commit|tree|blob|tag) (\d{1
 
 
 class TooLargeError(Exception):
-    """The touched files are larger than a check reads."""
+    """The touched files are larger than a check may read."""
 
 
 class Objects:
-    """Ask for an object by its name; the answer is the content that belongs to that name, or an error."""
+    """Returns the content that belongs to an object's name, or raises."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", object_format: str) -> None:
         if process.stdin is None or process.stdout is None:
@@ -46,7 +46,7 @@ class Objects:
         return b"".join(chunks)
 
     def verify(self, object_id: str) -> None:
-        """Is the blob that this name stands for the one that is stored?"""
+        """Does the stored blob have the content that this name stands for?"""
         chunks = self._content(object_id, "blob", object_id)
         if chunks is None:
             raise _damaged(object_id, "is missing")
@@ -54,7 +54,7 @@ class Objects:
             pass
 
     def blob_named(self, abbreviated: str) -> bytes | None:
-        """The blob whose id begins so; None if there is none, or more than one."""
+        """The blob whose id begins with this; None if there is none, or more than one."""
         chunks = self._content(f"{abbreviated}^{{blob}}", "blob", abbreviated)
         return None if chunks is None else b"".join(chunks)
 
@@ -70,13 +70,13 @@ class Objects:
             if header.endswith((b" missing\n", b" ambiguous\n")):
                 return None
             raise self._stopped(expected)
-        object_id, found, size = match[1].decode(), match[2].decode(), int(match[3])
-        if found != kind or not object_id.startswith(expected):
-            raise _damaged(expected, f"is a {found} and not a {kind}")
+        object_id, actual_kind, size = match[1].decode(), match[2].decode(), int(match[3])
+        if actual_kind != kind or not object_id.startswith(expected):
+            raise _damaged(expected, f"is a {actual_kind} and not a {kind}")
         self._left -= size
         if self._left < 0:
             raise TooLargeError
-        return self._hashed(object_id, found, size)
+        return self._hashed(object_id, actual_kind, size)
 
     def _hashed(self, object_id: str, kind: str, size: int) -> Iterator[bytes]:
         checksum = hashlib.new(self._format, b"%b %d\0" % (kind.encode(), size), usedforsecurity=False)
@@ -138,16 +138,16 @@ class BaseTree:
     def entries(self, paths: set[bytes]) -> dict[bytes, Entry]:
         """Those of the paths that exist, and what stands in their way: a file where a path needs a folder, and one
         file of a folder where a path needs a file."""
-        found: dict[bytes, Entry] = {}
+        entries_by_path: dict[bytes, Entry] = {}
         for path in paths:
             place, entry = self._deepest(path)
             if entry is None:
                 continue
             if entry.mode == TREE_MODE:
-                found.update(self._first_other(entry.object_id, path + b"/", paths))
+                entries_by_path.update(self._first_other(entry.object_id, path + b"/", paths))
             else:
-                found[place] = entry
-        return found
+                entries_by_path[place] = entry
+        return entries_by_path
 
     def _deepest(self, path: bytes) -> tuple[bytes, Entry | None]:
         """The last entry on the way to a path; None if the way stops before it."""
@@ -160,7 +160,7 @@ class BaseTree:
         return path, entry
 
     def _first_other(self, tree: str, prefix: bytes, paths: set[bytes]) -> dict[bytes, Entry]:
-        """One file below that the diff does not touch, if there is one. Touched ones are entries of their own."""
+        """One file below that the diff does not touch, if there is one. Touched files have their own entries."""
         for name, entry in self._tree(tree).items():
             if entry.mode == TREE_MODE:
                 below = self._first_other(entry.object_id, prefix + name + b"/", paths)

@@ -1,4 +1,4 @@
-"""Which repository is this: its root commit, which all clones share, and its git folder on this machine."""
+"""Identifies a repository: its root commit, which all clones share, and its git folder on this machine."""
 
 import os
 from pathlib import Path

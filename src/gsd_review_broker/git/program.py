@@ -16,7 +16,7 @@ from pathlib import Path
 
 GIT_TIMEOUT_SECONDS = 30.0
 _LONGEST_COMPLAINT = 4_000
-# No program is run, whoever's configuration counts.
+# No other program is run, whatever the configuration says.
 _NO_PROGRAMS = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
@@ -30,7 +30,7 @@ _NO_NETWORK = (
     "-c", "core.sshCommand=false",
     "-c", "credential.helper=",
 )  # fmt: skip
-# What is read is what is there: diffs are taken as they are, and no cache answers in the place of an object.
+# git reads what is stored: diffs are taken as they are, and no cache answers instead of an object.
 _AS_IT_IS = (
     "-c", "apply.whitespace=nowarn",
     "-c", "apply.ignoreWhitespace=no",
@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """Never empty: a reviewer is told something even if git crashed without a word."""
+        """Never empty: a reviewer gets a reason even if git crashed without a message."""
         if self.errors:
             return self.complaint
         return f"git ended with signal {-self.code}" if self.code < 0 else f"git ended with code {self.code}"
@@ -94,7 +94,7 @@ def run_git(
     standard_input: bytes | None = None,
     timeout: float = GIT_TIMEOUT_SECONDS,
 ) -> Answer:
-    """To its end, with nothing of the user's or the system's configuration and no program but git itself."""
+    """Runs to its end, without the user's or the system's configuration, and runs no program but git itself."""
     command = [*git_command(), *arguments]
     return _finished(command, folder, {**git_environment(), **(environment or {})}, standard_input, timeout)
 
@@ -112,7 +112,7 @@ def run_users_git(
 
 
 def start_git(folder: str | Path, *arguments: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """A git that answers one question after the other; who starts it also stops it."""
+    """A git that answers several questions; the caller stops it."""
     return subprocess.Popen(
         [*git_command(), *arguments],
         cwd=folder,
@@ -134,7 +134,7 @@ def _finished(
     standard_input: bytes | None,
     timeout: float | None,
 ) -> Answer:
-    # A pipe for input costs a selector loop; most questions have none.
+    # A pipe for input costs a selector loop; most questions have no input.
     source = subprocess.DEVNULL if standard_input is None else subprocess.PIPE
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -149,7 +149,7 @@ def _finished(
 
 @cache
 def _trusted() -> tuple[str, ...]:
-    """Folders of other owners that the user has declared safe: all that counts of the user's configuration."""
+    """Folders of other owners that the user has declared safe. Nothing else of the user's configuration is used."""
     command = ["git", "config", "--global", "--get-all", "safe.directory"]
     listed = _finished(command, None, dict(os.environ), None, GIT_TIMEOUT_SECONDS).output
     folders = text_of(listed).split("\n") if listed else []
@@ -157,7 +157,7 @@ def _trusted() -> tuple[str, ...]:
 
 
 def text_of(output: bytes) -> str:
-    """Without the line feed that git ends with; a path may hold any other character, and even that one."""
+    """Without git's final line feed; a path may contain any other character, and even that one."""
     return os.fsdecode(output).removesuffix("\n")
 
 
@@ -178,7 +178,7 @@ def git_environment() -> dict[str, str]:
 
 
 def alternate(path: str) -> str:
-    """A path in the list of alternates: in quotes where it holds the list's separator or a quote."""
+    """A path in the list of alternates, quoted if it contains the list's separator or a quote."""
     if os.pathsep not in path and '"' not in path and "\n" not in path:
         return path
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""git, read only: which work trees are this broker's, and does a diff apply in one of them."""
+"""git, read only: which work trees belong to this broker, and whether a diff applies in one of them."""
 
 import asyncio
 import os
@@ -22,8 +22,9 @@ MOST_AT_ONCE = 8
 
 
 class GitRepository:
-    """Each question runs in a thread of its own: starting a program from there is quicker than from the event
-    loop, and a question is several programs in a row."""
+    """Each check runs in its own thread: starting a program is quicker there than on the event loop, and a check runs
+    several.
+    """
 
     def __init__(
         self, root: Path | None, *, allowed_roots: tuple[Path, ...], timeout: float = GIT_TIMEOUT_SECONDS
@@ -88,12 +89,13 @@ class GitRepository:
         return self._root is not None and root in self._worktrees(self._root)
 
     def _worktrees(self, own: Path) -> set[str]:
-        """As our repository lists them. A folder that names our git folder as its own is not enough: anybody can
-        write such a file."""
+        """The work trees that our repository lists. A folder that names our git folder is not enough: anybody can write
+        that file.
+        """
         listed = self._git(str(own), "worktree", "list", "--porcelain")
         lines = os.fsdecode(listed.output).split("\n") if listed.code == 0 else []
         named = [line.removeprefix("worktree ") for line in lines if line.startswith("worktree ")]
-        # Of a submodule, git lists the git folder in the place of the work tree.
+        # For a submodule, git lists the git folder instead of the work tree.
         return {os.path.realpath(name) for name in (str(own), *named)}
 
     def _check(self, workspace: str, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply:
@@ -120,7 +122,7 @@ class GitRepository:
             check = DiffCheck(workspace, scratch, diff, timeout=self._timeout, base=base)
             return check.run(already_applied=already_applied)
         finally:
-            # Nobody waits for the cleaning up.
+            # Nothing waits for the cleanup.
             self._threads.submit(shutil.rmtree, scratch, ignore_errors=True)
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:

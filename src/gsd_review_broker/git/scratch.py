@@ -1,4 +1,4 @@
-"""Folders for an index beside the real one. Each lives for one check; those of brokers that were killed go later."""
+"""Folders for an index beside the real one. Each lives for one check; those of killed brokers are removed later."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# In memory where there is such a place: a folder lives for some milliseconds.
+# In memory if possible: a folder lives for a few milliseconds.
 PLACE = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())  # noqa: S108 - folders in it are private
 _PREFIX = "tandem-git-"
 # Longer than any check takes: it calls git a few times, and each call may take ten minutes at most.
@@ -24,7 +24,7 @@ def make_scratch() -> Path:
 
 
 def remove_stale(place: Path = PLACE) -> None:
-    """By age and owner. A process id proves nothing here: containers that share the place number their own."""
+    """By age and owner. A process id proves nothing: containers that share the place have their own numbers."""
     if sys.platform == "win32":
         return
     newest = time.time() - STALE_SECONDS

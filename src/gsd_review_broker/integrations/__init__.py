@@ -1,8 +1,8 @@
-"""Setting up each client: its own configuration, written and taken back exactly.
+"""Sets up each client: its own configuration, written and undone exactly.
 
-`clients` has one module for each client, which says what it needs and where; `planning` finds the edits; `json_format`
-and `toml_format` know the two languages by their text, so that foreign entries keep every byte; `files` replaces a file
-whole; `receipts` remembers how to go back.
+`clients` has one module for each client, which says what it needs and where. `planning` computes the edits.
+`json_format` and `toml_format` edit the two languages as text, so that foreign entries keep every byte. `files`
+replaces a file completely. `receipts` records how to undo it.
 """
 
 from gsd_review_broker.integrations.clients import client_named, every_client

@@ -1,4 +1,4 @@
-"""Which clients are here, and which of them know the broker."""
+"""Which clients are installed, and which of them are connected to the broker."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
     clients = every_client()
     programs = [shutil.which(client.name, path=around.variables.get("PATH", os.defpath)) for client in clients]
     with ThreadPoolExecutor(len(programs)) as pool:
-        said = list(pool.map(_version, programs)) if versions else [None] * len(programs)
+        versions_found = list(pool.map(_version, programs)) if versions else [None] * len(programs)
     return [
         ClientStatus(
             client=client,
@@ -68,7 +68,7 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
             version=version,
             places=places_of(client, around),
         )
-        for client, program, version in zip(clients, programs, said, strict=True)
+        for client, program, version in zip(clients, programs, versions_found, strict=True)
     ]
 
 
@@ -96,8 +96,8 @@ def _version(program: str | None) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(done.stdout)
-    return found[0] if found and done.returncode == 0 else None
+    match = _VERSION.search(done.stdout)
+    return match[0] if match and done.returncode == 0 else None
 
 
 def _place(client: Client, server: ServerEntry, scope: Scope, around: Environment) -> ConfigFile:
@@ -129,9 +129,9 @@ def _entry(server: ServerEntry, path: Path) -> Any:
 def _address(value: Any) -> str | None:
     """A URL, or the words of a program."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    said = entry.get("url") or entry.get("httpUrl")
-    if said:
-        return str(said)
+    url = entry.get("url") or entry.get("httpUrl")
+    if url:
+        return str(url)
     words = [*_words(entry.get("command")), *_words(entry.get("args"))]
     return shlex.join(words) if words else None
 

@@ -1,4 +1,4 @@
-"""Where things are on this account: the home folder, the variables that clients heed, the project, our own state."""
+"""Paths on this account: the home folder, the variables that clients use, the project, our own state."""
 
 import os
 import subprocess
@@ -74,7 +74,7 @@ class Environment:
 
 
 def _work_tree(folder: Path) -> Path | None:
-    """The one that the folder is in: a linked worktree has its own files, though the broker is the main one's."""
+    """The work tree of the folder: a linked worktree has its own files, but shares the main one's broker."""
     try:
         answer = run_git(folder, "rev-parse", "--show-toplevel")
     except (OSError, subprocess.TimeoutExpired):

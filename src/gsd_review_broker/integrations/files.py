@@ -1,4 +1,4 @@
-"""A file that others write too: read once, replaced whole or not at all, and never over somebody's newer words."""
+"""A file that others write too: read once, replaced completely or not at all, and never over a newer version."""
 
 import os
 import secrets
@@ -29,8 +29,10 @@ class Snapshot:
 
 
 def read(path: Path, *, within: Path | None = None) -> Snapshot:
-    """With `within`, a link that leads out of that folder is refused: a cloned repository must not choose what is
-    written elsewhere."""
+    """With `within`, a link that leads out of that folder is refused.
+
+    A cloned repository must not choose what is written elsewhere.
+    """
     with explained(path):
         real = Path(os.path.realpath(path))
         if within is not None and not real.is_relative_to(os.path.realpath(within)):
@@ -47,7 +49,7 @@ def read(path: Path, *, within: Path | None = None) -> Snapshot:
 
 
 def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
-    """Whole, on disk, in the mode that it had; ChangedError if it is no longer what the snapshot shows."""
+    """Complete, on disk, with the mode that it had. Raises ChangedError if it is no longer what the snapshot shows."""
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
         draft = snapshot.real.with_name(f".{snapshot.real.name}.{secrets.token_hex(6)}")
@@ -89,7 +91,7 @@ def make_folders(folders: list[Path]) -> None:
 
 
 def remove_empty(folders: list[Path]) -> list[Path]:
-    """Innermost first; what is not empty stays."""
+    """Innermost first; a folder that is not empty stays."""
     gone: list[Path] = []
     for folder in reversed(folders):
         with suppress(OSError):
@@ -104,7 +106,7 @@ def _write_draft(draft: Path, content: bytes, mode: int, status: os.stat_result 
         file.write(content)
         file.flush()
         if status is not None and hasattr(os, "fchown"):
-            # Run by root, a user's file stays the user's.
+            # If root runs this, a user's file stays the user's.
             with suppress(PermissionError):
                 os.fchown(descriptor, status.st_uid, status.st_gid)
         draft.chmod(mode)
@@ -112,7 +114,7 @@ def _write_draft(draft: Path, content: bytes, mode: int, status: os.stat_result 
 
 
 def _put_new(draft: Path, real: Path) -> None:
-    """A link cannot replace a file that has appeared meanwhile; where there are no links, look and rename."""
+    """A hard link cannot replace a file that has appeared meanwhile; without hard links, check and rename."""
     try:
         os.link(draft, real)
     except FileExistsError:
@@ -133,7 +135,7 @@ def _refuse_changed(snapshot: Snapshot) -> None:
 
 
 def _refuse_read_only(snapshot: Snapshot) -> None:
-    """Renaming would get around the mark, also for root; whoever set it meant it."""
+    """Renaming would bypass the read-only mark, also for root; it was set on purpose."""
     if snapshot.status is not None and not snapshot.status.st_mode & _WRITABLE:
         raise refused(snapshot.path, "is read-only", f"Allow it with `chmod u+w {snapshot.real}`.")
 

@@ -1,4 +1,4 @@
-"""Install, uninstall: plan, keep a receipt, write; and begin anew if somebody else wrote meanwhile."""
+"""Install and uninstall: plan, keep a receipt, write; and start again if another program wrote meanwhile."""
 
 import os
 from collections.abc import Callable
@@ -98,15 +98,15 @@ def endpoint(role: ClientRole, scope: Scope, around: Environment, given: str | N
     return f"http://{host}:{settings.port}{role.endpoint}"
 
 
-def _checked(given: str, role: ClientRole) -> str:
+def _checked(address: str, role: ClientRole) -> str:
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or not given.isprintable() or set(given) & set(" \"'\\<>"):
-        raise _no_address(f"{given!r} is no http address")
-    return given if urlsplit(given).path.rstrip("/") else given.rstrip("/") + role.endpoint
+    if not usable or not address.isprintable() or set(address) & set(" \"'\\<>"):
+        raise _no_address(f"{address!r} is no http address")
+    return address if urlsplit(address).path.rstrip("/") else address.rstrip("/") + role.endpoint
 
 
 def _no_address(why: str) -> BrokerError:
@@ -114,7 +114,7 @@ def _no_address(why: str) -> BrokerError:
 
 
 def _refuse_shared(server: str, root: Path, receipts: Receipts) -> None:
-    """Two projects on one port: whichever broker is up would get the reviews of both."""
+    """Two projects on one port: whichever broker is running would get the reviews of both."""
     for other in receipts.projects():
         if urlsplit(other.address).netloc != server or not Path(other.root or "").is_dir():
             continue
@@ -158,7 +158,7 @@ def _receipt(
 
 
 def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, changes: list[FileChange]) -> None:
-    """The receipt first: whatever happens after it can be taken back. A failure takes back what was done."""
+    """The receipt is written first, so that everything after it can be undone. A failure undoes what was done."""
     kept = {record.path for record in receipt.files}
     old = tuple(record for record in before.files if record.path not in kept) if before else ()
     receipts.write(receipt.model_copy(update={"files": (*receipt.files, *old)}))
@@ -184,7 +184,7 @@ def _take_back(receipts: Receipts, receipt: Receipt) -> None:
 
 
 def _without_unneeded_folders(receipt: Receipt) -> Receipt:
-    """After a change of role some folders are empty; they go, and need not be remembered."""
+    """After a change of role some folders are empty; they are removed and need not be recorded."""
     needed = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
     unneeded = [Path(folder) for folder in receipt.folders if folder not in needed]
     gone = {str(folder) for folder in files.remove_empty(unneeded)}
@@ -202,7 +202,7 @@ def _write(change: FileChange, base: Path | None) -> None:
 
 
 def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
-    """What the user may have meant, when there is nothing to take back."""
+    """What the user may have meant, if there is nothing to undo."""
     notes: list[str] = []
     for place in places_of(client, around):
         if place.origin is Origin.OURS:

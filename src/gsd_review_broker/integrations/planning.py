@@ -1,4 +1,4 @@
-"""From what is wanted and what is there to what must be written. Reads, and writes nothing."""
+"""Computes what must be written from what is wanted and what exists. It reads, and writes nothing."""
 
 import difflib
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from gsd_review_broker.integrations.receipts import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileChange:
-    """One file: as it is, as it shall be, and how that is taken back."""
+    """One file: its content now, its new content, and how to undo the change."""
 
     snapshot: Snapshot
     after: bytes | None
@@ -59,7 +59,7 @@ class FileChange:
 
 
 def plan_install(wanted: ClientSetup, receipt: Receipt | None, *, within: Path | None) -> list[FileChange]:
-    """Files of an earlier installation that are no longer wanted are taken back on the way."""
+    """Files of an earlier installation that are no longer wanted are undone as well."""
     changes = [_document(document, receipt, files.read(document.path, within=within)) for document in wanted.documents]
     changes += [_asset(asset, receipt, files.read(asset.path, within=within)) for asset in wanted.assets]
     kept = {str(change.path) for change in changes}
@@ -114,7 +114,7 @@ def _untouched(snapshot: Snapshot) -> FileChange:
 
 
 def _kept_state(record: DocumentRecord | None, snapshot: Snapshot) -> dict[str, tuple[ReceiptStep, ...]]:
-    """What we find there stays known until the new content is written: this process may be killed before."""
+    """The present content stays recorded until the new content is written: this process may be killed before."""
     now = digest(snapshot.content or b"")
     return {now: record.states[now]} if record and now in record.states else {}
 
@@ -139,7 +139,7 @@ def _with_entries(form: Format, text: str, document: ClientFile) -> tuple[str, l
 
 
 def _check(form: Format, text: str, placed: list[Placed]) -> None:
-    """What we are about to write is read once more, as a client would."""
+    """The new content is parsed again, as a client would do."""
     form.check(text)
     for one in placed:
         if form.put(text, one.entry).edits:
@@ -162,7 +162,7 @@ def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> FileChange:
 
 
 def _undone(form: Format, text: str, record: DocumentRecord) -> str:
-    """To the byte if the file is as we left it; else our entries are cut out of what others made of it."""
+    """Exactly, if the file is as we left it; otherwise our entries are removed from what others made of it."""
     steps = record.states.get(digest(text.encode()))
     if steps is not None:
         for step in steps:
@@ -213,6 +213,6 @@ def text_of(snapshot: Snapshot) -> str:
 
 
 def _lines(content: bytes | None) -> list[str]:
-    # By line feeds alone, so that a carriage return is seen for what it is.
+    # Split at line feeds only, so that a carriage return is visible.
     text = (content or b"").decode("utf-8", "replace")
     return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])

@@ -1,4 +1,4 @@
-"""Claude Code's plugin folder, from the same texts that the installer writes."""
+"""Claude Code's plugin folder, made from the same texts as the installer's."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def plugin_files(choice: Choice) -> dict[tuple[str, ...], str]:
 
 
 def write_plugin(folder: Path, choice: Choice) -> list[Path]:
-    """Into an empty folder, or over an earlier plugin of ours; never into somebody's work."""
+    """Into an empty folder, or over an earlier plugin of ours; never over other files."""
     _refuse_foreign(folder)
     written: list[Path] = []
     for name, text in plugin_files(choice).items():

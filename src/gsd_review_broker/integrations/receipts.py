@@ -1,7 +1,7 @@
-"""What was done to a client's files, kept so that it can be undone: one small file for each client and place.
+"""Records what was done to a client's files, so that it can be undone: one small file for each client and place.
 
-It is written before the files are, and knows every state that it may find them in: a process killed halfway leaves
-nothing that `uninstall` cannot take back.
+It is written before the files are, and lists every state that they may be in. After a process was killed halfway,
+`uninstall` can still undo everything.
 """
 
 import hashlib
@@ -116,13 +116,13 @@ class Receipts:
         return self._read(self.path(client, root))
 
     def projects(self) -> list[Receipt]:
-        """Of every project; one that cannot be read tells nothing."""
-        found: list[Receipt] = []
+        """The receipts of every project; unreadable ones are skipped."""
+        receipts: list[Receipt] = []
         for path in sorted(self._folder.glob("*-project-*.json")):
             with suppress(BrokerError):
                 receipt = self._read(path)
-                found += [receipt] if receipt else []
-        return found
+                receipts += [receipt] if receipt else []
+        return receipts
 
     def _read(self, path: Path) -> Receipt | None:
         content = files.read(path).content

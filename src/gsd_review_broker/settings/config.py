@@ -1,6 +1,6 @@
 """Configuration: flags over environment over the project's file over the user's file over defaults.
 
-One schema, validated whole; every value knows where it comes from, and so does every error.
+One schema, validated as a whole. Every value knows its origin, and so does every error.
 """
 
 import os
@@ -20,9 +20,9 @@ from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENV
 from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, Problem
 
-# What a cloned repository must not decide.
+# Settings that a cloned repository must not decide.
 USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
-# Set for reviewer programs, and no settings.
+# Set for reviewer programs; they are not settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
 Bytes = Annotated[int, Field(ge=1)]
@@ -44,7 +44,7 @@ class LimitSettings(_Section):
 
 
 class GateSettings(_Section):
-    """The gate merges the user's and the project's values itself: the stricter count (settings/gate.py)."""
+    """The gate merges the user's and the project's values itself: the stricter value applies (settings/gate.py)."""
 
     mode: Literal["off", "warn", "block"] = "warn"
     branches: list[str] = Field(default_factory=list[str])
@@ -92,7 +92,7 @@ class Settings(_Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
-    """The settings, where each comes from, and what the broker serves by them."""
+    """The settings, the origin of each, and what the broker serves with them."""
 
     settings: Settings
     origins: dict[str, str]
@@ -113,14 +113,16 @@ class _Layer:
 
 
 def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
-    """What is wrong with one feature turns it off and is a problem; what else is wrong is a StartError that names file,
-    key and what is allowed."""
+    """A mistake in one feature's settings turns it off and becomes a problem.
+
+    Any other mistake is a StartError that names file, key and what is allowed.
+    """
     environment = os.environ if environment is None else environment
     chosen = flags.get("config") or environment.get("BROKER_CONFIG")
     problems: list[Problem] = []
     users = _Layer(str(user_file()), locations.read_settings_file(user_file(), must_exist=False))
-    given = {name: value for name, value in flags.items() if value is not None and name != "config"}
-    own = [_environment_layer(environment), _Layer(COMMAND_LINE, given)]
+    flags_given = {name: value for name, value in flags.items() if value is not None and name != "config"}
+    own = [_environment_layer(environment), _Layer(COMMAND_LINE, flags_given)]
     project = _project_layer(root, Path(chosen) if chosen else None, users, problems)
     if project is not None and project.is_tracked:
         project = _without_foreign_pool(project, [users, *own], problems)
@@ -166,9 +168,9 @@ def _pool_is_off(why: str) -> Problem:
 
 
 def _switched_off(section: Any) -> dict[str, Any]:
-    """Off, and nothing else of it counts but the deadline of claims, which all reviewers have."""
-    said = cast("dict[str, Any]", section) if isinstance(section, dict) else {}
-    kept = {name: said[name] for name in ("claim_timeout_seconds",) if name in said}
+    """Off; only the deadline of claims still counts, which applies to all reviewers."""
+    fields = cast("dict[str, Any]", section) if isinstance(section, dict) else {}
+    kept = {name: fields[name] for name in ("claim_timeout_seconds",) if name in fields}
     try:
         PoolSettings.model_validate(kept)
     except ValidationError:
@@ -177,7 +179,7 @@ def _switched_off(section: Any) -> dict[str, Any]:
 
 
 def _project_layer(root: Path | None, chosen: Path | None, users: "_Layer", problems: list[Problem]) -> "_Layer | None":
-    """Of the repository's own file, or of one that the user chose instead."""
+    """From the repository's own file, or from one that the user chose instead."""
     if chosen is None and root is None:
         return None
     path = chosen or locations.project_file(cast("Path", root))
@@ -221,7 +223,7 @@ def _usual(users: "_Layer") -> tracked.Usual:
 def _without_users_own(
     path: Path, values: dict[str, Any], root: Path | None, problems: list[Problem]
 ) -> dict[str, Any]:
-    """What only the user decides is left out, and told."""
+    """Settings that only the user decides are left out and reported."""
     kept = dict(values)
     for key in sorted(USERS_OWN & values.keys()):
         del kept[key]
@@ -242,7 +244,7 @@ def _without_users_own(
 
 
 def _without_foreign_pool(project: "_Layer", others: "list[_Layer]", problems: list[Problem]) -> "_Layer":
-    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has said so too."""
+    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too."""
     alone, _ = _merged([project])
     if any(POOL in layer.values for layer in others) or not _turns_pool_on(alone.get(POOL)):
         return project
@@ -267,7 +269,7 @@ def _turns_pool_on(section: Any) -> bool:
 
 
 def _environment_layer(environment: Mapping[str, str]) -> _Layer:
-    """BROKER_PORT is port, BROKER_LIMITS__DIFF_BYTES is limits.diff_bytes. Other BROKER_ names are not ours."""
+    """BROKER_PORT is port, BROKER_LIMITS__DIFF_BYTES is limits.diff_bytes. Other BROKER_ names are not settings."""
     values: dict[str, Any] = {}
     for name in sorted(environment):
         if not name.startswith("BROKER_") or name in _NOT_SETTINGS:
@@ -292,7 +294,7 @@ def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _merge(into: dict[str, Any], values: dict[str, Any], path: str, origin: str, origins: dict[str, str]) -> None:
-    """Key by key, however deep; what is no section replaces what was there."""
+    """Key by key at any depth; a value that is not a section replaces the previous one."""
     for key, value in values.items():
         origins[f"{path}{key}"] = origin
         if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
@@ -316,12 +318,12 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
 
 
 def _siblings(path: list[str]) -> list[str]:
-    """The settings that there are where an unknown one was given."""
+    """The existing settings beside an unknown one."""
     section: type[BaseModel] = Settings
     for name in path[:-1]:
-        found = section.model_fields[name].annotation if name in section.model_fields else None
-        if isinstance(found, type) and issubclass(found, BaseModel):
-            section = found
+        annotation = section.model_fields[name].annotation if name in section.model_fields else None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            section = annotation
         elif name == "agents":
             section = pool.AgentSettings
     return list(section.model_fields)

@@ -1,5 +1,7 @@
-"""The section `gate` of the user's and the project's file, of which the stricter values count. Light: the git hook
-reads it when no broker answers."""
+"""The section `gate` of the user's and the project's file; the stricter values apply.
+
+It imports little: the git hook reads it when no broker answers.
+"""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Where things are: the configuration's files, the database, and what a broker there serves.
+"""Paths: the configuration's files, the database, and what a broker there serves.
 
-The broker and its clients have to agree on these, and a client has no time for the whole configuration: so this
-module needs little, and reads of a file only what it is asked for.
+The broker and its clients have to agree on these, and a client has no time for the whole configuration. So this module
+imports little, and reads only the settings that it needs.
 """
 
 import json
@@ -29,7 +29,7 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Locations:
-    """The broker that belongs to a folder, whether it runs or not."""
+    """The broker that belongs to a folder, whether it is running or not."""
 
     root: Path | None
     database: Path
@@ -56,7 +56,7 @@ def state_folder() -> Path:
 
 
 def key_file() -> Path:
-    """The broker's own key, by which it signs receipts."""
+    """The broker's own key; it signs receipts."""
     return state_folder() / "receipt-key.pem"
 
 
@@ -67,7 +67,7 @@ def public_key_file() -> Path:
 def locate(
     root: Path | None, *, db: str | None, config: str | None, environment: Mapping[str, str] | None = None
 ) -> Locations:
-    """What the whole configuration would say of the database, read from as few files as needed."""
+    """The database as the whole configuration would give it, read from as few files as possible."""
     value, origin = setting("db", root, flag=db, config=config, environment=environment)
     if value is not None and not isinstance(value, str):
         raise StartError(f"{origin}: db: a file's path is needed (it is {value!r}).")
@@ -82,7 +82,7 @@ def setting(
     config: str | None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Any, str]:
-    """One top-level setting as it is written, unchecked, and where; (None, "default") where nobody wrote it."""
+    """One top-level setting as it is written, unchecked, and its origin; (None, "default") if it is not set."""
     environment = os.environ if environment is None else environment
     if flag is not None:
         return flag, COMMAND_LINE
@@ -97,23 +97,25 @@ def setting(
 
 
 def _files(root: Path | None, chosen: str | None) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The settings files that count, the strongest first; each is read when it is its turn."""
+    """The settings files that apply, the strongest first; each is read when it is needed."""
     if chosen:
         yield Path(chosen), read_settings_file(Path(chosen), must_exist=True)
     elif root is not None:
-        # The broker goes without a project's file that cannot be read, and lists it as a problem.
+        # The broker ignores a project's file that cannot be read, and lists it as a problem.
         with suppress(UnreadableSettingsError):
             yield project_file(root), read_project_file(root)
     yield user_file(), read_settings_file(user_file(), must_exist=False)
 
 
 class UnreadableSettingsError(StartError):
-    """A settings file is there, and nothing can be made of it."""
+    """A settings file exists but cannot be read."""
 
 
 def read_project_file(root: Path) -> dict[str, Any]:
-    """What the repository's own file says; empty if there is none. It must lie where its name says: a link could lead
-    to any file of the user."""
+    """The repository's own file; empty if there is none.
+
+    It must not be a link: a link could lead to any file of the user.
+    """
     path = project_file(root)
     for link in links_in(path, below=root):
         raise UnreadableSettingsError(f"{path} is not read, since {link} is a link.")
@@ -148,7 +150,7 @@ def _read(path: Path, *, must_exist: bool, follow_links: bool) -> dict[str, Any]
 
 
 def database_path(db: str | None, origin: str, root: Path | None) -> Path:
-    """Where the database is. Raises StartError where the broker must not write, or must not believe what is there."""
+    """Where the database is. Raises StartError if the broker must not write there, or must not trust what is there."""
     database = _named_database(db, origin, root)
     state_files.refuse_unfit(database, root, origin)
     return database

@@ -1,4 +1,4 @@
-"""Who sits at this machine: the same name for the broker's dashboard and for the command line."""
+"""The person at this machine: the same name for the broker's dashboard and for the command line."""
 
 import getpass
 import os
@@ -7,7 +7,7 @@ from gsd_review_broker.domain.identity import HUMAN_PREFIX, Identity
 
 
 def person_here() -> Identity:
-    """By the name of the account; by its number where it has no name, as in some containers."""
+    """The name of the account; its number if it has no name, as in some containers."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError, ImportError):

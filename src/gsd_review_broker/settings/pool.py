@@ -1,4 +1,4 @@
-"""The pool's part of the configuration: names, bounds, and what may be handed to a program."""
+"""The pool's part of the configuration: names, bounds, and what may be passed to a program."""
 
 import re
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT, DEFAULT_MOD
 
 Effort = Literal["low", "medium", "high"]
 
-# What a cloned repository must not decide: programs, and what they see.
+# Settings that a cloned repository must not decide: programs, and what they see.
 USERS_OWN = ("allowed_models", "environment")
-# This one is about claims of all kinds; to set it does not turn the pool on.
+# This one is about claims of all kinds; setting it does not turn the pool on.
 _NOT_THE_POOL = frozenset({"claim_timeout_seconds"})
 _NAMES = {
     "model": re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}"),
@@ -29,7 +29,7 @@ _Refuse = Callable[[str, str], StartError]
 
 
 def is_safe(what: Literal["model", "distribution", "path"], value: str) -> bool:
-    """May it be handed to a program? Not what a shell, or an option parser, could take for something else."""
+    """May it be passed to a program? Not if a shell or an option parser could misread it."""
     if what == "path":
         return bool(value.strip()) and not value.startswith("-") and _NO_PATH.search(value) is None
     return _NAMES[what].fullmatch(value) is not None
@@ -76,7 +76,7 @@ class PoolSettings(_Section):
 
     @property
     def is_on(self) -> bool:
-        """Switched on by name, or by saying anything of it: nothing is started unasked."""
+        """Switched on explicitly, or by any other setting of it: nothing starts unasked."""
         if self.enabled is not None:
             return self.enabled
         return bool(self.model_fields_set - _NOT_THE_POOL)
@@ -85,7 +85,7 @@ class PoolSettings(_Section):
         return self.agents.get(agent) or AgentSettings()
 
     def model_of(self, agent: Agent) -> str | None:
-        """`model` is meant for the agent that is started by itself."""
+        """`model` applies to the configured agent only."""
         meant = agent == self.agent and "model" in self.model_fields_set
         own = self.settings_of(agent).model or (self.model if meant else None)
         return own or next(iter(MODELS[agent]), None)
@@ -99,13 +99,13 @@ class PoolSettings(_Section):
 
 
 def refuse_in_project(path: Path, values: dict[str, Any], *, root: Path | None, users: Path) -> None:
-    """What a project's file may not say. A repository that was cloned must not choose what runs."""
+    """What a project's file may not set. A cloned repository must not choose what runs."""
     pool = values.get("reviewer_pool")
     if not isinstance(pool, dict):
         return
-    said = cast("dict[str, Any]", pool)
-    keys = [key for key in USERS_OWN if key in said]
-    agents = said.get("agents")
+    fields = cast("dict[str, Any]", pool)
+    keys = [key for key in USERS_OWN if key in fields]
+    agents = fields.get("agents")
     if isinstance(agents, dict):
         of_agents = cast("dict[str, Any]", agents)
         keys += [
@@ -115,13 +115,13 @@ def refuse_in_project(path: Path, values: dict[str, Any], *, root: Path | None, 
         raise StartError(
             f"{path}: reviewer_pool.{key}: counts only in the user's file, {users}: a repository must not decide it."
         )
-    template = said.get("prompt_template_path")
+    template = fields.get("prompt_template_path")
     if isinstance(template, str) and not _is_inside(template, root):
         raise StartError(
             f"{path}: reviewer_pool.prompt_template_path: {template!r} lies outside the repository; such a file counts "
             f"only in the user's file, {users}."
         )
-    workspace = said.get("workspace_path")
+    workspace = fields.get("workspace_path")
     if isinstance(workspace, str) and not _is_inside(workspace, root):
         raise StartError(
             f"{path}: reviewer_pool.workspace_path: {workspace!r} lies outside the repository {root}; a project's own "
@@ -129,15 +129,15 @@ def refuse_in_project(path: Path, values: dict[str, Any], *, root: Path | None, 
         )
 
 
-def _is_inside(given: str, root: Path | None) -> bool:
+def _is_inside(path: str, root: Path | None) -> bool:
     try:
-        return root is not None and (root / Path(given).expanduser()).resolve().is_relative_to(root.resolve())
+        return root is not None and (root / Path(path).expanduser()).resolve().is_relative_to(root.resolve())
     except (ValueError, OSError, RuntimeError):
         return False
 
 
 def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None) -> None:
-    """What a type does not say. Raises StartError with file, key and what is allowed."""
+    """Checks beyond the types. Raises StartError with file, key and what is allowed."""
 
     def refuse(key: str, why: str) -> StartError:
         where = origins.get(f"reviewer_pool.{key}") or origins.get("reviewer_pool", "default")
@@ -192,6 +192,6 @@ def _check_what_is_used(pool: PoolSettings, refuse: _Refuse, root: Path | None) 
             raise refuse("prompt_template_path", f"{pool.prompt_template_path!r} cannot be read: {error}") from error
 
 
-def resolved(given: str, root: Path | None) -> Path:
-    """A relative path is the repository's."""
-    return ((root or Path.home()) / Path(given).expanduser()).resolve()
+def resolved(path: str, root: Path | None) -> Path:
+    """A relative path is relative to the repository."""
+    return ((root or Path.home()) / Path(path).expanduser()).resolve()

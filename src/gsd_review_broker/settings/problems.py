@@ -1,4 +1,4 @@
-"""What is wrong with one feature's settings: it is off, the broker starts all the same, and everybody is told."""
+"""Mistakes in one feature's settings: the feature is off, the broker still starts, and users are told."""
 
 from dataclasses import dataclass
 

@@ -30,7 +30,7 @@ _PURPOSE = "gsd-review-broker health"
 
 
 class UntrustedRuntimeFileError(Exception):
-    """There is a runtime file, and it is not the word of a broker of ours. The text says why."""
+    """There is a runtime file, but no broker of ours stands behind it. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +62,7 @@ def is_challenge(text: str) -> bool:
 
 
 def proof_of(secret: str, challenge: str, pid: int) -> str:
-    """What only a broker with this secret can answer to this challenge."""
+    """The answer to this challenge that only a broker with this secret can give."""
     message = f"{_PURPOSE}\n{challenge}\n{pid}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
@@ -96,7 +96,7 @@ def new_secret() -> str:
 
 
 def announced(database: Path) -> Announcement | None:
-    """The broker that runs on this database, by its own word; None if none runs."""
+    """The broker that announced itself on this database; None if none is running."""
     path = runtime_path(database)
     try:
         content, status = read_with_status(path)

@@ -1,7 +1,7 @@
 """A broker's database and the files beside it: their names, and what a repository must not make of them.
 
-Whoever owns a repository can put a link, or a file of their own, under each of these names. Then the broker would
-write where the link leads, or believe what the file says.
+The owner of a repository can put a link, or a file of their own, under each of these names. Then the broker would write
+where the link leads, or trust what the file says.
 """
 
 import os
@@ -29,7 +29,7 @@ def state_files(database: Path) -> list[Path]:
 
 
 def refuse_unfit(database: Path, root: Path | None, origin: str) -> None:
-    """Looks at names only. Raises StartError where a name leads elsewhere or is not a file."""
+    """Checks names only. Raises StartError if a name leads elsewhere or is not a file."""
     where = "" if origin == "default" else f"{origin}: db: "
     if {part.casefold() for part in Path(os.path.realpath(database)).parts} & _GIT_FOLDERS:
         raise StartError(

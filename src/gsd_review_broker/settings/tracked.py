@@ -1,6 +1,6 @@
-"""What a project's file may not say once git tracks it: then it may have come with the repository.
+"""What a project's file may not set once git tracks it: then it may have come with the repository.
 
-It may tighten what counts for the user, and never loosen it: no prompt for reviewers, no weaker fence, no larger limit.
+It may tighten the user's settings and never loosen them: no prompt for reviewers, no weaker fence, no larger limit.
 """
 
 import copy
@@ -19,12 +19,12 @@ _POOL_AT_MOST = (
 _POOL_AT_LEAST = ("spawn_cooldown_seconds", "scaling_ratio", "background_check_interval_seconds")
 _AT_MOST = ("max_rounds", "git_timeout_seconds", "log_file_bytes", "log_file_count")
 
-# The value that would count without the project's file; None for no limit.
+# The value without the project's file; None for no limit.
 Usual = Callable[[tuple[str, ...]], Any]
 
 
 def tightened(path: Path, values: dict[str, Any], usual: Usual) -> tuple[dict[str, Any], list[Problem]]:
-    """The file's values without those that loosen something, and what is said of each of them."""
+    """The file's values without those that loosen something, and a message about each of those."""
     kept = copy.deepcopy(values)
     problems: list[Problem] = []
     for key, why in _loosening(kept, usual):

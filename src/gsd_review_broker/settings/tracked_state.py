@@ -1,4 +1,4 @@
-"""State files that came with a repository. Apart from their names, since front ends may not ask git."""
+"""State files that came with a repository. Separate from their names, because front ends may not call git."""
 
 import shlex
 from pathlib import Path
@@ -9,7 +9,7 @@ from gsd_review_broker.settings.state_files import state_files
 
 
 def refuse_tracked(database: Path, root: Path | None) -> None:
-    """A database that came with the repository holds approvals that nobody here gave."""
+    """A database that came with the repository contains approvals that nobody here gave."""
     if root is None or root not in database.parents:
         return
     for path in tracked_among(root, state_files(database)):

@@ -35,7 +35,7 @@ def server_value(choice: Choice) -> dict[str, Any]:
 
 
 def hook(command: str) -> dict[str, Any]:
-    """Run as a session begins, so that the broker is there before the first call."""
+    """Runs at the start of a session, so that the broker is running before the first call."""
     return {
         "matcher": "startup|resume",
         "hooks": [{"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}],
@@ -43,7 +43,7 @@ def hook(command: str) -> dict[str, Any]:
 
 
 def up_command(choice: Choice) -> str | None:
-    """On exactly the port that the client connects to: a broker on another would be the wrong one, silently."""
+    """On exactly the port that the client connects to: a broker on another port would silently be the wrong one."""
     parts = urlsplit(choice.url or "")
     if parts.hostname not in _THIS_MACHINE:
         return None
@@ -85,7 +85,7 @@ def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
 
 
 def _start_hooks(choice: Choice) -> tuple[Entry, ...]:
-    """`tandem mcp` starts the broker by itself, and a broker elsewhere is not ours to start."""
+    """`tandem mcp` starts the broker by itself, and a broker on another machine cannot be started from here."""
     command = up_command(choice)
     return (Entry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
 

@@ -19,7 +19,7 @@ class ClaudeFile:
 
 
 def of_role(role: ClientRole) -> tuple[ClaudeFile, ...]:
-    """Only what the endpoint's tools can do: no /tandem:review where nothing can be claimed."""
+    """Only what the endpoint's tools can do: no /tandem:review if nothing can be claimed."""
     chosen = {"status": True, "propose": role.proposes, "review": role.reviews}
     commands = [
         ClaudeFile(

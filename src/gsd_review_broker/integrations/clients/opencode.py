@@ -6,14 +6,14 @@ from typing import Any
 from gsd_review_broker.integrations.clients.setup import SERVER, Choice, Client, ServerEntry
 from gsd_review_broker.integrations.environment import Environment, Scope
 
-# It gives up after 60 s unless told; a wait may take 240.
+# Its default timeout is 60 s; a wait may take 240.
 _TIMEOUT = 270_000
-# It writes this into every file that lacks it; a file of ours has it from the beginning, and so stays ours.
+# It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 
 
 def _file(scope: Scope, around: Environment) -> Path:
-    """It reads both; what is there already is the one that people edit."""
+    """It reads both files; an existing one is the one that people edit."""
     in_project = scope is Scope.PROJECT
     folder = around.project() if in_project else around.folder("XDG_CONFIG_HOME", ".config") / "opencode"
     with_comments = folder / "opencode.jsonc"

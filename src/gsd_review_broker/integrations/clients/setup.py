@@ -1,4 +1,4 @@
-"""What a client's module says of it, and the words that several of them share."""
+"""The description of a client, and the parts that several of them share."""
 
 import shlex
 import shutil
@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def as_program(self) -> dict[str, Any]:
-        """As most clients write a server that they start."""
+        """The usual form of a server that the client starts."""
         program, *arguments = self.program
         return {"command": program, "args": arguments}
 
@@ -115,13 +115,13 @@ class Client:
 
 
 def tandem(scope: Scope) -> str:
-    """A project's files are shared, so the name alone."""
+    """A project's files are shared, so only the program's name is written."""
     named = scope is Scope.PROJECT or shutil.which("tandem")
     return "tandem" if named else str(Path(sys.executable).with_name("tandem"))
 
 
 def note_in_project(text: str) -> Callable[[Choice, Environment], ClientSetup]:
-    """For a client that needs nothing more than a word to the user."""
+    """For a client that needs only a note to the user."""
 
     def more(choice: Choice, around: Environment) -> ClientSetup:  # noqa: ARG001 - every client's takes it
         return ClientSetup(notes=(text,) if choice.scope is Scope.PROJECT else ())

@@ -1,4 +1,4 @@
-"""Changes to a text that leave every other byte alone, and that can be taken back."""
+"""Changes to a text that leave every other byte alone, and that can be undone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What stands from start to end becomes text."""
+    """Replaces what stands from start to end with text."""
 
     start: int
     end: int

@@ -10,7 +10,7 @@ from gsd_review_broker.integrations.formats.edits import Edit
 
 
 class Missing(Enum):
-    """Not there, which is something else than null."""
+    """Absent, which differs from null."""
 
     MISSING = "missing"
 
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed:
-    """How an entry came into a text: enough to take it out again, even after others have changed the file."""
+    """How an entry was put into a text: enough to remove it, even after others have changed the file."""
 
     entry: Entry
     edits: tuple[Edit, ...]
@@ -41,11 +41,11 @@ class Placed:
 
 
 class UnreadableError(ValueError):
-    """The file is not in its format; the text says where."""
+    """The file is not valid in its format; the message says where."""
 
 
 class UnfitError(ValueError):
-    """The file is fine, but our entry cannot be put into it without rewriting what is foreign."""
+    """The file is valid, but our entry cannot be added without rewriting foreign content."""
 
 
 class Format(Protocol):
@@ -58,20 +58,22 @@ class Format(Protocol):
         ...
 
     def put(self, text: str, entry: Entry) -> Placed:
-        """No edits if it is there already."""
+        """No edits if it is already there."""
         ...
 
     def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
-        """The edits that take it out of a text that others have changed since; none if it is theirs by now."""
+        """The edits that remove it from a text that others have changed since; none if it is no longer ours."""
         ...
 
     def is_blank(self, text: str) -> bool:
-        """Does it say nothing at all, so that a file of ours may go?"""
+        """Is it empty, so that a file of ours may be removed?"""
         ...
 
 
 def is_still_ours(value: Any, written: Any) -> bool:
-    """A client adds keys of its own to a server's entry (approvals, say); with another address it is another's."""
+    """A client adds its own keys to a server's entry (approvals, for example). With another address it is no longer
+    ours.
+    """
     if isinstance(value, dict) and isinstance(written, dict):
         theirs = cast("dict[str, Any]", value)
         ours = cast("dict[str, Any]", written)

@@ -1,4 +1,4 @@
-"""Our entry in a JSON file with comments: in, found and out again, beside whatever else is there."""
+"""Our entry in a JSON file with comments: added, found and removed beside the other content."""
 
 import json
 from collections.abc import Sequence
@@ -88,13 +88,13 @@ def _route(document: jsonc.JsoncText, path: Sequence[str]) -> list[jsonc.Item]:
             break
         if node.kind != "object":
             raise UnfitError(f"{'.'.join(path[:depth])} is no object")
-        found = [item for item in node.items if item.key == key]
-        if len(found) > 1:
+        members = [item for item in node.items if item.key == key]
+        if len(members) > 1:
             raise UnfitError(f"{'.'.join(path[: depth + 1])} is there twice")
-        if not found:
+        if not members:
             break
-        route.append(found[0])
-        node = found[0].node
+        route.append(members[0])
+        node = members[0].node
     return route
 
 
@@ -134,7 +134,7 @@ class _Style:
 
 
 def _whole(text: str, entry: Entry) -> Edit:
-    """Into a file that says nothing yet."""
+    """For a file without content."""
     style = _Style(newline_of(text), _INDENT)
     written = style.block(_nested(entry, 0), "") + style.newline
     apart = "" if text in ("", BYTE_ORDER_MARK) or text.endswith("\n") else style.newline
@@ -162,7 +162,7 @@ def _inserted(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition
     text = document.text
     last = container.items[-1]
     style = _Style.of(document)
-    # Where a comma ends the list, ours ends with one too, so that taking it out needs to know nothing.
+    # If a comma ends the list, ours ends with one too, so that removing it needs no knowledge of the list.
     closing = "," if last.comma is not None else ""
     opening = "" if last.comma is not None else ","
     end = last.node.end if last.comma is None else last.comma + 1
@@ -193,7 +193,7 @@ def _first(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition) -
 
 
 def _is_inline(document: jsonc.JsoncText, container: jsonc.Node) -> bool:
-    """An empty container has no layout of its own: it follows the line that it stands in."""
+    """An empty container has no layout of its own: it follows its line."""
     root = document.root
     if root is None or container is root:
         return False
@@ -205,7 +205,7 @@ def _is_inline(document: jsonc.JsoncText, container: jsonc.Node) -> bool:
 
 
 def _after_remarks(text: str, start: int, end: int) -> int:
-    """Past the comments on the same line: they are about what stands before them."""
+    """After the comments on the same line: they are about what stands before them."""
     place = start
     for begin, finish in jsonc.comments(text, start, end):
         if "\n" in text[place:begin]:
@@ -224,7 +224,7 @@ def _line_indent(text: str, offset: int) -> str:
 
 
 def _cleared(document: jsonc.JsoncText, route: list[jsonc.Item], placed: Placed) -> tuple[Edit, ...]:
-    """Cut the outermost container that we made, if nobody has put anything else in it."""
+    """Remove the outermost container that we made, if nobody has put anything else in it."""
     for depth in range(placed.existing, len(route) - (0 if placed.entry.in_list else 1)):
         alone = all(len(item.node.items) == 1 for item in route[depth : len(route) - 1])
         if alone and (not placed.entry.in_list or len(route[-1].node.items) == 1):
@@ -240,7 +240,7 @@ def _cut_last(document: jsonc.JsoncText, route: list[jsonc.Item]) -> tuple[Edit,
 
 
 def _cut(text: str, container: jsonc.Node, index: int) -> tuple[Edit, ...]:
-    """One item, with the white space before it and one comma."""
+    """Remove one item, with the white space before it and one comma."""
     item = container.items[index]
     start = len(text[: item.start].rstrip(" \t\r\n"))
     cut = Edit(start, item.node.end, "")

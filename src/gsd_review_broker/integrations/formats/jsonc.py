@@ -1,7 +1,7 @@
 """JSON as people write it (comments, trailing commas, any layout), read with the place of every value.
 
-Clients keep their configuration in it, and we change one entry without touching another byte: so this reads where
-things stand, not only what they are.
+Clients keep their configuration in it, and we change one entry without touching another byte. Therefore the parser
+returns positions as well as values.
 """
 
 import json
@@ -24,7 +24,7 @@ Kind = Literal["object", "array", "scalar"]
 
 
 class NotJsonError(ValueError):
-    """The text is no JSON, with comments or without; says where."""
+    """The text is not JSON, with or without comments; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class JsoncText:
 
 @lru_cache(maxsize=4)
 def parse(text: str) -> JsoncText:
-    """Kept for a while: a file of some megabytes (Claude Code's own grows so) is looked at from several sides."""
+    """Cached: a file of some megabytes (Claude Code's own grows to that) is parsed for several questions."""
     reader = _Reader(text)
     reader.skip()
     if reader.offset == len(text):
@@ -76,20 +76,20 @@ def parse(text: str) -> JsoncText:
 
 
 def comments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The comments in a stretch that holds nothing else but white space."""
+    """The comments in a range that otherwise contains only white space."""
     offset = start
     while offset < end:
         offset = _after_space(text, offset)
-        found = _COMMENT.match(text, offset)
-        if found is None or offset >= end:
+        match = _COMMENT.match(text, offset)
+        if match is None or offset >= end:
             return
-        yield found.span()
-        offset = found.end()
+        yield match.span()
+        offset = match.end()
 
 
 def _after_space(text: str, offset: int) -> int:
-    found = _SPACE.match(text, offset)
-    return found.end() if found else offset
+    match = _SPACE.match(text, offset)
+    return match.end() if match else offset
 
 
 class _Reader:
@@ -102,8 +102,8 @@ class _Reader:
 
     def skip(self) -> None:
         """White space and comments."""
-        found = _GAP.match(self._text, self.offset)
-        self.offset = found.end() if found else self.offset
+        match = _GAP.match(self._text, self.offset)
+        self.offset = match.end() if match else self.offset
 
     def value(self, depth: int) -> Node:
         if depth > _DEEPEST:
@@ -114,12 +114,12 @@ class _Reader:
             case "[":
                 return self._container("array", "]", depth)
             case _:
-                found = _STRING.match(self._text, self.offset) or _PLAIN.match(self._text, self.offset)
-                if found is None:
+                match = _STRING.match(self._text, self.offset) or _PLAIN.match(self._text, self.offset)
+                if match is None:
                     raise self.wrong("a value is expected")
-                self._check_string(found[0])
-                self.offset = found.end()
-                return Node("scalar", found.start(), found.end())
+                self._check_string(match[0])
+                self.offset = match.end()
+                return Node("scalar", match.start(), match.end())
 
     def _check_string(self, token: str) -> None:
         if token.startswith('"') and "\\" in token:
@@ -151,22 +151,22 @@ class _Reader:
             comma = self.offset
             self.offset += 1
         else:
-            # White space and comments after the last value are the container's, not the item's.
+            # White space and comments after the last value belong to the container, not to the item.
             self.offset = node.end
         return Item(key, start, node, comma)
 
     def _key(self) -> str:
-        found = _STRING.match(self._text, self.offset)
-        if found is None:
+        match = _STRING.match(self._text, self.offset)
+        if match is None:
             raise self.wrong("a key in double quotes is expected")
-        self._check_string(found[0])
-        self.offset = found.end()
+        self._check_string(match[0])
+        self.offset = match.end()
         self.skip()
         if self._peek() != ":":
             raise self.wrong("a colon is expected")
         self.offset += 1
         self.skip()
-        return str(json.loads(found[0]))
+        return str(json.loads(match[0]))
 
     def _peek(self) -> str:
         return self._text[self.offset : self.offset + 1]

@@ -1,7 +1,7 @@
-"""Our table in a TOML file: put at the end, found and cut by its lines; everything else stays as it is.
+"""Our table in a TOML file: added at the end, found and removed by its lines; everything else stays as it is.
 
-A table can be added to any TOML file without touching what is there, as long as its parents are no inline tables. What
-the standard library's parser says of the text before and after decides whether the result is right.
+A table can be added to any TOML file without touching its content, as long as its parents are not inline tables. The
+standard library's parser reads the text before and after, and so checks the result.
 """
 
 import json
@@ -88,7 +88,7 @@ def _depth(data: dict[str, Any], path: Sequence[str]) -> int:
 
 def _table(entry: Entry, newline: str) -> str:
     lines = [f"[{'.'.join(entry.path)}]"]
-    # JSON's strings, integers and booleans are TOML's too.
+    # JSON's strings, integers and booleans are valid TOML.
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.value.items()]
     return newline.join(lines)
 
@@ -105,7 +105,7 @@ def _added(text: str, entry: Entry) -> Edit:
 
 
 def _replaced(text: str, entry: Entry, existing: int) -> Placed:
-    """A foreign table of our name gives way; it is kept, and put back when ours goes."""
+    """A foreign table of our name is replaced; it is kept, and restored when ours is removed."""
     theirs = _sections(text, entry.path)
     name = ".".join(entry.path)
     if not theirs or theirs[0].path != entry.path:
@@ -120,7 +120,7 @@ def _replaced(text: str, entry: Entry, existing: int) -> Placed:
 
 
 def _verify(before: str, after: str, entry: Entry) -> None:
-    """Ours is there, and everything else is as it was."""
+    """Our table is there, and everything else is unchanged."""
     try:
         data = _parsed(after)
     except UnreadableError as error:
@@ -137,7 +137,7 @@ def _verify_gone(before: str, after: str, entry: Entry, *, restored: bool) -> No
 
 
 def _without(data: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """All but what is at the path; containers that hold nothing then count as absent."""
+    """Everything except what is at the path; empty containers count as absent."""
     key, *rest = path
     left = {name: value for name, value in data.items() if name != key}
     inner = data.get(key)
@@ -151,7 +151,7 @@ class _Section:
     path: tuple[str, ...]
     start: int
     end: int
-    """After its last line that says something, without the line's end."""
+    """Ends after its last line with content, without the line's end."""
 
 
 def _sections(text: str, path: Sequence[str]) -> list[_Section]:
@@ -173,7 +173,7 @@ def _all_sections(text: str) -> Iterator[_Section]:
 
 
 def _header(line: str) -> tuple[str, ...]:
-    """The parser knows quoted and dotted keys; the path is what it nests."""
+    """The parser handles quoted and dotted keys; the path is its nesting."""
     node: Any = tomllib.loads(line)
     path: list[str] = []
     while node:
@@ -191,8 +191,8 @@ def _statements(text: str) -> Iterator[tuple[int, int]]:
     while offset < len(text):
         if text[offset] in " \t\r\n":
             offset += 1
-        elif found := _COMMENT.match(text, offset):
-            offset = found.end()
+        elif match := _COMMENT.match(text, offset):
+            offset = match.end()
         else:
             end = _statement_end(text, offset)
             yield offset, offset + len(text[offset:end].rstrip())
@@ -205,8 +205,8 @@ def _statement_end(text: str, offset: int) -> int:
         character = text[offset]
         if character == "\n" and depth == 0:
             return offset
-        if found := _STRINGS.match(text, offset) or _COMMENT.match(text, offset):
-            offset = found.end()
+        if match := _STRINGS.match(text, offset) or _COMMENT.match(text, offset):
+            offset = match.end()
             continue
         depth += (character in "[{") - (character in "]}")
         offset += 1
@@ -219,7 +219,7 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _blank_before(text: str, start: int) -> int:
-    """One empty line above is part of what we put there."""
+    """One empty line above is part of what we added."""
     for blank in ("\r\n", "\n"):
         if text[:start].endswith(blank * 2):
             return start - len(blank)
