@@ -1,4 +1,4 @@
-"""One run of a command: whom it talks to, as whom, and how it answers."""
+"""One run of a command: which broker it calls, under which name, and how it answers."""
 
 import argparse
 import os
@@ -34,24 +34,24 @@ class Context:
 
     @property
     def broker(self) -> RunningBroker:
-        """Looked for at the first call."""
+        """Looked up at the first call."""
         if self._broker is None:
             self._broker = connect(self.target, token=self.token)
         return self._broker
 
     def forget_broker(self) -> None:
-        """Look for it anew at the next call: it may have come back elsewhere."""
+        """Look for it again at the next call: it may have come back elsewhere."""
         if self._broker is not None:
             self._broker.connection.close()
             self._broker = None
 
     def ask(self, tool: str, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp", **arguments: Any) -> Json:
-        """What the tool gives; what is None is left out."""
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return self.broker.connection.call(tool, given, patience=patience, endpoint=endpoint)
+        """The tool's result; arguments that are None are left out."""
+        present = {name: value for name, value in arguments.items() if value is not None}
+        return self.broker.connection.call(tool, present, patience=patience, endpoint=endpoint)
 
     def call(self, tool: str, **arguments: Any) -> Json:
-        """The same, and a person who waits for it is told so."""
+        """The same, with a progress message for a person who waits."""
         with self.screen.progress("the broker is at work"):
             return self.ask(tool, **arguments)
 
@@ -73,5 +73,5 @@ class Context:
 
     @property
     def identity(self) -> str:
-        """Who acts: a person, unless another name is given."""
+        """The acting identity: a person, unless another name is given."""
         return getattr(self.options, "identity", None) or person_here()

@@ -1,4 +1,4 @@
-"""The database as a whole, for people: proven, exported, pruned."""
+"""The database as a whole, for people: verifying, exporting, pruning."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ _SHOWN_PROBLEMS = 20
 
 
 def verify(options: argparse.Namespace) -> int:
-    # Imported here: no other command pays for the store.
+    # Imported here: other commands do not pay for the store.
     from gsd_review_broker import maintenance  # noqa: PLC0415
 
     screen = Screen()
@@ -57,7 +57,7 @@ def export(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _target(name: str | None) -> Generator[TextIO]:
-    """Standard output, or a new file that is there only if all of it is."""
+    """Standard output, or a new file that appears only when it is complete."""
     if name is None:
         yield sys.stdout
         return
@@ -79,7 +79,7 @@ def _target(name: str | None) -> Generator[TextIO]:
 
 
 def prune(options: argparse.Namespace) -> int:
-    """By the broker if one runs, else here."""
+    """By the broker if one is running, else here."""
     context = Context(options)
     moved = 0
     last: dict[str, Any] = {}
@@ -88,7 +88,7 @@ def prune(options: argparse.Namespace) -> int:
         nonlocal moved, last
         moved, last = moved + turn["reviews"], turn
 
-    # One that was named by its address is asked, or nobody is.
+    # A broker that was named by its address is asked, and nothing else.
     if context.target.url or client.find(context.target) is not None:
         more = True
         while more:

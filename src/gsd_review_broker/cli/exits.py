@@ -16,7 +16,7 @@ class Exit(IntEnum):
     NOT_FOUND = 7
     PENDING = 8
     INTERRUPTED = 130
-    # As a shell tells it of a program that SIGPIPE ended.
+    # A shell's exit code for a program that SIGPIPE stopped.
     NOBODY_READS = 141
 
 
@@ -39,7 +39,7 @@ OF_ERROR = {
 }
 
 
-# An approval counts also after the review was closed.
+# An approval also counts after the review was closed.
 OF_STATUS = {
     "pending": Exit.PENDING,
     "claimed": Exit.PENDING,
@@ -51,6 +51,8 @@ OF_STATUS = {
 
 
 def of_review(status: str, verdict: str | None) -> Exit:
-    """How a review stands, as an exit code: what `wait` and `propose --wait` end with. A state that only a newer broker
-    knows is a failure, not something to wait for."""
+    """The exit code of `wait` and `propose --wait` for a review's state.
+
+    A state that only a newer broker knows is a failure; it is not waited for.
+    """
     return Exit.DONE if verdict == "approved" else OF_STATUS.get(status, Exit.FAILED)

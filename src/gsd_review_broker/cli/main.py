@@ -93,10 +93,10 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # An OSError, but not one to tell: see below.
+        # An OSError, but not one to report: see below.
         raise
     except OSError as error:
-        # A full disk behind the output, a folder that is gone: a sentence, not a traceback.
+        # A full disk behind the output, a missing folder: a sentence, not a traceback.
         _complain(f"{Path(sys.argv[0]).name}: {error}")
         _close_output()
         return Exit.FAILED
@@ -104,12 +104,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _while_somebody_reads(run: Callable[[], int]) -> int:
-    """Whoever read our output may have seen enough: that is no failure to speak of, wherever it is noticed."""
+    """A reader of our output may have closed the pipe: that is not a failure, wherever it is noticed."""
     try:
         try:
             return run()
         finally:
-            # Also what argparse printed before it ends the program.
+            # Also what argparse printed before it exits.
             sys.stdout.flush()
     except BrokenPipeError:
         _close_output()
@@ -118,7 +118,7 @@ def _while_somebody_reads(run: Callable[[], int]) -> int:
 
 
 def _close_output() -> None:
-    """Python would complain once more at its end."""
+    """Python would report it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -138,7 +138,7 @@ def _report(error: BrokerError, options: argparse.Namespace) -> int:
 
 
 def _complain(text: str) -> None:
-    """A path or a caller's own words may be in it: nothing in it moves the terminal."""
+    """It may contain a path or a caller's words, so it is escaped for the terminal."""
     from gsd_review_broker.cli.render.escapes import visible_block  # noqa: PLC0415
 
     print(visible_block(text), file=sys.stderr)

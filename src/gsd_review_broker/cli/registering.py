@@ -1,4 +1,4 @@
-"""How a module of `cli/commands/` says which commands it has."""
+"""How a module of `cli/commands/` registers its commands."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ class Commands:
     def add(
         self, name: str, run: Run, *, summary: str, details: str = "", parents: Sequence[argparse.ArgumentParser] = ()
     ) -> argparse.ArgumentParser:
-        """`run` gets the parsed options and gives the exit code; what is heavy, it imports itself."""
+        """`run` gets the parsed options and returns the exit code; it imports heavy modules itself."""
         parser: argparse.ArgumentParser = self._parsers.add_parser(
             name,
             help=summary,
@@ -34,7 +34,7 @@ class Commands:
         return parser
 
     def group(self, name: str, *, summary: str) -> "Commands":
-        """A command with commands of its own; the same again for whoever comes second."""
+        """A command with commands of its own; the same object for every caller."""
         if name not in self._groups:
             parser: argparse.ArgumentParser = self._parsers.add_parser(
                 name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", allow_abbrev=False
@@ -53,7 +53,7 @@ class Commands:
 
 
 def broker_options() -> argparse.ArgumentParser:
-    """What every command takes that talks to a broker."""
+    """The options of every command that calls a broker."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
     which = parser.add_argument_group("which broker")

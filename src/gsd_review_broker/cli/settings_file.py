@@ -1,4 +1,4 @@
-"""Changing one section of a configuration file: read whole, written whole, everything else as it was."""
+"""Changes one section of a configuration file: read and written as a whole, everything else unchanged."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from gsd_review_broker.settings import locations
 
 
 def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
-    """False if the file says so already. A file that cannot be read is not touched."""
+    """False if the file already says so. A file that cannot be read is not touched."""
     settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):

@@ -28,7 +28,7 @@ AnswerCall = Callable[[Scope, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 _METHOD: Final = "tools/call"
 _REQUEST_FIELDS: Final = frozenset({"jsonrpc", "id", "method", "params"})
 _PARAMETERS: Final = frozenset({"name", "arguments", "_meta"})
-# Headers that decide the way, or that the SDK checks. One that occurs twice is the SDK's to judge.
+# Headers that decide the path, or that the SDK checks. The SDK handles one that occurs twice.
 _DECIDING: Final = frozenset(
     {b"accept", b"content-type", b"content-encoding", b"mcp-protocol-version", b"mcp-method", b"mcp-name"}
 )
@@ -104,14 +104,14 @@ def _deciding_headers(scope: Scope) -> dict[bytes, bytes] | None:
 
 @lru_cache(maxsize=64)
 def _takes_json(accept: bytes, content_type: bytes) -> bool:
-    """JSON comes in, and both JSON and a stream may go out: the SDK demands both of every client."""
+    """It sends JSON and accepts both JSON and a stream: the SDK demands both of every client."""
     accepted = {kind.split(b";")[0].strip().lower() for kind in accept.split(b",")}
     both = b"*/*" in accepted or {b"application/json", b"text/event-stream"} <= accepted
     return both and content_type.split(b";")[0].strip() == b"application/json"
 
 
 async def _read_body(receive: Receive, limit: int) -> tuple[list[Message], bytes | None]:
-    """What came, and the body; None where it is over the limit or its sender is gone."""
+    """The received messages, and the body; None if it is over the limit or its sender is gone."""
     messages: list[Message] = []
     size, more = 0, True
     while more and size <= limit:
@@ -125,7 +125,7 @@ async def _read_body(receive: Receive, limit: int) -> tuple[list[Message], bytes
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:
-    """What was read already, then what comes."""
+    """First what was already read, then what comes."""
     waiting = deque(messages)
 
     async def again() -> Message:
@@ -160,7 +160,7 @@ def _legacy(request: Any, revision: str) -> _Call | None:
 
 
 def _call(request: Any, revision: str) -> _Call | None:
-    """A request with nothing but what a tool call has."""
+    """A request with only the fields of a tool call."""
     if not isinstance(request, dict):
         return None
     envelope = cast("dict[str, Any]", request)
@@ -176,17 +176,17 @@ def _call_of(request_id: str | int, params: dict[str, Any], revision: str) -> _C
     name, arguments = params.get("name"), params.get("arguments", {})
     if not _PARAMETERS.issuperset(params) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
-    given = cast("dict[str, Any]", arguments)
-    return None if _waits(given) else _Call(request_id, name, given, revision)
+    named = cast("dict[str, Any]", arguments)
+    return None if _waits(named) else _Call(request_id, name, named, revision)
 
 
 def _waits(arguments: dict[str, Any]) -> bool:
-    """A wait is a stream with pings; the SDK holds it."""
+    """A wait is a stream with pings; the SDK handles it."""
     return arguments.get("wait", False) is not False
 
 
 def _is_valid(request: dict[str, Any], revision: str) -> bool:
-    """By the SDK's own schema of this revision."""
+    """According to the SDK's own schema of this revision."""
     try:
         methods.validate_client_request(_METHOD, revision, request["params"])
     except ValidationError:
@@ -211,7 +211,7 @@ async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> d
     try:
         return await answer
     except asyncio.CancelledError:
-        # Someone else's cancellation goes on its way.
+        # Another task's cancellation is passed on.
         if gone and working.uncancel() == 0:
             return None
         raise

@@ -1,4 +1,4 @@
-"""A tool: its name, what it says of itself, what it takes, and who is shown it."""
+"""A tool: its name, its description, its arguments, and its audience."""
 
 import inspect
 import json
@@ -33,7 +33,7 @@ EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a tool function is handed beside its arguments."""
+    """What a tool function gets beside its arguments."""
 
     broker: Broker
     repeat: Repeat | None
@@ -62,10 +62,9 @@ class Tool:
         for name, value in arguments.items():
             refuse_unstorable(name, value)
         key = values.pop("idempotency_key", None)
-        # Arguments as they came, so that leaving one out and giving its default are the same call only
-        # if the caller says so.
-        said = {name: value for name, value in arguments.items() if name != "idempotency_key"}
-        repeat = Repeat(tool=self.name, key=key, arguments=said) if key is not None else None
+        # The arguments as they came: leaving one out and passing its default are different calls.
+        call_arguments = {name: value for name, value in arguments.items() if name != "idempotency_key"}
+        repeat = Repeat(tool=self.name, key=key, arguments=call_arguments) if key is not None else None
         await broker.gatekeeper.admit(caller, self._act(arguments))
         return await self.function(Call(broker, repeat, audience, caller), **values)
 
@@ -161,7 +160,7 @@ class Registry:
                 input_schema=compact_schema(arguments),
                 annotations=types.ToolAnnotations(
                     read_only_hint=reads,
-                    # All is appended, nothing deleted.
+                    # Everything is appended, nothing deleted.
                     destructive_hint=False,
                     idempotent_hint=reads or repeatable,
                     open_world_hint=False,
@@ -187,7 +186,7 @@ def _model(function: Callable[..., Any]) -> type[BaseModel]:
 
 
 def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Its JSON Schema without what costs a reader tokens and says nothing: titles, nulls, null defaults."""
+    """Its JSON Schema without parts that cost tokens and say nothing: titles, nulls, null defaults."""
     schema = model.model_json_schema()
     return _object(schema, schema.get("$defs", {}))
 
@@ -215,5 +214,5 @@ def _compact(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
 
 
 def as_text(result: Any) -> str:
-    """The same facts for clients that read text only, without a byte of layout."""
+    """The same facts for clients that read only text, without layout."""
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))

@@ -61,8 +61,10 @@ def _answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> An
 
 
 class _ToolServer(Server[Any]):
-    """Asked for resources or prompts, it answers that there are none. It does not advertise them: opencode offers its
-    model three more tools for a server that does."""
+    """Answers that there are no resources or prompts.
+
+    It does not advertise them: opencode offers its model three more tools for a server that does.
+    """
 
     def get_capabilities(self, *arguments: Any, **options: Any) -> types.ServerCapabilities:
         whole = super().get_capabilities(*arguments, **options)
@@ -95,10 +97,10 @@ def _server(answer: AnswerCall, tools: dict[str, Tool], audience: Audience) -> S
         on_list_resources=list_resources,
         on_list_prompts=list_prompts,
     )
-    # Registered by itself, since it answers in wire form: models would be built only to be taken apart again.
+    # Registered separately, because it answers in wire form: models would be built only to be serialized again.
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     if not tracing.is_on():
-        # The SDK's one built-in middleware makes a span for each call, whether anybody collects them or not.
+        # The SDK's one built-in middleware makes a span for each call, even if nobody collects them.
         server.middleware.clear()
     server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
     return server
@@ -108,8 +110,11 @@ _CallTool = Callable[[Any, types.CallToolRequestParams], Awaitable[dict[str, Any
 
 
 def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> ServerMiddleware[Any]:
-    """On the newest revision a tool's answer is complete as it is, envelope and all; the SDK would walk through
-    it twice more to find that out. Older revisions go the SDK's way, which leaves out what they do not know."""
+    """On the newest revision a tool's answer is complete, including the envelope; the SDK would walk through it twice
+    more.
+
+    Older revisions go through the SDK, which leaves out fields that they do not know.
+    """
 
     async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method != "tools/call" or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -145,7 +150,7 @@ async def _called(
         broker.meters.tools[tool.name, outcome].add(took)
         log.debug("tool_called", outcome=outcome, seconds=took)
     if _is_page(result):
-        # What takes a millisecond is done in pieces, so that a short call need not wait for all of it.
+        # Work of a millisecond is done in pieces, so that a short call need not wait for all of it.
         await asyncio.sleep(0)
     text = as_text(result)
     if len(text) > _LONG_TEXT:
@@ -171,12 +176,12 @@ def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:
 
 
 def _failed(error: BrokerError, scope: Scope) -> dict[str, Any]:
-    # A caller's own words may be quoted in it, and need not be valid Unicode.
-    told = {name: _sendable(text) for name, text in envelope(error, _wording(scope)).items()}
-    text = f"{told['code']}: {told['message']}"
+    # It may quote a caller's own words, which need not be valid Unicode.
+    fields = {name: _sendable(text) for name, text in envelope(error, _wording(scope)).items()}
+    text = f"{fields['code']}: {fields['message']}"
     return {
-        "content": [{"type": "text", "text": f"{text}\n{told['hint']}" if told["hint"] else text}],
-        "structuredContent": {"error": told},
+        "content": [{"type": "text", "text": f"{text}\n{fields['hint']}" if fields["hint"] else text}],
+        "structuredContent": {"error": fields},
         "isError": True,
         "resultType": "complete",
     }
@@ -188,14 +193,14 @@ def _sendable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path: the SDK's manager, which runs as long as the broker, and what is called for each request."""
+    """One path: the SDK's manager, which runs as long as the broker, and the application for each request."""
 
     manager: StreamableHTTPSessionManager
     asgi: ASGIApp
 
 
 def make_endpoints(broker: Broker, *, body_limit: int) -> dict[str, Endpoint]:
-    """By path. Stateless, so that a restart is invisible; Host and Origin are checked for all routes at once."""
+    """By path. Stateless, so that a restart is invisible; Host and Origin are checked for all routes together."""
     paths = {Audience.ALL: "/mcp"} | {a: f"/mcp/{a.value}" for a in Audience if a is not Audience.ALL}
     registry = all_tools()
     return {
@@ -210,7 +215,7 @@ def _endpoint(broker: Broker, tools: dict[str, Tool], audience: Audience, body_l
         app=server, stateless=True, json_response=False, max_request_body_size=body_limit
     )
     if tracing.is_on():
-        # The SDK makes the spans: then it has every call.
+        # The SDK makes the spans, so it handles every call.
         return Endpoint(manager, manager.asgi_app)
     lean = LeanCalls(answer, server_info=server.server_info_stamp, otherwise=manager.asgi_app, body_limit=body_limit)
     return Endpoint(manager, lean)

@@ -1,4 +1,4 @@
-"""A broker in the background: one for each user and database, however many start it at the same moment."""
+"""A broker in the background: one for each user and database, however many processes start it at once."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ _NAMES_OF_A_BROKER = frozenset({"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_I
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What a broker in the background leaves in the platform's state folder."""
+    """The files of a background broker in the platform's state folder."""
 
     log: Path
     pid: Path
@@ -54,15 +54,17 @@ class StartedBroker:
 
 
 def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = True) -> StartedBroker:
-    """The running broker; started if there is none. `flags` are the broker's own; with `port_is_free` nobody has
-    chosen the port, and another than the usual one will do."""
+    """The running broker; started if there is none.
+
+    `flags` are the broker's own. With `port_is_free` nobody has chosen the port, and any free one may be used.
+    """
     files = Files.of(target.locations.database)
     running = find(target)
     if running is not None:
         return StartedBroker(broker=running, is_new=False, log=files.log)
     make_private_folder(files.lock.parent)
     with locks.held(files.lock):
-        # Whoever waited for the lock finds what its holder started.
+        # A caller that waited for the lock finds what its holder started.
         running = find(target)
         if running is not None:
             return StartedBroker(broker=running, is_new=False, log=files.log)
@@ -72,7 +74,7 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
 
 
 def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
-    """Only the process that proved a moment ago that it is our broker; its number may be another's by now."""
+    """Signals only the process that proved a moment ago that it is our broker; its number may be reused by now."""
     kind = signal.SIGKILL if force and sys.platform != "win32" else signal.SIGTERM
     broker.connection.close()
     if not send_signal(broker.pid, broker.process_start, kind):
@@ -89,13 +91,13 @@ def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
             )
         time.sleep(_LOOK_SECONDS)
     if force:
-        # Killed, it could not clean up.
+        # A killed broker could not clean up.
         runtime_path(database).unlink(missing_ok=True)
     Files.of(database).pid.unlink(missing_ok=True)
 
 
 def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
-    # What names a running broker to a client is not meant for a new one.
+    # Variables that name a running broker to a client are not meant for a new broker.
     inherited = {k: v for k, v in os.environ.items() if k not in _NAMES_OF_A_BROKER}
     _shorten(files.log)
     with open(open_private(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:  # noqa: PTH123 - a descriptor
@@ -113,11 +115,11 @@ def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBrok
     write_private(files.pid, owner.encode())
     end = time.monotonic() + START_SECONDS
     while process.poll() is None:
-        # Cheaper than a call, as long as nobody has announced itself.
+        # Cheaper than a call, as long as no broker has announced itself.
         if runtime_path(target.locations.database).exists():
             running = find(target)
             if running is not None and running.pid == process.pid:
-                # It goes on without us; nothing is left to say about it.
+                # It runs on without us; there is nothing left to report.
                 process.returncode = 0
                 return running
         if time.monotonic() > end:
@@ -128,18 +130,18 @@ def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBrok
     return _after_failure(target, files, flags, _said(files.log, begin))
 
 
-def _after_failure(target: Target, files: Files, flags: Sequence[str], said: str) -> RunningBroker:
-    # Somebody else may have been quicker, with `tandem serve`.
+def _after_failure(target: Target, files: Files, flags: Sequence[str], output: str) -> RunningBroker:
+    # Another process may have been quicker, with `tandem serve`.
     running = find(target)
     if running is not None:
         return running
-    if _PORT_IN_USE in said and "--port" not in flags:
+    if _PORT_IN_USE in output and "--port" not in flags:
         return _launched(target, files, [*flags, "--port", "0"])
-    raise StartError(f"the broker did not start: {said or 'it said nothing'} (its log is {files.log})")
+    raise StartError(f"the broker did not start: {output or 'it said nothing'} (its log is {files.log})")
 
 
 def _said(log: Path, begin: int) -> str:
-    """Its last words: a sentence about why, if there is one among them."""
+    """Its last output: a sentence about the reason, if there is one."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -148,7 +150,7 @@ def _said(log: Path, begin: int) -> str:
 
 
 def _shorten(log: Path) -> None:
-    """An old log that grew large gives way; the one before it is kept."""
+    """A log that grew large is replaced; the previous one is kept."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > _LONGEST_LOG:
             log.replace(log.with_suffix(".log.old"))

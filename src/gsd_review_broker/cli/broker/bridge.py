@@ -1,7 +1,7 @@
-"""stdio to HTTP: for clients that start their server as a program and speak to it line by line.
+"""stdio to HTTP: for clients that start their server as a program and send it lines.
 
-Each message that comes in is one POST; what comes back goes out as it is. The broker may restart in between: what was
-not answered is asked again, and a key that goes with each writing call lets it be done once only.
+Each incoming message is one POST; the answer is passed on unchanged. The broker may restart in between: an unanswered
+call is repeated, and each writing call carries a key so that it runs only once.
 """
 
 import http.client
@@ -46,15 +46,15 @@ class Bridge:
         self._token = token
         self._patience = patience
         self._writing = threading.Lock()
-        # What is under way, by request id, so that it can be called off.
+        # Calls under way by request id, so that they can be cancelled.
         self._calls: dict[Any, _Call] = {}
-        # What an older client and the broker agreed on; a newer one says it with each request.
+        # The version that an older client and the broker agreed on; a newer client sends it with each request.
         self._agreed: str | None = None
-        # Does a tool take an idempotency key? As the broker's own list says.
+        # Does a tool take an idempotency key? From the broker's own list.
         self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """To the end of the input, and then a while for the answers that are still due."""
+        """Runs until the input ends, and then waits a while for outstanding answers."""
         threads: list[threading.Thread] = []
         for line in lines:
             if not line.strip():
@@ -66,7 +66,7 @@ class Bridge:
             threads.append(threading.Thread(target=self._forward, args=(message,), daemon=True))
             threads[-1].start()
             if _object(message).get("method") in {"initialize", "notifications/initialized"}:
-                # What follows depends on it.
+                # The messages after it depend on it.
                 threads[-1].join()
         end = time.monotonic() + _LAST_ANSWERS_SECONDS
         for thread in threads:
@@ -80,7 +80,7 @@ class Bridge:
             return None
 
     def _is_cancellation(self, message: Any) -> bool:
-        """Without sessions the broker would not know which call is meant; a dropped connection tells it."""
+        """Without sessions the broker cannot know which call is meant; a dropped connection tells it."""
         if _object(message).get("method") != "notifications/cancelled":
             return False
         call = self._calls.get(_object(message["params"]).get("requestId")) if "params" in message else None
@@ -110,7 +110,7 @@ class Bridge:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
     def _exchange(self, call: "_Call", message: Any) -> None:
-        """Until it is answered. A broker that is gone is given time to come back; the key stays the same."""
+        """Repeats the call until it is answered. A missing broker gets time to come back; the key stays the same."""
         request = _object(message)
         key = secrets.token_hex(16)
         end = 0.0
@@ -129,7 +129,7 @@ class Bridge:
                 return
 
     def _with_key(self, message: Any, key: str) -> Any:
-        """A writing call gets a key, unless it has one: asked again after a restart, it is done once."""
+        """Add a key to a writing call without one, so that a repetition after a restart runs once."""
         request = _object(message)
         params = _object(request.get("params"))
         name, arguments = params.get("name"), params.get("arguments", {})
@@ -140,7 +140,7 @@ class Bridge:
         return {**request, "params": {**params, "arguments": keyed}}
 
     def _needs_key(self, name: str, params: Json) -> bool:
-        """The list is read once, and again for a tool that came with a newer broker."""
+        """The list is read once, and again for a tool that a newer broker added."""
         if name not in self._takes_key:
             self._takes_key = self._listed_tools(params)
         return self._takes_key.get(name, False)
@@ -164,11 +164,11 @@ class Bridge:
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         params = _object(request.get("params"))
-        said = _object(params.get("_meta")).get(_VERSION_KEY)
-        version = said or (self._agreed if request.get("method") != "initialize" else None)
+        stated = _object(params.get("_meta")).get(_VERSION_KEY)
+        version = stated or (self._agreed if request.get("method") != "initialize" else None)
         if isinstance(version, str):
             headers["MCP-Protocol-Version"] = version
-        if said and isinstance(request.get("method"), str):
+        if stated and isinstance(request.get("method"), str):
             headers["Mcp-Method"] = request["method"]
             name = params.get("name") or params.get("uri")
             if isinstance(name, str):
@@ -228,7 +228,7 @@ class _Call:
                 data.append(line[5:].removeprefix(b" "))
             elif not line and any(data):
                 message = json.loads(b"\n".join(data))
-                # A message on the way may come again; the answer itself ends the call.
+                # A progress message may come twice; the answer ends the call.
                 self.has_answered = "result" in message or "error" in message
                 yield message
                 data = []
@@ -242,7 +242,7 @@ def _takes_key(tool: Json) -> bool:
 
 
 def _object(value: Any) -> Json:
-    """A client may send anything; what is not an object has no keys."""
+    """A client may send anything; a value that is not an object has no keys."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 

@@ -7,7 +7,7 @@ from gsd_review_broker.cli.exits import Exit
 
 
 def open_page(context: Context, path: str) -> int:
-    """Its address is printed either way: there may be no browser here."""
+    """The address is printed in any case: there may be no browser here."""
     url = context.broker.connection.url + path
     opened = webbrowser.open(url)
     if context.wants_json:

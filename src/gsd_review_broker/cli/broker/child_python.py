@@ -1,4 +1,4 @@
-"""Python programs of ours, started in a folder that is not ours."""
+"""Starts our own Python programs in a folder that is not ours."""
 
 import os
 import sys
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """`-P`: otherwise `-m` looks for modules in the working folder first, and that is a repository. Any `json.py` or
-    `sitecustomize.py` at its root would run with the user's rights."""
+    """`-P`: otherwise `-m` looks for modules in the working folder first, which is a repository.
+
+    Any `json.py` or `sitecustomize.py` at its root would run with the user's rights.
+    """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 

@@ -1,4 +1,4 @@
-"""Events as they come, over a broker's restarts: the event stream says that something happened, the audit says what."""
+"""Follows events over a broker's restarts: the event stream signals that something happened, the audit says what."""
 
 import contextlib
 import time
@@ -10,7 +10,7 @@ from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.events import EventHint, EventHints, EventStreamEndedError
 
 _PAGE = 500
-# So often the terminal's size is looked at, and a broker that is gone is looked for; one that is there is not asked.
+# How often to check the terminal's size and to look for a missing broker; a running broker is not polled.
 _LOOK_SECONDS = 0.5
 _AGAIN_SECONDS = 0.1
 
@@ -18,14 +18,16 @@ _AGAIN_SECONDS = 0.1
 def follow(
     context: Context, *, review_id: str | None, after: int | None, until: float | None
 ) -> Iterator[list[Json] | None]:
-    """What came since the last look, again and again: an empty list for nothing, None while nobody answers. Without
-    `after`, from now on. Of one review, its closing is the end."""
+    """Yields the new events, again and again: an empty list for none, None while no broker answers.
+
+    Without `after`, from now on. For one review, it stops when the review is closed.
+    """
     follower = _Follower(context, review_id, after)
     while not follower.is_over and _left(until) > 0:
         try:
             yield from follower.events(until)
         except EventStreamEndedError:
-            # It may be on its way out: the next look tells.
+            # The broker may be stopping: the next look shows it.
             context.forget_broker()
             time.sleep(_AGAIN_SECONDS)
         except UnreachableError:
@@ -46,7 +48,7 @@ class _Follower:
         self.is_over = False
 
     def events(self, until: float | None) -> Iterator[list[Json]]:
-        """Until the stream ends, or all is told."""
+        """Until the stream ends, or everything was yielded."""
         if self._after is not None:
             yield self._since(self._after)
         if self._is_closed():
@@ -61,7 +63,7 @@ class _Follower:
         if hint is None:
             return []
         if self._after is None:
-            # The first one tells where the audit ends now.
+            # The first event shows where the audit ends now.
             self._after = hint.last_id
         return self._since(self._after) if hint.last_id > self._after else []
 

@@ -1,4 +1,4 @@
-"""Waiting for a verdict: in slices, over a broker's restart, without a word until there is one."""
+"""Waits for a verdict: in slices, over a broker's restart, without output until there is one."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from gsd_review_broker.domain.turns import proposer_must_act
 
 SLICE_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
-# The broker answers at the end of a slice; this is for what lies between.
+# The broker answers at the end of a slice; this covers what lies between.
 _MARGIN_SECONDS = 30.0
 DEFAULT_SECONDS = 600.0
 
@@ -20,16 +20,18 @@ DEFAULT_SECONDS = 600.0
 def wait_for_verdict(
     context: Context, review_id: str, *, seconds: float, changed: Callable[[Json], None] = lambda _: None
 ) -> Json:
-    """The review's status when its proposer must act, or at the end of the time, and then it says that nothing
-    changed. `changed` is told of each step."""
+    """The review's status when its proposer must act, or when the time is over; then it says that nothing changed.
+
+    `changed` is called at each step.
+    """
     end = time.monotonic() + seconds
 
     def tell(status: Json) -> None:
         changed(status)
-        # Whoever reads from a pipe reads what was printed before the wait is over.
+        # A reader of a pipe gets the earlier output before the wait is over.
         context.screen.write("")
 
-    # The first look must find a broker; after that, one that is gone is waited for.
+    # The first look must find a broker; afterwards, a missing broker is waited for.
     status = context.call("get_review_status", review_id=review_id)
     tell(status)
     lost: UnreachableError | None = None
@@ -47,7 +49,7 @@ def wait_for_verdict(
                 tell(status)
     if lost is not None:
         raise lost
-    # The first look has nothing to compare with, and calls itself a change.
+    # The first look has nothing to compare with, and reports a change.
     return status if is_decided(status) else {**status, "changed": False}
 
 
@@ -63,7 +65,7 @@ def _next(context: Context, status: Json, left: float) -> Json:
 
 
 def slice_seconds() -> float:
-    """Well under every proxy's and client's patience; shorter ones cost the broker a look each."""
+    """Well below the timeouts of proxies and clients; shorter slices cost the broker a look each."""
     return float(os.environ.get("TANDEM_WAIT_SLICE_SECONDS", SLICE_SECONDS))
 
 

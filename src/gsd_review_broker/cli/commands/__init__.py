@@ -87,7 +87,7 @@ HIDDEN: dict[str, tuple[str, ...]] = {"__complete": ("completion",)}
 
 
 def modules_of(command: str) -> tuple[str, ...]:
-    """Empty for a command that there is not."""
+    """Empty for an unknown command."""
     listed = [names for _, names in TOPICS]
     return next((names[command] for names in (*listed, HIDDEN) if command in names), ())
 

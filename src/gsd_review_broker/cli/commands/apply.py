@@ -1,4 +1,4 @@
-"""`tandem apply`: what was approved, into the work tree, after proof that it is the same."""
+"""`tandem apply`: puts the approved change into the work tree, after proof that it is the same."""
 
 import argparse
 import os
@@ -89,7 +89,7 @@ def _not_approved(context: Context, status: Json) -> int:
 
 
 def refused(context: Context, error: BrokerError, code: Exit | None = None) -> int:
-    """As an error, with an exit code of its own where the table's would say too little."""
+    """An error with an exit code of its own, where the table's would say too little."""
     if context.wants_json:
         context.screen.json({"error": error.as_json()})
     else:
@@ -100,11 +100,11 @@ def refused(context: Context, error: BrokerError, code: Exit | None = None) -> i
 
 def _approved(context: Context, status: Json) -> Approved:
     review_id = status["review_id"]
-    found = patches.fetch(context, review_id)
-    proposal = found.proposal
+    fetched = patches.fetch(context, review_id)
+    proposal = fetched.proposal
     if proposal["revision"] != status["revision"] or proposal["version"] != status["version"]:
         raise BrokerError(Code.CONFLICT, f"review {review_id} changed at this moment", "Apply again.")
-    if found.text is None:
+    if fetched.text is None:
         raise BrokerError(Code.NOT_FOUND, f"review {review_id} has no diff to apply", "There is nothing to do here.")
     if proposal["digest"] is None:
         raise BrokerError(
@@ -114,12 +114,12 @@ def _approved(context: Context, status: Json) -> Approved:
         )
     paths = {name for file in proposal["affected_files"] for name in (file["path"], file["old_path"]) if name}
     return Approved(
-        review_id=review_id, digest=proposal["digest"], diff=found.text.encode("utf-8"), paths=tuple(sorted(paths))
+        review_id=review_id, digest=proposal["digest"], diff=fetched.text.encode("utf-8"), paths=tuple(sorted(paths))
     )
 
 
 def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | None, str | None]:
-    """By the very code that the broker works it out with; and why not, if git does not take it."""
+    """Computed by the same code as in the broker; and the reason, if git does not accept the diff."""
     import asyncio  # noqa: PLC0415 - only this command needs these
 
     from gsd_review_broker.git.repository import GitRepository  # noqa: PLC0415
@@ -131,7 +131,7 @@ def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | No
 
 
 def _already(root: Path, approved: Approved) -> str | None:
-    """Where the approved change stands already, if it does."""
+    """Where the approved change already is, if anywhere."""
     place = None
     with changes.opened(root) as tree:
         if changes.staged_digest(tree) == approved.digest:
@@ -139,7 +139,7 @@ def _already(root: Path, approved: Approved) -> str | None:
         elif changes.worktree_digest(tree) == approved.digest:
             place = _WORK_TREE
     if place is not None:
-        # The ids are right; this also hashes the objects behind them.
+        # The ids match; this also hashes the objects behind them.
         _require_same(root, approved)
         return place
     digest, _ = _digest(root, approved.diff, already_applied=True)
@@ -149,17 +149,17 @@ def _already(root: Path, approved: Approved) -> str | None:
 def _require_same(root: Path, approved: Approved) -> None:
     digest, why = _digest(root, approved.diff, already_applied=False)
     if digest != approved.digest:
-        found = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
+        actual = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
         raise BrokerError(
             Code.CONFLICT,
             f"applied to HEAD, review {approved.review_id} would not give what was approved "
-            f"({approved.digest}); {found}",
+            f"({approved.digest}); {actual}",
             "HEAD has moved since. Go back to where it was proposed, or propose it again on what is there now.",
         )
 
 
 def _require_clean(root: Path, paths: Sequence[str]) -> None:
-    """On top of other changes it would not be what was approved."""
+    """Together with other changes the result would not be what was approved."""
     options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
     status = run_users_git(root, "status", *options, "--", *map(_literal, paths))
     changed = [os.fsdecode(entry[3:]) for entry in status.output.split(b"\0") if entry]

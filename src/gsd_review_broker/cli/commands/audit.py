@@ -18,12 +18,12 @@ def register(commands: Commands) -> None:
 
 def show_log(options: argparse.Namespace) -> int:
     context = Context(options)
-    found = context.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
+    page = context.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
     if context.wants_json:
-        context.screen.json(found)
+        context.screen.json(page)
         return Exit.DONE
-    rows = [event_row(event, short=context.screen.is_terminal) for event in found["events"]]
+    rows = [event_row(event, short=context.screen.is_terminal) for event in page["events"]]
     context.screen.table(EVENT_TITLES, rows)
-    if found["next_cursor"] is not None:
-        context.screen.warn(f"There is more: --after {found['next_cursor']}")
+    if page["next_cursor"] is not None:
+        context.screen.warn(f"There is more: --after {page['next_cursor']}")
     return Exit.DONE

@@ -66,9 +66,9 @@ def run_up(options: argparse.Namespace) -> int:
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
-    given = {name: getattr(options, name) for name in _PASSED_ON}
+    passed = {name: getattr(options, name) for name in _PASSED_ON}
     words = [
-        word for name, value in given.items() if value is not None for word in (_flag(name), _absolute(name, value))
+        word for name, value in passed.items() if value is not None for word in (_flag(name), _absolute(name, value))
     ]
     return [*words, "--user"] if options.user else words
 
@@ -102,11 +102,11 @@ def run_down(options: argparse.Namespace) -> int:
 def run_status(options: argparse.Namespace) -> int:
     context = Context(options)
     broker = context.broker
-    said = context.call("broker_status")
+    status = context.call("broker_status")
     log = background.Files.of(context.target.locations.database).log
     problems = _problems(context)
     result = {
-        **said,
+        **status,
         "url": broker.connection.url,
         "pid": broker.pid,
         "database": broker.database,
@@ -117,17 +117,17 @@ def run_status(options: argparse.Namespace) -> int:
     if context.wants_json:
         context.screen.json(result)
         return Exit.DONE
-    waiting = sum(said["queue"].values())
-    kinds = ", ".join(f"{number} {name}" for name, number in said["queue"].items() if number)
+    waiting = sum(status["queue"].values())
+    kinds = ", ".join(f"{number} {name}" for name, number in status["queue"].items() if number)
     facts = {
         "broker": f"{broker.connection.url} (pid {broker.pid}, version {broker.version})",
         "serves": broker.serves,
         "database": broker.database,
         "since": broker.started_at,
         "pending": counted(waiting, "review") + (f" ({kinds})" if kinds else ""),
-        "oldest": said["oldest_pending_at"],
-        "last activity": said["last_activity_at"],
-        "callers waiting": str(said["waiting"]),
+        "oldest": status["oldest_pending_at"],
+        "last activity": status["last_activity_at"],
+        "callers waiting": str(status["waiting"]),
         "log": result["log"],
     }
     for name, value in facts.items():
@@ -143,7 +143,7 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _problems(context: Context) -> list[Json]:
-    """What is off because of its settings. A broker of an older version does not say."""
+    """Features that are off because of their settings. A broker of an older version does not report them."""
     try:
         return context.get("/api/problems")["problems"]
     except UnreachableError:

@@ -60,7 +60,7 @@ def print_script(options: argparse.Namespace) -> int:
 
 
 def run_complete(options: argparse.Namespace) -> int:
-    """Says nothing rather than failing: a person is typing."""
+    """Prints nothing rather than failing: a person is typing."""
     words = options.words or [""]
     screen = Screen()
     for word, about in _candidates(words):
@@ -87,12 +87,12 @@ def _candidates(words: list[str]) -> list[Candidate]:
 
 
 def _arguments(parser: argparse.ArgumentParser, words: list[str]) -> list[Candidate]:
-    # argparse has no public word for what a parser takes.
+    # argparse has no public API for what a parser accepts.
     actions = cast("list[Any]", vars(parser)["_actions"])
     by_option = {option: action for action in actions for option in action.option_strings}
     positionals = [action for action in actions if not action.option_strings]
     position, expects = 0, None
-    given: list[str] = []
+    values: list[str] = []
     for word in words[:-1]:
         if expects is not None:
             expects = None
@@ -100,30 +100,30 @@ def _arguments(parser: argparse.ArgumentParser, words: list[str]) -> list[Candid
             expects = by_option[word] if by_option[word].nargs != 0 else None
         else:
             position += 1
-            given.append(word)
+            values.append(word)
     if expects is not None:
-        return _values(expects, given)
+        return _values(expects, values)
     if words[-1].startswith("-"):
         return [(option, action.help or "") for option, action in by_option.items()]
-    return _values(positionals[position], given) if position < len(positionals) else []
+    return _values(positionals[position], values) if position < len(positionals) else []
 
 
-def _values(action: Any, given: list[str]) -> list[Candidate]:
+def _values(action: Any, words: list[str]) -> list[Candidate]:
     if action.choices:
         return [(str(choice), "") for choice in action.choices]
     if action.dest in _REVIEW_OPTIONS:
         return _live("list_reviews", _reviews, limit=200)
-    if action.dest == "finding" and not action.option_strings and given:
-        return _live("get_discussion", _findings, review_id=given[0])
+    if action.dest == "finding" and not action.option_strings and words:
+        return _live("get_discussion", _findings, review_id=words[0])
     return []
 
 
-def _reviews(found: Json) -> list[Candidate]:
-    return [(row["id"], _about(row)) for row in found["reviews"]]
+def _reviews(page: Json) -> list[Candidate]:
+    return [(row["id"], _about(row)) for row in page["reviews"]]
 
 
-def _findings(found: Json) -> list[Candidate]:
-    return [(one["finding_id"], one["title"]) for one in found["findings"]]
+def _findings(page: Json) -> list[Candidate]:
+    return [(one["finding_id"], one["title"]) for one in page["findings"]]
 
 
 def _about(review: Json) -> str:

@@ -38,7 +38,7 @@ def run_demo(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.demo.stage import built  # noqa: PLC0415 - only here
 
     screen = Screen()
-    told: list[Json] = []
+    lines_shown: list[Json] = []
     with contextlib.ExitStack() as stack:
         with screen.progress("the stage is built"):
             stage = stack.enter_context(built())
@@ -46,12 +46,12 @@ def run_demo(options: argparse.Namespace) -> int:
             _open(screen, stage.url, options)
         pause = 0.0 if options.fast else _PAUSE_SECONDS
         for line in _lines(stage.play(pause=pause, deadline=_DEADLINE_SECONDS)):
-            told.append(line)
+            lines_shown.append(line)
             if not options.json:
                 _tell(screen, line)
         events = stage.broker.connection.call("get_audit_log", {"limit": 500})["events"]
     if options.json:
-        screen.json({"steps": told, "events": [event["event_type"] for event in events]})
+        screen.json({"steps": lines_shown, "events": [event["event_type"] for event in events]})
         return Exit.DONE
     screen.say()
     screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
@@ -60,8 +60,8 @@ def run_demo(options: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _lines(said: Iterator[bytes]) -> Iterator[Json]:
-    return (json.loads(line) for line in said)
+def _lines(output: Iterator[bytes]) -> Iterator[Json]:
+    return (json.loads(line) for line in output)
 
 
 def _open(screen: Screen, url: str, options: argparse.Namespace) -> None:
@@ -77,9 +77,9 @@ def _tell(screen: Screen, line: Json) -> None:
     if line["chapter"]:
         screen.say()
         screen.say(Span(line["chapter"], Style.BOLD))
-    said = _wrapped(screen, line["text"])
-    screen.say("  ", Span(f"{line['who']:<10}", _COLOURS.get(line["who"], Style.PLAIN)), said[0])
-    for more in said[1:]:
+    text = _wrapped(screen, line["text"])
+    screen.say("  ", Span(f"{line['who']:<10}", _COLOURS.get(line["who"], Style.PLAIN)), text[0])
+    for more in text[1:]:
         screen.say(_INDENT, more)
     for detail in line["details"]:
         for piece in _wrapped(screen, detail):
@@ -88,7 +88,7 @@ def _tell(screen: Screen, line: Json) -> None:
 
 
 def _wrapped(screen: Screen, text: str) -> list[str]:
-    """On a terminal at its edge; a pipe gets it whole."""
+    """Wrapped at a terminal's edge; a pipe gets the whole line."""
     if not screen.is_terminal:
         return [text]
     width = max(_NARROWEST, screen.width - len(_INDENT))

@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
 
 def show_diff(options: argparse.Namespace) -> int:
     context = Context(options)
-    found = patches.fetch(
+    fetched = patches.fetch(
         context,
         options.review,
         revision=options.revision,
@@ -37,21 +37,21 @@ def show_diff(options: argparse.Namespace) -> int:
         path=options.path,
         counter=options.counter,
     )
-    proposal = found.proposal
+    proposal = fetched.proposal
     if context.wants_json:
         facts = ("review_id", "status", "version", "revision", "digest", "affected_files")
         files = "counter_patch_affected_files" if options.counter else "affected_files"
         context.screen.json(
-            {**{name: proposal[name] for name in facts}, "affected_files": proposal[files], "diff": found.text}
+            {**{name: proposal[name] for name in facts}, "affected_files": proposal[files], "diff": fetched.text}
         )
         return Exit.DONE
-    if found.text is None:
+    if fetched.text is None:
         what = "counter-patch" if options.counter else "diff"
         raise BrokerError(
             Code.NOT_FOUND, f"review {proposal['review_id']} has no {what}", "`tandem show` says what it has."
         )
     if options.raw:
-        sys.stdout.buffer.write(found.text.encode("utf-8"))
-    elif found.text:
-        patches.show(context.screen, found.text, pager=not options.no_pager)
+        sys.stdout.buffer.write(fetched.text.encode("utf-8"))
+    elif fetched.text:
+        patches.show(context.screen, fetched.text, pager=not options.no_pager)
     return Exit.DONE

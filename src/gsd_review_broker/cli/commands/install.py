@@ -74,7 +74,7 @@ def run_install(options: argparse.Namespace) -> int:
     around = integrations.Environment.of(Path.cwd())
     choice = _choice(options, around)
     clients = _chosen(options)
-    # All are planned before the first is written: what one file refuses is said before another is changed.
+    # All are planned before the first is written: a refusal comes before any file is changed.
     outcomes = [integrations.install(client, choice, around, dry_run=True) for client in clients]
     if not options.dry_run:
         outcomes = [integrations.install(client, choice, around) for client in clients]
@@ -205,9 +205,9 @@ def _show_status(options: argparse.Namespace) -> int:
     screen = Screen()
     around = integrations.Environment.of(Path.cwd())
     with screen.progress("asking the clients for their versions"):
-        found = integrations.status(around)
+        clients = integrations.status(around)
     if options.json:
-        screen.json({"clients": [_client_facts(client) for client in found]})
+        screen.json({"clients": [_client_facts(client) for client in clients]})
         return Exit.DONE
     rows = [
         (
@@ -215,7 +215,7 @@ def _show_status(options: argparse.Namespace) -> int:
             client.version or ("found" if client.program else "not found"),
             *_shown(place, around),
         )
-        for client in found
+        for client in clients
         for place in client.places
     ]
     screen.table(("CLIENT", "VERSION", "SCOPE", "SERVER", "FILE"), rows)
@@ -225,14 +225,14 @@ def _show_status(options: argparse.Namespace) -> int:
 def _shown(place: "ConfigFile", around: "Environment") -> tuple[str, str, str]:
     match place.origin:
         case "ours":
-            said = place.url or "?"
+            text = place.url or "?"
         case "foreign":
-            said = f"{place.url or '?'} (not by tandem install)"
+            text = f"{place.url or '?'} (not by tandem install)"
         case "unreadable":
-            said = "cannot be read"
+            text = "cannot be read"
         case _:
-            said = "-"
-    return place.scope.value, said, _short(place.path, around)
+            text = "-"
+    return place.scope.value, text, _short(place.path, around)
 
 
 def _client_facts(client: "ClientStatus") -> dict[str, Any]:

@@ -44,7 +44,7 @@ def list_reviews(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.web:
         return open_page(context, "/")
-    found = context.call(
+    page = context.call(
         "list_reviews",
         status=options.status,
         category=options.category,
@@ -58,15 +58,15 @@ def list_reviews(options: argparse.Namespace) -> int:
         cursor=options.cursor,
     )
     if context.wants_json:
-        context.screen.json(found)
+        context.screen.json(page)
         return Exit.DONE
-    if found["reviews"]:
-        rows = [describe.row(review, short=context.screen.is_terminal) for review in found["reviews"]]
+    if page["reviews"]:
+        rows = [describe.row(review, short=context.screen.is_terminal) for review in page["reviews"]]
         context.screen.table(describe.ROW_TITLES, rows)
     else:
         context.screen.warn("No reviews match.")
-    if found["next_cursor"]:
-        context.screen.warn(f"There are more: --cursor {found['next_cursor']}")
+    if page["next_cursor"]:
+        context.screen.warn(f"There are more: --cursor {page['next_cursor']}")
     return Exit.DONE
 
 

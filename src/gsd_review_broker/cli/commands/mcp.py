@@ -30,8 +30,10 @@ def register(commands: Commands) -> None:
 
 
 class _Address:
-    """Where the broker is at this moment, and that it is still ours: another may have its port by now. One thread
-    looks, the others wait for what it finds."""
+    """The broker's present address, checked to be still ours: another program may have its port by now.
+
+    One thread looks; the others wait for its result.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options

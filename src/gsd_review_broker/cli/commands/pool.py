@@ -130,13 +130,13 @@ def run_scale(options: argparse.Namespace) -> int:
 
 def run_logs(options: argparse.Namespace) -> int:
     context = Context(options)
-    found = context.get(f"/api/pool/reviewers/{_in_path(options.reviewer)}/log?characters={options.characters}")
+    log = context.get(f"/api/pool/reviewers/{_in_path(options.reviewer)}/log?characters={options.characters}")
     if context.wants_json:
-        context.screen.json(found)
+        context.screen.json(log)
         return Exit.DONE
-    if found["left_out"]:
+    if log["left_out"]:
         context.screen.warn("There is more before this: --characters N")
-    context.screen.block(found["text"].removesuffix("\n"))
+    context.screen.block(log["text"].removesuffix("\n"))
     return Exit.DONE
 
 
@@ -154,7 +154,7 @@ def run_enable(options: argparse.Namespace) -> int:
         return _switch(options, file, {"enabled": True, "agent": own})
     users = locations.user_file()
     if file != users and (shared := _agent_in(users)) is not None:
-        # Not written here as well: the user's file goes on deciding it.
+        # Not written here too: the user's file goes on deciding it.
         return _switch(options, file, {"enabled": True}, note=f", agent is {shared} by {users}")
     return _switch(options, file, {"enabled": True, "agent": DEFAULT_AGENT})
 

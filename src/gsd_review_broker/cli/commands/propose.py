@@ -1,4 +1,4 @@
-"""`tandem propose`: a change, from where it stands to the broker, and the verdict back."""
+"""`tandem propose`: sends a change to the broker, and waits for the verdict."""
 
 import argparse
 import os
@@ -83,7 +83,7 @@ def run_propose(options: argparse.Namespace) -> int:
         _tell(context, created, has_diff=has_diff)
     if options.web and not context.wants_json:
         open_page(context, page)
-    # Whoever reads a pipe learns the review's id before the wait, not after it.
+    # A reader of a pipe gets the review's id before the wait, not after it.
     context.screen.write("")
     status = wait_for_verdict(context, created["review_id"], seconds=options.wait)
     if context.wants_json:
@@ -121,7 +121,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "diff": as_text(change.diff) if change else None,
         "review_id": options.review,
         "project": options.project or (here.name if serves_many and here else None),
-        # The broker's own repository needs no naming; another work tree does.
+        # The broker's own repository need not be named; another work tree must be.
         "workspace": str(here) if here and (serves_many or here != root) else None,
         "proposer_id": options.proposer_id or (None if by_agent else person_here()),
         "parent_id": options.parent_id,
@@ -130,12 +130,12 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
     }
 
 
-def _description(given: str | None) -> str | None:
-    if given is None or not given.startswith("@"):
-        return given
+def _description(text: str | None) -> str | None:
+    if text is None or not text.startswith("@"):
+        return text
     try:
-        return sys.stdin.read() if given == "@-" else Path(given[1:]).read_text("utf-8")
+        return sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BrokerError(
-            Code.INVALID_ARGUMENT, f"--description {given}: {error}", "Give a file of UTF-8 text."
+            Code.INVALID_ARGUMENT, f"--description {text}: {error}", "Give a file of UTF-8 text."
         ) from error

@@ -1,4 +1,4 @@
-"""What the proposer does next: `accept`, `reject`, `close`; and what both sides say: `message`, `resolve`."""
+"""The proposer's next steps: `accept`, `reject`, `close`; and both sides' `message` and `resolve`."""
 
 import argparse
 import os
@@ -91,7 +91,7 @@ def run_message(options: argparse.Namespace) -> int:
 
 
 def _side(context: Context, options: argparse.Namespace) -> tuple[str, str]:
-    """Whoever proposed it speaks as the proposer, anybody else as a reviewer."""
+    """The proposer speaks as the proposer, anybody else as a reviewer."""
     if options.role == "reviewer":
         return "reviewer", context.identity
     speaker = proposer(context)
@@ -104,7 +104,7 @@ def _side(context: Context, options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _resolving_side(context: Context, options: argparse.Namespace) -> str:
-    """The record names the side's own identity, so nobody else can be meant by --as."""
+    """The record has the side's own identity, so --as can mean nobody else."""
     if options.identity is None:
         return options.role or "proposer"
     proposal = context.call("get_proposal", review_id=options.review)

@@ -90,7 +90,7 @@ def _tell_claim(context: Context, claim: Json) -> int:
 
 
 def _claimed(context: Context, review_id: str) -> Json:
-    """Refused with the broker's own words where another has it, or where it is too late."""
+    """Refused in the broker's own words if another reviewer has it, or if it is too late."""
     try:
         return context.call("claim_review", review_id=review_id, reviewer_id=context.identity)
     except BrokerError as error:
@@ -99,7 +99,7 @@ def _claimed(context: Context, review_id: str) -> Json:
 
 
 def _hint_at_take_over(context: Context, review_id: str, error: BrokerError) -> None:
-    """Only of a live claim: a review that is kept for its last reviewer cannot be taken over."""
+    """Only for a live claim: a review reserved for its last reviewer cannot be taken over."""
     if error.code is not Code.ALREADY_CLAIMED:
         return
     status = context.call("get_review_status", review_id=review_id)
@@ -125,7 +125,7 @@ def run_release(options: argparse.Namespace) -> int:
             f"review {status['review_id']} is {status['status']}: there is no claim to give back",
             "`tandem show` says where it stands.",
         )
-    # Claimed again by who has it, it is the same claim: that is how to learn its generation.
+    # Claiming again returns the same claim, and with it the generation.
     claim = context.call("claim_review", review_id=status["review_id"], reviewer_id=context.identity)
     released = context.call("release_claim", review_id=status["review_id"], claim_generation=claim["claim_generation"])
     context.answer(released, released["review_id"], " ", status_span(released["status"]))
@@ -146,13 +146,13 @@ def run_counter(options: argparse.Namespace) -> int:
 
 
 def run_comment(options: argparse.Namespace) -> int:
-    """The claimant's: it does not claim on the way."""
+    """For the claimant: a comment does not claim the review."""
     context = Context(options)
     if options.revision is not None:
         status = _status(context, options)
         if status["revision"] != options.revision:
             raise _unread(options, f"review {status['review_id']} is at revision {status['revision']}")
-    given = context.call(
+    verdict = context.call(
         "submit_verdict",
         review_id=options.review,
         verdict="comment",
@@ -160,11 +160,11 @@ def run_comment(options: argparse.Namespace) -> int:
         findings=_findings(options) or None,
         reviewer_id=context.identity,
     )
-    return _tell_verdict(context, given)
+    return _tell_verdict(context, verdict)
 
 
 def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | None = None) -> int:
-    """The broker claims the review on the way, in the same transaction."""
+    """The broker claims the review in the same transaction."""
     context = Context(options)
     try:
         given = context.post(
@@ -184,8 +184,8 @@ def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | No
     return _tell_claim(context, given) if given.get("auto_rejected") else _tell_verdict(context, given)
 
 
-def _tell_verdict(context: Context, given: Json) -> int:
-    context.answer(given, given["review_id"], " ", status_span(given["status"]), f" by {context.identity}")
+def _tell_verdict(context: Context, verdict: Json) -> int:
+    context.answer(verdict, verdict["review_id"], " ", status_span(verdict["status"]), f" by {context.identity}")
     return Exit.DONE
 
 
@@ -206,9 +206,9 @@ def _is_me(context: Context, claimant: str | None) -> bool:
 
 
 def _findings(options: argparse.Namespace) -> list[Json]:
-    found = [_finding(spelled) for spelled in options.finding]
+    findings = [_finding(spelled) for spelled in options.finding]
     if options.findings is None:
-        return found
+        return findings
     try:
         text = sys.stdin.read() if options.findings == "-" else Path(options.findings).read_text("utf-8")
         listed: Any = json.loads(text)
@@ -218,12 +218,12 @@ def _findings(options: argparse.Namespace) -> list[Json]:
         ) from error
     if not isinstance(listed, list):
         raise BrokerError(Code.INVALID_ARGUMENT, f"--findings {options.findings}: not a list", "Give a JSON list.")
-    return found + cast("list[Json]", listed)
+    return findings + cast("list[Json]", listed)
 
 
 def _finding(spelled: str) -> Json:
-    """PATH:LINE[-LINE]:SEVERITY:TEXT. Of the text, the first line is the title."""
-    # A path may hold colons; the places of line and severity tell where it ends.
+    """PATH:LINE[-LINE]:SEVERITY:TEXT. The first line of the text is the title."""
+    # A path may contain colons; line and severity show where it ends.
     parts = spelled.split(":")
     for at in range(1, len(parts) - 2):
         first, _, last = parts[at].partition("-")

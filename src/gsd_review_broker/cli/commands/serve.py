@@ -26,7 +26,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _configuration(options: argparse.Namespace) -> Any:
-    # Imported here, so that no other command pays for it.
+    # Imported here, so that other commands do not pay for it.
     from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415
     from gsd_review_broker.settings import config  # noqa: PLC0415
 

@@ -32,34 +32,34 @@ def show_stats(options: argparse.Namespace) -> int:
         from gsd_review_broker.cli.broker.browser import open_page  # noqa: PLC0415 - seldom asked for
 
         return open_page(context, "/")
-    found = context.call("get_review_stats", project=options.project)
+    statistics = context.call("get_review_stats", project=options.project)
     if context.wants_json:
-        context.screen.json(found)
+        context.screen.json(statistics)
         return Exit.DONE
     screen = context.screen
-    screen.table(("REVIEWS", ""), _counts(found))
+    screen.table(("REVIEWS", ""), _counts(statistics))
     screen.say()
-    screen.table(("TIMES", "MEAN", "HALF WITHIN", "95 % WITHIN"), _times(found))
+    screen.table(("TIMES", "MEAN", "HALF WITHIN", "95 % WITHIN"), _times(statistics))
     return Exit.DONE
 
 
-def _counts(found: Json) -> list[Row]:
-    rows: list[Row] = [[Span("all", Style.BOLD), str(found["total_reviews"])]]
-    rows += [[name, str(number)] for name, number in found["by_status"].items()]
-    rows += [[name, str(number)] for name, number in found["by_category"].items()]
+def _counts(statistics: Json) -> list[Row]:
+    rows: list[Row] = [[Span("all", Style.BOLD), str(statistics["total_reviews"])]]
+    rows += [[name, str(number)] for name, number in statistics["by_status"].items()]
+    rows += [[name, str(number)] for name, number in statistics["by_category"].items()]
     rows += [
-        ["approval rate", _percent(found["approval_rate_pct"])],
-        ["rejection rate", _percent(found["rejection_rate_pct"])],
+        ["approval rate", _percent(statistics["approval_rate_pct"])],
+        ["rejection rate", _percent(statistics["rejection_rate_pct"])],
     ]
     return rows
 
 
-def _times(found: Json) -> list[Row]:
+def _times(statistics: Json) -> list[Row]:
     rows: list[Row] = []
     for title, (mean, name) in _TIMES.items():
-        spread: Json = found["percentiles"].get(name) or {}
-        rows.append([title, duration(found[mean]), duration(spread.get("p50")), duration(spread.get("p95"))])
-    states: Json = found["avg_time_in_state_seconds"] or {}
+        spread: Json = statistics["percentiles"].get(name) or {}
+        rows.append([title, duration(statistics[mean]), duration(spread.get("p50")), duration(spread.get("p95"))])
+    states: Json = statistics["avg_time_in_state_seconds"] or {}
     rows += [[f"in {state}", duration(seconds), "", ""] for state, seconds in states.items()]
     return rows
 

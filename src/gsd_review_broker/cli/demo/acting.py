@@ -1,4 +1,4 @@
-"""What both actors need: the broker's tools, a pace, and a voice. Each actor is a process of its own."""
+"""Shared by both actors: the broker's tools, a pace, and output. Each actor is a process of its own."""
 
 import json
 import os
@@ -16,7 +16,7 @@ WAIT_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Told by the stage, in the environment, where it stands."""
+    """The stage passes its settings in the environment."""
 
     name: str
     folder: Path
@@ -36,15 +36,16 @@ class Actor:
         return self.broker.call(tool, arguments)
 
     def say(self, text: str, *, details: list[str] | None = None, chapter: str | None = None) -> None:
-        """To the narrator, who is the parent process; then time to read it. Said before the deed, so that nobody
-        answers it first."""
+        """Tell the narrator (the parent process), then pause for reading. It comes before the action, so that no answer
+        precedes it.
+        """
         line = {"who": self.name, "text": text, "details": details or [], "chapter": chapter}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
         time.sleep(self.pause)
 
     def diff_to(self, file: str, content: str) -> str:
-        """What `git diff` says of this content; the file is then as it was."""
+        """The output of `git diff` for this content; the file is restored afterwards."""
         path = self.folder / file
         before = path.read_bytes()
         path.write_text(content, "utf-8")
@@ -55,7 +56,7 @@ class Actor:
             path.write_bytes(before)
 
     def status(self, review_id: str, since: int | None = None) -> Json:
-        """Waits, in slices, until there is something to tell."""
+        """Waits, in slices, until something has changed."""
         while True:
             arguments = {} if since is None else {"since": since}
             status = self.call(

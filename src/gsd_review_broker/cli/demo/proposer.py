@@ -22,8 +22,8 @@ def main() -> int:
 
 def _propose(actor: Actor) -> str:
     diff = actor.diff_to(script.FILE, script.FIRST)
-    said = f'proposes a change before committing it, and waits: "{script.INTENT}"'
-    actor.say(said, details=[_size(diff)], chapter="Round 1")
+    text = f'proposes a change before committing it, and waits: "{script.INTENT}"'
+    actor.say(text, details=[_size(diff)], chapter="Round 1")
     return _create(actor, diff)["review_id"]
 
 
@@ -49,7 +49,7 @@ def _size(diff: str) -> str:
 
 
 def _decision(actor: Actor, review_id: str) -> Json:
-    """Steps on the way are no decision."""
+    """Intermediate steps are not a decision."""
     status = actor.status(review_id)
     while status["status"] not in {"approved", "changes_requested"}:
         status = actor.status(review_id, since=status["version"])
@@ -58,9 +58,9 @@ def _decision(actor: Actor, review_id: str) -> Json:
 
 def _revise(actor: Actor, review_id: str) -> None:
     _decision(actor, review_id)
-    found = actor.call("get_discussion", review_id=review_id)["findings"]
-    actor.say(f"reads {len(found)} findings, answers, and mends both", details=[script.ANSWER], chapter="Round 2")
-    for finding in found:
+    findings = actor.call("get_discussion", review_id=review_id)["findings"]
+    actor.say(f"reads {len(findings)} findings, answers, and mends both", details=[script.ANSWER], chapter="Round 2")
+    for finding in findings:
         actor.call("resolve_finding", review_id=review_id, finding_id=finding["finding_id"], disposition="fixed")
     actor.call(
         "add_message", review_id=review_id, sender_role="proposer", sender_id=script.PROPOSER, body=script.ANSWER
@@ -76,8 +76,8 @@ def _accept(actor: Actor, review_id: str) -> None:
     patch = [
         line for line in proposal["counter_patch"].splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}
     ]
-    said = "finds the counter-patch better, and accepts it: it is judged like any other revision"
-    actor.say(said, details=patch[-4:], chapter="Round 3")
+    text = "finds the counter-patch better, and accepts it: it is judged like any other revision"
+    actor.say(text, details=patch[-4:], chapter="Round 3")
     actor.call("accept_counter_patch", review_id=review_id, proposer_id=script.PROPOSER)
 
 

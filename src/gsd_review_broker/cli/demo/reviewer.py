@@ -40,8 +40,8 @@ def _judge(actor: Actor, claim: Json, verdict: str, reason: str, **more: object)
 def _find_fault(actor: Actor) -> None:
     claim = _claim(actor)
     actor.call("get_proposal", review_id=claim["review_id"], caller_id=script.REVIEWER)
-    found = [f"{one['severity']:<8}{one['path']}:{one['line_start']}  {one['title']}" for one in script.FINDINGS]
-    actor.say(f'reads the diff and requests changes: "{script.FIRST_VERDICT}"', details=found)
+    lines = [f"{one['severity']:<8}{one['path']}:{one['line_start']}  {one['title']}" for one in script.FINDINGS]
+    actor.say(f'reads the diff and requests changes: "{script.FIRST_VERDICT}"', details=lines)
     _judge(actor, claim, "changes_requested", script.FIRST_VERDICT, findings=script.FINDINGS)
 
 

@@ -1,5 +1,7 @@
-"""The play: what the two agents write, and what they say to each other. Only the agents are scripted; broker, git and
-the calls between them are real."""
+"""The texts of the two agents and their messages.
+
+Only the agents are scripted; broker, git and the calls between them are real.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The stage: a scratch repository with a clone for the reviewer, a broker on a free port, and everything gone after."""
+"""The stage: a scratch repository with a clone for the reviewer, and a broker on a free port. All of it is removed
+afterwards.
+"""
 
 import contextlib
 import os
@@ -39,18 +41,18 @@ class Stage:
         return self.broker.connection.url
 
     def play(self, *, pause: float, deadline: float) -> Iterator[bytes]:
-        """What the actors say, in the order they say it. Raises if one of them fails or the time is over."""
-        said: queue.Queue[bytes | None] = queue.Queue()
+        """The actors' output, in order. Raises if one of them fails or the time is over."""
+        output: queue.Queue[bytes | None] = queue.Queue()
         with contextlib.ExitStack() as stack:
             actors = {name: self._actor(stack, name, folder, pause) for name, folder in self._parts().items()}
-            readers = [threading.Thread(target=_listen, args=(one, said), daemon=True) for one in actors.values()]
+            readers = [threading.Thread(target=_listen, args=(one, output), daemon=True) for one in actors.values()]
             for reader in readers:
                 reader.start()
             ended = 0
             end = time.monotonic() + deadline
             while ended < len(actors):
                 try:
-                    line = said.get(timeout=max(0.0, end - time.monotonic()))
+                    line = output.get(timeout=max(0.0, end - time.monotonic()))
                 except queue.Empty:
                     raise StartError(f"the demo did not end within {deadline:g} s.") from None
                 if line is None:
@@ -75,16 +77,16 @@ class Stage:
         return stack.enter_context(_running(f"gsd_review_broker.cli.demo.{name}", [], folder, environment, piped=True))
 
 
-def _listen(actor: "subprocess.Popen[bytes]", said: "queue.Queue[bytes | None]") -> None:
+def _listen(actor: "subprocess.Popen[bytes]", output: "queue.Queue[bytes | None]") -> None:
     assert actor.stdout is not None  # noqa: S101 - it was piped
     for line in actor.stdout:
-        said.put(line)
-    said.put(None)
+        output.put(line)
+    output.put(None)
 
 
 @contextlib.contextmanager
 def built() -> Generator[Stage]:
-    # Ended from outside, it still takes everything down.
+    # If it is stopped from outside, it still removes everything.
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-demo-", ignore_cleanup_errors=True) as name:
@@ -94,9 +96,9 @@ def built() -> Generator[Stage]:
             database = folder / "project" / PROJECT_FOLDER / DATABASE_NAME
             with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
                 place = Locations(root=folder / "project", database=database)
-                found = _awaited(broker, Target(locations=place), folder)
-                yield Stage(folder, found, environment)
-                found.connection.close()
+                running = _awaited(broker, Target(locations=place), folder)
+                yield Stage(folder, running, environment)
+                running.connection.close()
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -106,7 +108,7 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of the person's own settings: a pool that is switched on there must not start for a play."""
+    """None of the person's own settings: a pool that is switched on there must not start for a demo."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("BROKER_", "XDG_", "TANDEM_", "GIT_"))}
     home = folder / "home"
     home.mkdir()
@@ -144,7 +146,7 @@ def _running(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else errors,
         stderr=errors,
-        # Ctrl-C is for the narrator, who then ends the others in order.
+        # Ctrl-C goes to the narrator, which then stops the others in order.
         start_new_session=True,
     ) as process:
         if not isinstance(errors, int):
@@ -171,5 +173,5 @@ def _awaited(process: "subprocess.Popen[bytes]", target: Target, folder: Path) -
         if broker is not None:
             return broker
         time.sleep(_LOOK_SECONDS)
-    said = (folder / "broker.log").read_text("utf-8", "replace").strip()
-    raise StartError(f"the demo's broker did not start: {said[-500:]}")
+    log = (folder / "broker.log").read_text("utf-8", "replace").strip()
+    raise StartError(f"the demo's broker did not start: {log[-500:]}")

@@ -1,4 +1,4 @@
-"""What `tandem gate check` and `tandem gate status` ask the broker, and without one the database file."""
+"""The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def status_of(context: Context) -> int:
         try:
             commits: list[Json] = _asked(context, site, "status", log)["commits"] if log else []
         except UnreachableError as error:
-            # The hook's own state is known all the same.
+            # The hook's own state is known in any case.
             _show_status(context, result | {"problem": error.message})
             return Exit.UNAVAILABLE
         result["overridden"] = [row for row in commits if row.get("because") == "override"]
@@ -117,7 +117,7 @@ def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> 
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
-    """No broker: what its database says, if it can be believed."""
+    """Without a broker: from its database, if it can be trusted."""
     place = context.target.locations
     here.known |= {"database": str(place.database)}
     request = parse_request(body)

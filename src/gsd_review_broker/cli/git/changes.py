@@ -38,7 +38,7 @@ class LocalDiff:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A work tree, with a place of our own to write to."""
+    """A work tree, with a folder of our own to write to."""
 
     root: Path
     scratch: Path
@@ -96,13 +96,13 @@ def worktree(tree: Tree) -> LocalDiff:
 
 
 def staged_digest(tree: Tree) -> str | None:
-    """What an approval of exactly this would name; None if nothing is staged."""
+    """The digest that an approval of exactly this would name; None if nothing is staged."""
     _copy_index(tree)
     return _digest(tree, _written(tree))
 
 
 def worktree_digest(tree: Tree, paths: Sequence[str] = ()) -> str | None:
-    """Of the whole work tree, or of these paths alone: then of nothing else, staged or not."""
+    """Of the whole work tree, or of these paths only, staged or not."""
     if paths:
         _read_head(tree)
         _add(tree, [f":(top,literal){path}" for path in paths])
@@ -118,7 +118,7 @@ def _digest(tree: Tree, new: str) -> str | None:
 
 
 def span(tree: Tree, spelled: str) -> LocalDiff:
-    """A..B, A...B (since they parted), or A (up to HEAD)."""
+    """A..B, A...B (since their merge base), or A (up to HEAD)."""
     base, dots, end = spelled.partition("...") if "..." in spelled else spelled.partition("..")
     start, end = _commit(tree, base or "HEAD"), _commit(tree, end or "HEAD")
     if dots == "...":
@@ -140,9 +140,9 @@ def between(tree: Tree, old: str, new: str) -> bytes:
 
 
 def _awkward(tree: Tree, old: str, new: str) -> list[str]:
-    """The files whose diff cannot travel as text."""
+    """The files whose diff cannot be sent as text."""
     listed = tree.git("diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new).output.split(b"\0")[:-1]
-    # Where a file becomes a link, or the other way round, it is shown as two.
+    # A file that becomes a link, or the other way round, is shown as two.
     names = [name for kind, name in zip(listed[::2], listed[1::2], strict=True) for _ in range(1 + (kind == b"T"))]
     sections = _sections(_shown(tree, old, new, "--no-renames"))
     shown = zip(names, sections, strict=True)
@@ -153,8 +153,8 @@ def _shown(
     tree: Tree, old: str, new: str, renames: str, *, as_binary: bool = False, paths: Sequence[str] = ()
 ) -> bytes:
     apart = _empty_repository(tree, as_binary=as_binary)
-    # Without an index: by one that calls a file up to date, git would read the file instead of the blob, and here
-    # nothing says how it is converted. What a filter keeps out of the repository would be sent.
+    # Without an index: if an index calls a file up to date, git reads the file instead of the blob, and here nothing
+    # says how it is converted. Content that a filter keeps out of the repository would be sent.
     more = {"GIT_DIR": str(apart), "GIT_INDEX_FILE": str(tree.scratch / "none")}
     answer = tree.git(*_DIFF, renames, old, new, "--", *paths, more=more)
     if answer.code != 0:
@@ -190,7 +190,7 @@ def _is_text(section: bytes) -> bool:
 
 
 def _copy_index(tree: Tree) -> None:
-    """The user's index as it is now; inside a git hook, the one that git names."""
+    """The user's present index; inside a git hook, the one that git names."""
     named = os.environ.get("GIT_INDEX_FILE")
     real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
     path = tree.root / (named or text_of(real.output))
@@ -219,7 +219,7 @@ def _commit(tree: Tree, name: str) -> str:
 
 
 def _add_everything(tree: Tree) -> None:
-    """By the user's own configuration, since it says what is ignored and how files are cleaned; but no hook runs."""
+    """With the user's own configuration, which says what is ignored and how files are cleaned; but no hook runs."""
     _add(tree, [":/", _NOT_OURS])
 
 

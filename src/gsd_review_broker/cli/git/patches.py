@@ -1,4 +1,4 @@
-"""A whole diff out of the broker's pages, and how it is shown."""
+"""Fetches a whole diff from the broker's pages, and shows it."""
 
 import os
 import re
@@ -30,7 +30,7 @@ _HEADERS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetched:
-    """The proposal, and all of the text that was asked for; None where there is none."""
+    """The proposal, and all of the requested text; None if there is none."""
 
     proposal: Json
     text: str | None
@@ -74,7 +74,7 @@ def show(screen: Screen, text: str, *, pager: bool) -> None:
 
 
 def painted(screen: Screen, line: str) -> str:
-    """A line of a diff; the tabs of code stay. What follows a hunk's numbers is the author's text."""
+    """A line of a diff; the tabs of code stay. The text after a hunk's numbers is the author's."""
     heading = _HEADING.fullmatch(line)
     if heading is not None:
         line = f"{heading[1]} (heading by the author:{heading[2]})"

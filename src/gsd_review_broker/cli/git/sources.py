@@ -12,10 +12,10 @@ from gsd_review_broker.cli.git import changes
 from gsd_review_broker.cli.git.changes import LocalDiff
 from gsd_review_broker.errors import BrokerError, Code
 
-# How long a pipe that nobody named may keep silent before it is taken for one that says nothing.
+# How long an unnamed pipe may stay silent before it counts as empty.
 _SILENCE_SECONDS = 2.0
 
-# What git apply takes for the beginning of a file's patch, whole or not: the broker says what is wrong with it.
+# What git apply takes for the beginning of a file's patch, complete or not: the broker reports what is wrong with it.
 _BEGINNING = re.compile(rb"^(diff --git |--- .*\n\+\+\+ |@@ -)", re.MULTILINE)
 
 
@@ -33,7 +33,7 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
 
 
 def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
-    """None for --no-diff. What holds nothing is refused, and so is text that is no diff."""
+    """None for --no-diff. An empty change is refused, and so is text that is not a diff."""
     if getattr(options, "no_diff", False):
         return None
     change, place = _read(options)
@@ -80,8 +80,8 @@ def _read(options: argparse.Namespace) -> tuple[LocalDiff, str]:
             return changes.staged(tree), "the index"
         if options.worktree:
             return changes.worktree(tree), "the work tree"
-        found = changes.staged(tree)
-        return (found, "the index") if found.diff else (changes.worktree(tree), "the index or the work tree")
+        diff = changes.staged(tree)
+        return (diff, "the index") if diff.diff else (changes.worktree(tree), "the index or the work tree")
 
 
 def _file(name: str) -> bytes:
@@ -94,7 +94,7 @@ def _file(name: str) -> bytes:
 
 
 def _piped() -> bytes:
-    """What is piped in without being named. An agent's shell may leave a pipe open that never says anything."""
+    """Piped input that was not named. An agent's shell may leave a pipe open that never sends anything."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):

@@ -8,7 +8,7 @@ _REASON_CHARACTERS = 80
 
 
 def outcome(status: Json) -> list[Part]:
-    """How a review stands, short enough for an agent that waited ten minutes: the whole story is in `show`."""
+    """A review's state, short enough for an agent that waited ten minutes; `show` has the whole story."""
     parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
     if status["verdict"] and status["verdict"] != status["status"]:
         parts.append(f" ({status['verdict']})")
@@ -112,7 +112,7 @@ def _message(screen: Screen, message: Json) -> None:
 
 
 def row(review: Json, *, short: bool) -> list[Part]:
-    """On a terminal the first characters of an id will do; a program gets it whole."""
+    """A terminal gets the first characters of an id; a program gets all of it."""
     who = review["claimed_by"] or f"({review['proposer_id'] or review['agent_type']})"
     return [
         Span(short_id(review["id"]) if short else review["id"], Style.BOLD),

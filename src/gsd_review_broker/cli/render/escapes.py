@@ -1,8 +1,8 @@
-"""What agents wrote, made safe to print: nothing in it moves a cursor, hides, or turns text around."""
+"""Makes agents' text safe to print: nothing in it moves a cursor, hides, or reverses text."""
 
 import re
 
-# Printable by Unicode's word, and still nothing to see: fillers, joiners, selectors.
+# Printable according to Unicode, but invisible: fillers, joiners, selectors.
 _UNSEEN = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
@@ -12,7 +12,7 @@ _UNSEEN_PATTERN = re.compile(f"[{_UNSEEN}]")
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    """With each control, format or unseen character as its escape; those in `keep` stay."""
+    """Each control, format or invisible character as its escape; those in `keep` stay."""
     if text.isprintable() and (text.isascii() or not _UNSEEN_PATTERN.search(text)):
         return text
     return "".join(c if c in keep or (c.isprintable() and c not in _UNSEEN) else _escape(c) for c in text)

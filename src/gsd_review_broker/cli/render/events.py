@@ -27,7 +27,7 @@ def status_span(status: str | None) -> Span:
 
 
 def moment(timestamp: str) -> str:
-    """As the broker says it, to the second: UTC."""
+    """The broker's time to the second: UTC."""
     return timestamp[:19] + "Z" if len(timestamp) > 19 else timestamp  # noqa: PLR2004 - YYYY-MM-DDTHH:MM:SS
 
 
@@ -43,9 +43,9 @@ EVENT_TITLES = ("ID", "WHEN", "REVIEW", "WHAT", "WHO", "ABOUT")
 def event_line(event: Json, *, with_review: bool) -> list[Part]:
     """For a list that grows."""
     review: list[Part] = [short_id(event["review_id"]).ljust(SHORT_ID), "  "] if with_review else []
-    said = about(event)
+    details = about(event)
     when = Span(moment(event["timestamp"]), Style.DIM)
-    return [when, "  ", *review, event_name(event), f" by {event['actor']}", f": {said}" if said else ""]
+    return [when, "  ", *review, event_name(event), f" by {event['actor']}", f": {details}" if details else ""]
 
 
 def event_name(event: Json) -> Span:
@@ -53,9 +53,9 @@ def event_name(event: Json) -> Span:
 
 
 def about(event: Json) -> str:
-    """What is worth a look: the verdict, its reason, the words."""
+    """The details worth showing: the verdict, its reason, the text."""
     metadata: Json = event["metadata"]
-    said = [str(metadata[name]) for name in _TOLD if metadata.get(name)]
+    details = [str(metadata[name]) for name in _TOLD if metadata.get(name)]
     if event["old_status"] != event["new_status"] and event["old_status"]:
-        said.insert(0, f"{event['old_status']} → {event['new_status']}")
-    return "; ".join(said)
+        details.insert(0, f"{event['old_status']} → {event['new_status']}")
+    return "; ".join(details)

@@ -1,4 +1,4 @@
-"""`tandem watch` on a terminal: what is open, and what just happened, on one screen that is drawn anew."""
+"""`tandem watch` on a terminal: what is open, and what just happened, on one screen that is redrawn."""
 
 import contextlib
 import shutil
@@ -28,7 +28,7 @@ class LiveView:
 
     @contextlib.contextmanager
     def shown(self) -> Generator[None]:
-        """Beside the person's own lines, which come back whatever happens."""
+        """On the alternate screen; the person's own lines come back whatever happens."""
         self._screen.write(_ENTER)
         try:
             yield
@@ -36,7 +36,7 @@ class LiveView:
             self._screen.write(_LEAVE)
 
     def take(self, events: list[Json] | None, *, at_first: bool) -> None:
-        """Draws only if there is something else to see."""
+        """Draws only if something has changed."""
         size = shutil.get_terminal_size()
         is_lost = events is None
         if not (events or at_first or size != self._size or is_lost != self._is_lost):
@@ -50,8 +50,8 @@ class LiveView:
     def _open_reviews(self) -> list[Json]:
         """Each state has its own page: a list of all would be full of closed ones."""
         room = max(1, self._size.lines // 2)
-        found = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in OPEN_STATES]
-        return [review for reviews in found for review in reviews][:room]
+        pages = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in OPEN_STATES]
+        return [review for reviews in pages for review in reviews][:room]
 
     def _lines(self) -> list[str]:
         height = self._size.lines

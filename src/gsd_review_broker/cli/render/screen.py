@@ -1,4 +1,4 @@
-"""What the person sees. Every text passes through here, so that none reaches a terminal unescaped."""
+"""Output for the person. Every text passes through here, so that none reaches a terminal unescaped."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ class Screen:
             self._out.write(f"{indent}{line}".rstrip() + "\n")
 
     def table(self, header: Sequence[str], rows: Sequence[Row]) -> None:
-        """Aligned on a terminal, the last column cut at its edge; tab-separated and whole in a pipe."""
+        """Aligned on a terminal, the last column cut at its edge; tab-separated and complete in a pipe."""
         if not self.is_terminal:
             for row in rows:
                 self._out.write("\t".join(plain(part) for part in row) + "\n")
@@ -98,20 +98,20 @@ class Screen:
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
 
     def json(self, value: Any) -> None:
-        """Exactly what the broker said, in ASCII: any reader can take it, and no terminal is moved by it."""
+        """Exactly the broker's answer, in ASCII: every reader accepts it, and it cannot affect a terminal."""
         print(json.dumps(value, indent=2 if self.is_terminal else None), file=self._out)
 
     def warn(self, *parts: Part) -> None:
         self._err.write("".join(plain(part) for part in parts) + "\n")
 
     def write(self, text: str) -> None:
-        """Our own control sequences and nothing else."""
+        """Only our own control sequences."""
         self._out.write(text)
         self._out.flush()
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[None]:
-        """What takes so long, and how long, on a terminal's standard error; cleans up behind itself."""
+        """What takes so long, and for how long, on a terminal's standard error; it removes its line afterwards."""
         if not self._err.isatty():
             yield
             return
