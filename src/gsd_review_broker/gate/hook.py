@@ -20,6 +20,9 @@ OBJECTS = (
 _KEPT = ("PATH", "HOME", "SYSTEMROOT", *OBJECTS)
 _BRANCHES = "refs/heads/"
 ANSWER_SECONDS = 0.7
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_OF_OTHERS = 0o077
+_LONGEST_FILE = 10_000
 _FAILED = 1
 
 
@@ -226,17 +229,47 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
 
 
 def address_of(database: str) -> "tuple[str, int] | None":
-    """Of the runtime file beside the database, without a JSON parser."""
+    """Of the runtime file beside the database, without a JSON parser.
+
+    A repository may bring such a file. It counts as for every client: its owner's alone, an address of this machine,
+    and the process that it names holds the database's lock."""
     try:
-        with open(f"{database}.runtime.json", encoding="utf-8", errors="replace") as file:
-            text = file.read(10_000)
+        text = _own_text(f"{database}.runtime.json")
+        holder = _holder(f"{database}.lock") if text else ""
     except OSError:
         return None
     _, found, rest = text.partition('"url": "http://')
     host, colon, port = rest.partition('"')[0].rpartition(":")
-    if not found or not colon or not port.isdigit():
+    host = host.strip("[]")
+    if not found or not colon or not port.isdigit() or host not in _LOOPBACK:
         return None
-    return host.strip("[]"), int(port)
+    return (host, int(port)) if holder and holder == _pid_in(text) else None
+
+
+def _own_text(path: str) -> str:
+    """Of a plain file that nobody else can read or write; else nothing."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
+        is_own = facts.st_uid == os.geteuid() and not facts.st_mode & _OF_OTHERS
+        return file.read(_LONGEST_FILE).decode("utf-8", "replace") if is_own else ""
+
+
+def _holder(path: str) -> str:
+    """The process that holds a lock, by what it wrote; nothing where the lock is free."""
+    import fcntl
+
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        try:
+            # Shared, so that two hooks do not take each other for a broker.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _pid_in(file.read(_LONGEST_FILE).decode("utf-8", "replace"))
+    return ""
+
+
+def _pid_in(text: str) -> str:
+    digits = text.partition('"pid": ')[2]
+    return digits[: len(digits) - len(digits.lstrip("0123456789"))]
 
 
 def post(address: "tuple[str, int]", path: str, body: bytes) -> "tuple[int, bytes]":

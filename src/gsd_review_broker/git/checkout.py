@@ -17,6 +17,7 @@ def find_root(folder: Path) -> Path | None:
     if own is None:
         _refuse_distrusted(folder)
         return None
+    _refuse_moved(folder, own)
     listed = _line(folder, "worktree", "list", "--porcelain")
     if listed is None:
         return _real(own)
@@ -37,6 +38,22 @@ def _refuse_distrusted(folder: Path) -> None:
             f"git does not read the repository at {folder}, since another user owns it; "
             f"trust it with `git config --global --add safe.directory {folder}`, or start with --user."
         )
+
+
+def _refuse_moved(folder: Path, top: str) -> None:
+    """`core.worktree` may name any folder as the work tree: one from which git does not find this repository is not
+    its root, and nothing is written there."""
+    own = _git_folder(folder)
+    if own == os.path.join(top, ".git") or own == _git_folder(Path(top)):  # noqa: PTH118
+        return
+    raise StartError(
+        f"the configuration of the repository at {folder} names {top} as its work tree, which does not belong "
+        "to it; remove the setting with `git config --unset core.worktree`, or start with --user."
+    )
+
+
+def _git_folder(folder: Path) -> str | None:
+    return _line(folder, "rev-parse", "--path-format=absolute", "--git-common-dir")
 
 
 def _real(name: str) -> Path:

@@ -48,7 +48,7 @@ _AS_IT_IS = (
 # - diff.*: records are asked for with --no-renames, --no-relative, --full-index, --ignore-submodules=none and -z, and
 #   sorted, so renames, order, prefixes, abbreviations and quoting do not matter.
 # - i18n.*: about the text of commit messages, which are not read.
-# - core.worktree: git says where the work tree is, and the root that it names is compared with the allowed ones.
+# - core.worktree: a root from which git does not find the same repository is refused (`git/checkout`).
 # - extensions.*: git refuses what it does not know. objectFormat is read from git and used.
 # - include.path: whatever it includes is one of the settings above.
 _OPTIONS = (

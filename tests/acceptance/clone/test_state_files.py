@@ -11,7 +11,7 @@ import pytest
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git.checkout import is_tracked, tracked_among
+from gsd_review_broker.git.checkout import find_root, is_tracked, tracked_among
 from gsd_review_broker.observe import logs
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.locations import locate
@@ -163,6 +163,37 @@ def test_whether_git_tracks_a_file_is_answered_yes_unless_git_says_no(
 def test_outside_the_repository_nothing_is_known(repository: Path, tmp_path: Path) -> None:
     other = repository / "hello.txt"
     assert tracked_among(repository, [tmp_path / "x", other, repository / "new"]) == [tmp_path / "x", other]
+
+
+# Where the root is.
+
+
+def by_its_own_configuration(repository: Path, place: Path) -> None:
+    git(repository, "config", "core.worktree", str(place))
+
+
+@pytest.mark.parametrize("place", ["an empty folder", "another repository", "the folder above"])
+def test_a_configuration_that_moves_the_work_tree_is_refused(repository: Path, tmp_path: Path, place: str) -> None:
+    outside = tmp_path if place == "the folder above" else tmp_path / "outside"
+    outside.mkdir(exist_ok=True)
+    if place != "an empty folder":
+        make_repository(outside, {"mine": "mine"})
+    by_its_own_configuration(repository, outside)
+    with pytest.raises(StartError, match=r"git config --unset core\.worktree"):
+        find_root(repository)
+
+
+def test_a_worktree_a_submodule_and_a_setting_that_changes_nothing_are_roots_as_before(
+    repository: Path, tmp_path: Path
+) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
+    assert find_root(tmp_path / "linked") == repository
+    other = make_repository(tmp_path / "other")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "module")
+    assert find_root(repository / "module") == repository / "module"
+    by_its_own_configuration(repository, repository)
+    (repository / "folder").mkdir()
+    assert find_root(repository / "folder") == repository
 
 
 # What a database may hold.

@@ -1,6 +1,6 @@
 """The hook itself: how little it carries, and that a broker which does not answer cannot hold it up."""
 
-import json
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from gsd_review_broker.gate import hook
 from tests.support.gated import gated
+from tests.support.hostile_clone import lock_held, put_runtime_file
+from tests.support.processes import DATABASE
 
 HEAVY = {"json", "re", "subprocess", "http.client", "socket", "asyncio", "dataclasses", "pathlib", "sqlite3", "logging"}
 
@@ -37,8 +39,7 @@ def test_a_broker_that_takes_the_question_and_never_answers_is_given_up_on(tmp_p
     assert hook.ANSWER_SECONDS < 1
     with gated(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as silent:
         here.process.stop()
-        facts = {"url": f"http://127.0.0.1:{silent.getsockname()[1]}"}
-        here.process.runtime_file.write_text(json.dumps(facts))
+        put_runtime_file(here.folder, url=f"http://127.0.0.1:{silent.getsockname()[1]}")
         hung_up = threading.Event()
 
         def take() -> None:
@@ -50,7 +51,34 @@ def test_a_broker_that_takes_the_question_and_never_answers_is_given_up_on(tmp_p
 
         threading.Thread(target=take, daemon=True).start()
         here.stage(hello_txt="x\n")
-        said = here.git("commit", "-m", "x")
+        with lock_held(here.folder, os.getpid()):
+            said = here.git("commit", "-m", "x")
         assert said.code != 0
         assert "The broker does not answer" in said.err
         assert hung_up.wait(10)
+
+
+def test_a_runtime_file_is_believed_only_while_the_process_that_it_names_holds_the_lock(repository: Path) -> None:
+    database = str(repository / DATABASE)
+    put_runtime_file(repository, url="http://127.0.0.1:9")
+    assert hook.address_of(database) is None
+    with lock_held(repository, os.getpid()):
+        assert hook.address_of(database) == ("127.0.0.1", 9)
+        put_runtime_file(repository, url="http://[::1]:9")
+        assert hook.address_of(database) == ("::1", 9)
+    with lock_held(repository, 4711):
+        assert hook.address_of(database) is None
+    assert hook.address_of(database) is None
+
+
+def test_a_runtime_file_that_others_can_read_or_that_names_another_machine_is_not_believed(repository: Path) -> None:
+    database = str(repository / DATABASE)
+    with lock_held(repository, os.getpid()):
+        put_runtime_file(repository, url="http://192.0.2.1:80")
+        assert hook.address_of(database) is None
+        path = put_runtime_file(repository, url="http://127.0.0.1:9", mode=0o644)
+        assert hook.address_of(database) is None
+        path.rename(repository / "elsewhere")
+        (repository / "elsewhere").chmod(0o600)
+        path.symlink_to(repository / "elsewhere")
+        assert hook.address_of(database) is None
