@@ -82,7 +82,7 @@ class BrokerError(Exception):
 
 def broker_failed() -> BrokerError:
     """For unexpected errors; the log has the traceback."""
-    return BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again; if it stays, report it.")
+    return BrokerError(Code.INTERNAL, "the broker failed; see its log", "Try again; if it fails again, report it.")
 
 
 class StartError(Exception):

@@ -39,7 +39,7 @@ def test_a_person_reviews_by_clicking_and_the_agent_s_wait_returns(
         page.locator("#reason").fill("See the finding.")
         page.get_by_role("button", name="Request changes").click()
         assert waiting.result(timeout=60)["status"] == "changes_requested"
-    expect(page.get_by_text("Changes requested. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Changes requested. The proposer has been notified.")).to_be_visible()
     found = agent("get_discussion", review_id=review_id)["findings"][0]
     assert (found["path"], found["line_start"], found["severity"]) == ("shop/sessions.py", 13, "high")
     assert found["raised_by"] == person.name
@@ -64,7 +64,7 @@ def test_a_person_reviews_by_clicking_and_the_agent_s_wait_returns(
         answer = waiting.result(timeout=60)
     assert answer["status"] == "approved"
     assert answer["claimed_by"] == person.name
-    expect(page.get_by_text("Approved. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Approved. The proposer has been notified.")).to_be_visible()
     assert agent("get_proposal", review_id=review_id)["digest"] == digest
     keep(page, "review-approved")
     assert person.faults == []
@@ -138,7 +138,7 @@ def test_counter_patches_are_offered_compared_and_accepted(shop: BrokerProcess, 
     review_id = propose(agent)
     page = person.go(f"/r/{review_id}")
     page.get_by_text("Offer a counter-patch").click()
-    page.get_by_label("A unified diff that stands instead").fill(token_of(64))
+    page.get_by_label("A unified diff that replaces").fill(token_of(64))
     page.locator("#reason").fill("Like this.")
     page.get_by_role("button", name="Request changes").click()
     page.get_by_role("link", name="See what it does differently").click()
@@ -272,7 +272,7 @@ def test_what_was_typed_outlives_the_claim_of_another(shop: BrokerProcess, perso
     expect(page.locator("#counter")).to_have_value("--- a/half")
     page.locator("#counter").fill("")
     page.get_by_role("button", name="Request changes").click()
-    expect(page.get_by_text("Changes requested. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Changes requested. The proposer has been notified.")).to_be_visible()
     assert page.evaluate("Object.keys(sessionStorage).filter((name) => name.startsWith('draft')).length") == 0
     assert person.faults == []
 
@@ -310,4 +310,4 @@ def test_a_refused_verdict_comes_back_with_its_form(
     page.locator("#counter").fill("")
     page.locator("#reason").fill("")
     page.get_by_role("button", name="Approve sha256:").click()
-    expect(page.get_by_text("Approved. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Approved. The proposer has been notified.")).to_be_visible()

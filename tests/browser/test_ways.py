@@ -76,7 +76,7 @@ def test_a_review_is_judged_by_keyboard_alone(shop: BrokerProcess, person: Perso
     press("a")
     expect(page.locator("#approve")).to_be_focused()
     press("Enter")
-    expect(page.get_by_text("Approved. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Approved. The proposer has been notified.")).to_be_visible()
     answer = agent("get_review_status", review_id=review_id)
     assert (answer["status"], answer["verdict_reason"]) == ("approved", "All good, but one word.")
     assert person.faults == []
@@ -103,7 +103,7 @@ def test_everything_works_without_scripts(shop: BrokerProcess, open_context: Ope
     page.get_by_role("link", name="Unified").click()
     page.locator("#reason").fill("Read without a script.")
     page.get_by_role("button", name="Approve sha256:").click()
-    expect(page.get_by_text("Approved. The proposer has been told.")).to_be_visible()
+    expect(page.get_by_text("Approved. The proposer has been notified.")).to_be_visible()
     assert agent("get_review_status", review_id=free)["status"] == "approved"
     page.locator("summary", has_text="Close it").click()
     page.get_by_role("button", name="Close, for good").click()

@@ -52,16 +52,16 @@ class Context:
 
     def call(self, tool: str, **arguments: Any) -> Json:
         """The same, with a progress message for a person who waits."""
-        with self.screen.progress("the broker is at work"):
+        with self.screen.progress("the broker is working"):
             return self.ask(tool, **arguments)
 
     def post(self, path: str, **asked: Any) -> Json:
         given = {name: value for name, value in asked.items() if value is not None}
-        with self.screen.progress("the broker is at work"):
+        with self.screen.progress("the broker is working"):
             return self.broker.connection.post(path, given)
 
     def get(self, path: str) -> Json:
-        with self.screen.progress("the broker is at work"):
+        with self.screen.progress("the broker is working"):
             return self.broker.connection.get(path)
 
     def answer(self, result: Json, *line: Part) -> None:

@@ -34,7 +34,7 @@ def verify(options: argparse.Namespace) -> int:
     for problem in report.problems[:_SHOWN_PROBLEMS]:
         screen.say(Span("not whole  ", Style.RED), problem)
     if len(report.problems) > _SHOWN_PROBLEMS:
-        screen.say(f"and {len(report.problems) - _SHOWN_PROBLEMS} more (--json tells all)")
+        screen.say(f"and {len(report.problems) - _SHOWN_PROBLEMS} more (--json lists all)")
     if report.problems:
         return Exit.FAILED
     screen.say(Span("whole", Style.GREEN), f"  {report.events:,} events, {report.reviews:,} reviews")

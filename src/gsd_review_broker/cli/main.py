@@ -15,7 +15,7 @@ from gsd_review_broker.cli.exits import OF_ERROR, Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.errors import BrokerError, Code, StartError
 
-_ABOUT = "Coding agents in pairs: one proposes, another reviews, only then it lands."
+_ABOUT = "Coding agents in pairs: one proposes a change, another reviews it before it lands."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def overview() -> str:
     for topic, names in TOPICS:
         lines += ["", topic]
         lines += [f"  {name:<16} {commands.summaries[name]}" for name in names]
-    lines += ["", "tandem COMMAND --help says more; tandem --version says which version this is."]
+    lines += ["", "tandem COMMAND --help describes a command; tandem --version prints the version."]
     return "\n".join(lines) + "\n"
 
 

@@ -55,9 +55,9 @@ class Commands:
 def broker_options() -> argparse.ArgumentParser:
     """The options of every command that calls a broker."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     which = parser.add_argument_group("which broker")
-    which.add_argument("--url", help="its address (else BROKER_URL, else the one that serves this folder)")
+    which.add_argument("--url", help="its address (else BROKER_URL, else the broker of this folder)")
     add_place_options(which)
     return parser
 
@@ -77,4 +77,4 @@ def identity_option() -> argparse.ArgumentParser:
 
 
 def add_review(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("review", metavar="ID", help="a review's id, or its first 6 characters or more")
+    parser.add_argument("review", metavar="ID", help="the review's id, or at least its first 6 characters")

@@ -22,7 +22,7 @@ _META: dict[str, Any] = {
 class UnreachableError(BrokerError):
     """Nothing answers, or not as a broker does: it may be down or restarting."""
 
-    def __init__(self, message: str, hint: str = "Start it with `tandem up`; `tandem doctor` looks closer.") -> None:
+    def __init__(self, message: str, hint: str = "Start it with `tandem up`; `tandem doctor` finds out more.") -> None:
         super().__init__(Code.UNAVAILABLE, message, hint)
 
 
@@ -31,7 +31,7 @@ class Connection:
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
             raise BrokerError(
-                Code.INVALID_ARGUMENT, f"{url!r} is no broker's address", "It looks like http://127.0.0.1:8321."
+                Code.INVALID_ARGUMENT, f"{url!r} is not the address of a broker", "It looks like http://127.0.0.1:8321."
             )
         try:
             port = parts.port or 80
@@ -121,7 +121,7 @@ def _message(status: int, kind: str, answer: bytes) -> Json:
         raise UnreachableError(f"what answers is not a broker (status {status})") from error
     if not isinstance(message, dict) or "result" not in message:
         raise UnreachableError(
-            f"the broker does not speak as expected (status {status}): {str(cast('Any', message))[:200]}"
+            f"the broker gave an unexpected answer (status {status}): {str(cast('Any', message))[:200]}"
         )
     return cast("Json", message)["result"]
 

@@ -81,9 +81,9 @@ def _announced(target: Target) -> RunningBroker:
     try:
         announcement = announced(target.locations.database)
     except UntrustedRuntimeFileError as error:
-        raise UnreachableError(f"no broker runs for {described(target.locations)} ({error})") from error
+        raise UnreachableError(f"no broker is running for {described(target.locations)} ({error})") from error
     if announcement is None:
-        raise UnreachableError(f"no broker runs for {described(target.locations)}")
+        raise UnreachableError(f"no broker is running for {described(target.locations)}")
     connection = Connection(announcement.url)
     challenge = new_challenge()
     health = connection.get(f"/healthz?challenge={challenge}")

@@ -43,7 +43,7 @@ class EventHints:
             raise UnreachableError(f"the broker at {url} does not answer ({error})") from error
         if response.status != http.client.OK:
             self._http.close()
-            raise UnreachableError(f"the broker at {url} streams no events (status {response.status})")
+            raise UnreachableError(f"the broker at {url} does not stream events (status {response.status})")
         self._socket = self._http.sock
         threading.Thread(target=self._read, args=(response,), daemon=True, name="events").start()
 

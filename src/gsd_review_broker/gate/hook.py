@@ -222,7 +222,7 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
         problem = f"the broker answers {status}: {answer.decode('utf-8', 'replace')[:500]}"
         break
     else:
-        problem = "no broker runs for this repository"
+        problem = "no broker is running for this repository"
     from gsd_review_broker.gate.alone import answer_alone
 
     return answer_alone(site, body, problem)

@@ -185,7 +185,7 @@ class _OnHead:
                 expected[section.target] = Entry(section.target_mode or default, "")
         outcome = {path: entry.mode for path, entry in after.items()}
         if outcome != {path: entry.mode for path, entry in expected.items()}:
-            raise MisleadingDiffError(f"git makes something else of the diff than it shows: {_REGENERATE}")
+            raise MisleadingDiffError(f"git's result differs from what the diff shows: {_REGENERATE}")
 
     def _is_as_shown(self, section: _Section, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> bool:
         """Does the outcome follow from the hunks at their own lines? The blob that is stored is hashed again."""

@@ -58,7 +58,7 @@ class Environment:
         if self.root is None:
             raise BrokerError(
                 Code.INVALID_ARGUMENT,
-                "this folder is in no git repository, so there is no project to set up",
+                "this folder is not in a git repository, so there is no project to set up",
                 "Go into one, or use --scope user.",
             )
         return self.root

@@ -42,9 +42,9 @@ def read(path: Path, *, within: Path | None = None) -> Snapshot:
         except FileNotFoundError:
             return Snapshot(path=path, real=real, content=None, status=None)
         except NotADirectoryError:
-            raise refused(path, "is below something that is no folder", "Move that away.") from None
+            raise refused(path, "is below something that is not a folder", "Move that away.") from None
         if not stat.S_ISREG(status.st_mode):
-            raise refused(path, "is no regular file", "Move it away.")
+            raise refused(path, "is not a regular file", "Move it away.")
         return Snapshot(path=path, real=real, content=real.read_bytes(), status=status)
 
 

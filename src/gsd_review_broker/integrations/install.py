@@ -105,7 +105,7 @@ def _checked(address: str, role: ClientRole) -> str:
     except ValueError:
         usable = False
     if not usable or not address.isprintable() or set(address) & set(" \"'\\<>"):
-        raise _no_address(f"{address!r} is no http address")
+        raise _no_address(f"{address!r} is not an http address")
     return address if urlsplit(address).path.rstrip("/") else address.rstrip("/") + role.endpoint
 
 
@@ -135,7 +135,7 @@ def _repeated(receipts: Receipts, attempt: Callable[[], Result]) -> Result:
             except files.ChangedError:
                 continue
     raise BrokerError(
-        Code.BUSY, "another program keeps writing the same files", "End it (or let it finish), then try again."
+        Code.BUSY, "another program keeps writing the same files", "Stop it (or let it finish), then try again."
     )
 
 

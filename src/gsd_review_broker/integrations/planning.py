@@ -89,7 +89,7 @@ def _document(document: ClientFile, receipt: Receipt | None, snapshot: Snapshot)
         text, placed, steps = _with_entries(form, base, document)
         _check(form, text, placed)
     except UnreadableError as error:
-        raise refused(document.path, f"cannot be read: {error}", "Mend the file, then install again.") from error
+        raise refused(document.path, f"cannot be read: {error}", "Fix the file, then install again.") from error
     except UnfitError as error:
         raise refused(document.path, str(error), "Put the entry there by hand (see docs/clients.md).") from error
     if not placed:
@@ -156,7 +156,7 @@ def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> FileChange:
         if text == before:
             return FileChange(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
     except (UnreadableError, UnfitError) as error:
-        raise refused(record.path, str(error), "Take our entry out by hand, or mend the file.") from error
+        raise refused(record.path, str(error), "Remove our entry by hand, or fix the file.") from error
     is_gone = record.created and (form.is_blank(text) or text.split() == record.start.split())
     return FileChange(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
 
@@ -176,7 +176,7 @@ def _undone(form: Format, text: str, record: DocumentRecord) -> str:
 
 def _left(form: Format, text: str, record: DocumentRecord) -> str | None:
     changed = [e for e in record.entries if not e.in_list and not isinstance(form.find(text, e.path), Missing)]
-    return "the entry was changed since, and is left as it is" if changed else None
+    return "the entry was changed since, and is kept" if changed else None
 
 
 def _asset(asset: Asset, receipt: Receipt | None, snapshot: Snapshot) -> FileChange:
@@ -187,7 +187,7 @@ def _asset(asset: Asset, receipt: Receipt | None, snapshot: Snapshot) -> FileCha
         return FileChange(snapshot=snapshot, after=now, record=record)
     if record is not None:
         if now is not None and digest(now) not in record.digests:
-            return FileChange(snapshot=snapshot, after=now, record=record, note="you have changed it; left as it is")
+            return FileChange(snapshot=snapshot, after=now, record=record, note="you have changed it, so it is kept")
         digests = tuple({digest(now or b""): None, digest(after): None})
         return FileChange(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
     prior = text_of(snapshot) if now is not None else None
@@ -201,7 +201,7 @@ def _asset_undone(snapshot: Snapshot, record: AssetRecord) -> FileChange:
         prior = record.prior.encode() if record.prior is not None else None
         return FileChange(snapshot=snapshot, after=prior, record=None)
     untouched = record.prior is not None and now == record.prior.encode()
-    note = None if untouched else "you have changed it; left as it is"
+    note = None if untouched else "you have changed it, so it is kept"
     return FileChange(snapshot=snapshot, after=now, record=None, note=note)
 
 

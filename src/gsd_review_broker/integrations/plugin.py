@@ -64,7 +64,9 @@ def _refuse_foreign(folder: Path) -> None:
         manifest = None
     if not isinstance(manifest, dict) or cast("dict[str, Any]", manifest).get("name") != NAME:
         raise BrokerError(
-            Code.CONFLICT, f"{folder} is neither empty nor our plugin", "Name an empty folder, or one to be made."
+            Code.CONFLICT,
+            f"{folder} is neither empty nor our plugin",
+            "Name an empty folder, or one that does not exist yet.",
         )
 
 

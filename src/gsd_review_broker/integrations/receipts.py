@@ -134,7 +134,7 @@ class Receipts:
             raise BrokerError(
                 Code.CONFLICT,
                 f"the receipt {path} is damaged or of another version",
-                "Move it away; then what it tells of counts as foreign, and is left to you.",
+                "Move it away; tandem then leaves the files that it lists alone.",
             ) from error
 
     def write(self, receipt: Receipt) -> None:

@@ -39,7 +39,7 @@ _WHY_NOT: dict[policy.Hindrance, tuple[str, str]] = {
     "paused": ("the pool is paused", "Resume it first."),
     "spawns": ("the pool has started as many reviewers as max_spawns_per_day allows", "Raise it, or wait."),
     "tokens": ("the pool has spent as many tokens as max_tokens_per_day allows", "Raise it, or wait."),
-    "room": ("the pool is full", "End a reviewer, or raise max_pool_size."),
+    "room": ("the pool is full", "Stop a reviewer, or raise max_pool_size."),
 }
 
 
@@ -306,7 +306,7 @@ class Supervisor:
         left = self._cooldown_left()
         if left > _LONGEST_WAIT_FOR_COOLDOWN:
             raise BrokerError(
-                Code.BUSY, "a reviewer was started a moment ago", f"The next may be started in {left // 1000} s."
+                Code.BUSY, "a reviewer was started a moment ago", f"The next can be started in {left // 1000} s."
             )
         await asyncio.sleep(left / 1000)
 
@@ -314,7 +314,7 @@ class Supervisor:
         running = self.roster.get(reviewer_id)
         if running is None:
             raise BrokerError(
-                Code.NOT_FOUND, f"{reviewer_id} is no process of this broker", NextStep(Next.LIST_RUNNING_REVIEWERS)
+                Code.NOT_FOUND, f"{reviewer_id} is not a process of this broker", NextStep(Next.LIST_RUNNING_REVIEWERS)
             )
         if not force:
             await self.roster.drain(running, EndReason.MANUAL)

@@ -184,6 +184,6 @@ class ByClaim:
 def draining(identity: Identity) -> BrokerError:
     return BrokerError(
         Code.FORBIDDEN,
-        f"{identity} is being ended and takes no new claim",
-        "Finish what you hold, then stop: call nothing more.",
+        f"{identity} is being stopped and cannot claim another review",
+        "Finish your current review, then stop and make no more calls.",
     )

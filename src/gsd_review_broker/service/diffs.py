@@ -41,7 +41,7 @@ def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, 
         raise BrokerError(
             Code.DIFF_INVALID,
             f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
-            "A change touches files of the work tree only; make the diff anew with git diff.",
+            "A change touches files of the work tree only; make the diff again with git diff.",
         )
     unclear = patch.unclear_sections(parsed) if parsed else None
     if unclear:

@@ -53,13 +53,13 @@ def encoded(name: str, value: str) -> bytes:
 
 def identity(name: str, value: str, limits: Limits) -> Identity:
     if not identity_key(value):
-        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: holds nothing that can be seen", f"Give {name} a name.")
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: has no visible character", f"Give {name} a name.")
     checked = Identity(text(name, value, limits.name).strip())
     hidden = invisible_in(checked)
     if hidden is not None:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"{name}: holds U+{ord(hidden):04X}, which cannot be seen",
+            f"{name}: holds U+{ord(hidden):04X}, which is invisible",
             "Leave it out: two names must not look the same.",
         )
     if is_reserved(checked):

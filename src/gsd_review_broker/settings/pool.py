@@ -144,10 +144,12 @@ def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None) -> 
         return StartError(f"{where}: reviewer_pool.{key}: {why}")
 
     if not is_safe("distribution", pool.wsl_distro):
-        raise refuse("wsl_distro", f"{pool.wsl_distro!r} is no distribution's name; allowed are letters, digits, . _ -")
+        raise refuse(
+            "wsl_distro", f"{pool.wsl_distro!r} is not a distribution name; allowed are letters, digits, . _ -"
+        )
     for name in pool.environment:
         if not _VARIABLE_NAME.fullmatch(name):
-            raise refuse("environment", f"{name!r} is no variable's name; allowed are letters, digits and _")
+            raise refuse("environment", f"{name!r} is not a variable name; allowed are letters, digits and _")
     for agent in AGENTS:
         key = f"agents.{agent}.model" if pool.settings_of(agent).model else "model"
         problem = _about_model(pool, agent)
@@ -157,7 +159,7 @@ def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None) -> 
         value = getattr(pool, key)
         if value is not None and not is_safe("path", value):
             raise refuse(
-                key, f"{value!r} is no path that may be handed to a program; allowed is one without {_REFUSED}"
+                key, f"{value!r} is not a path that can be passed to a program; it must not contain {_REFUSED}"
             )
     if pool.is_on:
         _check_what_is_used(pool, refuse, root)
@@ -168,7 +170,7 @@ def _about_model(pool: PoolSettings, agent: Agent) -> str | None:
     if model is None:
         return None
     if not is_safe("model", model):
-        return f"{model!r} is no model's name; allowed are letters, digits and . _ : / @ + -, and no dash in front"
+        return f"{model!r} is not a model name; allowed are letters, digits and . _ : / @ + -, not a dash first"
     allowed = pool.models_for(agent)
     if agent != OWN_COMMAND and model not in allowed:
         names = ", ".join(allowed)
@@ -184,7 +186,7 @@ def _check_what_is_used(pool: PoolSettings, refuse: _Refuse, root: Path | None) 
             "agent", "'command' needs reviewer_pool.agents.command.command, a list of arguments, in the user's file"
         )
     if pool.workspace_path is not None and not resolved(pool.workspace_path, root).is_dir():
-        raise refuse("workspace_path", f"{pool.workspace_path!r} is no folder")
+        raise refuse("workspace_path", f"{pool.workspace_path!r} is not a folder")
     if pool.prompt_template_path is not None:
         try:
             resolved(pool.prompt_template_path, root).read_text("utf-8")

@@ -28,7 +28,7 @@ class FormToken:
         if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.value.encode()):
             raise BrokerError(
                 Code.FORBIDDEN,
-                "this form does not belong to a page of the broker as it runs now",
+                "this form is not from a page of the running broker",
                 "The broker was probably restarted since the page was loaded: go back, reload the page, try again.",
             )
 

@@ -205,7 +205,7 @@ def test_of_many_problems_the_first_are_shown_and_json_tells_all(place: Place, h
     assert ran.code == 1
     lines = ran.out.splitlines()
     assert len(lines) == 21
-    assert lines[-1] == "and 40 more (--json tells all)"
+    assert lines[-1] == "and 40 more (--json lists all)"
     # Nothing of what somebody wrote into the file reaches the terminal as it is.
     assert "\x1b" not in ran.out
 

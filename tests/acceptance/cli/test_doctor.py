@@ -125,7 +125,7 @@ def test_clients_that_are_found_have_a_line_and_the_gate_that_is_not_there_too(
     tandem = Tandem(repository, own_home)
     _, found = checks(tandem, PATH=f"{programs}:{tandem.environment['PATH']}")
     assert found["codex"]["hint"] == "tandem install codex"
-    assert (found["gate"]["state"], "none here" in found["gate"]["found"]) == ("yellow", True)
+    assert (found["gate"]["state"], "not installed" in found["gate"]["found"]) == ("yellow", True)
 
 
 # Completion.

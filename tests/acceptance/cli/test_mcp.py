@@ -146,7 +146,7 @@ def test_without_a_broker_a_call_is_answered_with_an_error(repository: Path, own
     said = tandem.run("mcp", "--no-start", "--patience", "0", stdin=request + b"\n")
     answer = json.loads(said.out)
     assert (answer["id"], answer["error"]["code"]) == (5, -32000)
-    assert "no broker runs" in answer["error"]["message"]
+    assert "no broker is running" in answer["error"]["message"]
     assert said.code == 0
 
 

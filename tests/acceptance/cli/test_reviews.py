@@ -461,7 +461,7 @@ def test_without_a_broker_every_command_exits_3_and_says_how_to_start_one(
     said = alone.run(command, *WITHOUT_A_BROKER[command], stdin=DIFF.encode())
     assert said.code == 3, said
     assert said.out == ""
-    assert f"no broker runs for {repository}" in said.err
+    assert f"no broker is running for {repository}" in said.err
     assert "tandem up" in said.err
 
 
@@ -470,8 +470,8 @@ def test_without_a_broker_json_is_an_error_document(repository: Path, own_home: 
     assert (said.code, said.err) == (3, "")
     assert said.error == {
         "code": "unavailable",
-        "message": f"no broker runs for {repository}",
-        "hint": "Start it with `tandem up`; `tandem doctor` looks closer.",
+        "message": f"no broker is running for {repository}",
+        "hint": "Start it with `tandem up`; `tandem doctor` finds out more.",
     }
 
 
@@ -490,7 +490,7 @@ def test_a_broker_that_serves_something_else_is_refused(
     runtime_file.parent.mkdir()
     runtime_file.write_text(broker.runtime_file.read_text())
     assert elsewhere.run("list").code == 3
-    assert elsewhere.run("down").out.startswith("no broker runs")
+    assert elsewhere.run("down").out.startswith("no broker is running")
     # From no repository at all, an address that was asked for is taken.
     assert Tandem(tmp_path, own_home).run("list", "--url", f"{url}/mcp/reviewer").code == 0
 

@@ -159,7 +159,7 @@ def test_a_broker_that_does_not_come_back_ends_the_wait_with_3(
         process.stop()
         code, out, err = ended(waiting)
     assert (code, out) == (3, "")
-    assert "no broker runs" in err
+    assert "no broker is running" in err
 
 
 def test_an_interrupted_wait_exits_130_and_changes_nothing(tandem: Tandem, mcp: Mcp) -> None:

@@ -39,7 +39,7 @@ def refusal(repository: Path) -> str:
 
 def test_a_runtime_file_without_a_held_lock_is_not_believed(repository: Path, impostor: Impostor) -> None:
     put_runtime_file(repository, url=impostor.url)
-    assert refusal(repository) == f"no broker runs for {repository}"
+    assert refusal(repository) == f"no broker is running for {repository}"
     assert impostor.requests == []
 
 
@@ -105,7 +105,7 @@ def test_after_a_crash_whoever_has_the_port_is_not_our_broker(process: BrokerPro
     """The runtime file and the lock file are still there, and both name a process that is gone."""
     process.stop(signal.SIGKILL)
     said = Tandem(process.folder, own_home).run("status", BROKER_TOKEN="tdm_secret")
-    assert (said.code, "no broker runs" in said.err) == (3, True)
+    assert (said.code, "no broker is running" in said.err) == (3, True)
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1])
@@ -127,5 +127,5 @@ def test_down_kills_nobody_whom_a_clone_names(repository: Path, own_home: Path) 
         put_runtime_file(repository, url="http://127.0.0.1:9", pid=innocent.pid, process_start=start_of(innocent.pid))
         said = Tandem(repository, own_home).run("down", "--force")
         assert (said.code, innocent.poll()) == (0, None)
-        assert "no broker runs" in said.out
+        assert "no broker is running" in said.out
         innocent.kill()

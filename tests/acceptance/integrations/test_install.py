@@ -48,10 +48,7 @@ def test_a_project_is_connected_by_one_command_and_left_by_another(repository: P
     undone = tandem(repository, own_home, "uninstall", "claude", "codex")
     assert undone.returncode == 0
     assert files(repository) == before
-    assert (
-        tandem(repository, own_home, "uninstall", "claude").stdout
-        == "Claude Code (project): nothing of ours is there\n"
-    )
+    assert tandem(repository, own_home, "uninstall", "claude").stdout == "Claude Code (project): nothing to remove\n"
 
 
 def test_json_says_the_same_to_a_program(repository: Path, own_home: Path) -> None:
@@ -88,7 +85,7 @@ def test_outside_a_repository_the_account_is_set_up(tmp_path: Path, own_home: Pa
     assert 'url = "http://127.0.0.1:8321/mcp/proposer"' in (own_home / ".codex/config.toml").read_text()
     refused = tandem(nowhere, own_home, "install", "codex", "--scope", "project")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "in no git repository" in refused.stderr
+    assert "not in a git repository" in refused.stderr
 
 
 def test_one_file_that_refuses_stops_all_before_any_is_written(repository: Path, own_home: Path) -> None:

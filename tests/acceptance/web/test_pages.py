@@ -71,7 +71,7 @@ def events_of(agent: Mcp, review_id: str) -> list[str]:
 
 def test_an_error_tells_a_person_what_pages_have_and_names_no_tool(browser: Browser) -> None:
     page = browser.get("/r/nosuchreview").text
-    assert "The reviews page shows those that there are." in page
+    assert "The reviews page shows the existing ones." in page
     assert "list_reviews" not in page
 
 
@@ -204,7 +204,7 @@ def test_an_approval_is_refused_when_what_it_stands_on_has_moved(process: Broker
     git(repository, "commit", "-qam", "moved")
     answer = browser.post(f"/r/{review_id}/verdict", seen)
     assert answer.status == 409
-    assert "what it stands on moved" in answer.text
+    assert "its base has changed" in answer.text
     # Nothing was claimed on the way; looked at again, it can be approved as it is now.
     assert agent("get_review_status", review_id=review_id)["status"] == "pending"
     again = fields(browser, review_id, verdict="approved")
@@ -385,7 +385,7 @@ def test_the_audit_is_searched_and_taken_away(browser: Browser, agent: Mcp) -> N
     page = browser.get(f"/audit?type=review_claimed&review={review_id}").text
     assert page.count("data-row") == 1
     assert browser.get("/audit?q=nobody-said-this").text.count("data-row") == 0
-    assert "are as they were written" in page
+    assert "have not been altered" in page
     events = [json.loads(line) for line in browser.get("/audit/export.jsonl").text.splitlines()]
     assert [event["id"] for event in events] == list(range(1, len(events) + 1))
     assert [event["event_type"] for event in events[-2:]] == ["review_created", "review_claimed"]
@@ -455,7 +455,7 @@ def test_a_file_of_hidden_characters_is_an_answer_of_bounded_size(browser: Brows
 def test_a_proposal_without_a_diff_and_one_that_is_no_diff_are_shown(browser: Browser, agent: Mcp) -> None:
     assert "it is a proposal in words" in browser.get(f"/r/{propose(agent, diff=None)}").text
     page = browser.get(f"/r/{propose(agent, diff='please do what we said <script>')}").text
-    assert "no diff that can be read" in page
+    assert "This diff cannot be read" in page
     assert "please do what we said &lt;script&gt;" in page
 
 

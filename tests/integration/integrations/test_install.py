@@ -223,7 +223,7 @@ def test_an_entry_that_the_user_pointed_elsewhere_is_left_and_told(account: Acco
     outcome = account.uninstall(GEMINI)
 
     assert path.read_bytes() == changed
-    assert outcome.notes == (f"{path}: the entry was changed since, and is left as it is",)
+    assert outcome.notes == (f"{path}: the entry was changed since, and is kept",)
 
 
 def test_a_linked_file_stays_a_link(account: Account) -> None:
@@ -283,7 +283,7 @@ def test_a_read_only_file_stops_it_and_nothing_is_left_behind(account: Account) 
     [
         (b'{"a": }', "cannot be read: a value is expected at line 1, column 7"),
         (b"\xff\xfe{\x00}\x00", "is not UTF-8"),
-        (b'{"mcpServers": "x"}', "mcpServers is no object"),
+        (b'{"mcpServers": "x"}', "mcpServers is not an object"),
         (b"[]", "must be one JSON object"),
     ],
 )
@@ -299,13 +299,13 @@ def test_a_file_that_cannot_be_edited_is_refused_and_untouched(account: Account,
 
 def test_what_is_no_file_is_refused(account: Account) -> None:
     (account.root / ".mcp.json").mkdir()
-    with pytest.raises(BrokerError, match="is no regular file"):
+    with pytest.raises(BrokerError, match="is not a regular file"):
         account.install()
     put(account.root / ".gemini", "a file where a folder should be")
-    with pytest.raises(BrokerError, match="below something that is no folder"):
+    with pytest.raises(BrokerError, match="below something that is not a folder"):
         account.install(GEMINI)
     os.mkfifo(account.root / "opencode.json")
-    with pytest.raises(BrokerError, match="is no regular file"):
+    with pytest.raises(BrokerError, match="is not a regular file"):
         account.install(OPENCODE)
 
 
@@ -477,7 +477,7 @@ def test_an_address_is_completed_or_refused(account: Account, given: str, url: s
     if url is not None:
         assert endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given) == url
         return
-    with pytest.raises(BrokerError, match="is no http address"):
+    with pytest.raises(BrokerError, match="is not an http address"):
         endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given)
 
 
@@ -510,7 +510,7 @@ def test_a_command_that_the_user_has_changed_stays_so(account: Account) -> None:
 
     again = account.install()
     assert path.read_text() == "my own words"
-    assert again.notes == (f"{path}: you have changed it; left as it is",)
+    assert again.notes == (f"{path}: you have changed it, so it is kept",)
     account.uninstall()
 
     assert path.read_text() == "my own words"
@@ -585,7 +585,7 @@ def test_projects_are_kept_apart(account: Account, tmp_path: Path) -> None:
 def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
     around = account.around
     nowhere = Account(type(around)(home=around.home, variables=around.variables, root=None, state=around.state))
-    with pytest.raises(BrokerError, match="in no git repository"):
+    with pytest.raises(BrokerError, match="not in a git repository"):
         nowhere.install()
     nowhere.install(CODEX, Scope.USER)
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]

@@ -300,7 +300,7 @@ async def test_of_very_many_reviewers_each_that_is_told_is_told_whole(broker: Lo
 
 
 def orphan(broker: LocalBroker) -> None:
-    """A row that belongs to no review: SQLite refuses it, and only at the commit."""
+    """A row that does not belong to a review: SQLite refuses it, and only at the commit."""
     connection = broker.store.writer._connection
     connection.execute("PRAGMA defer_foreign_keys=ON")
     connection.execute("INSERT INTO messages (review_id, round, sender_role, sender, body, created_at) "

@@ -275,7 +275,7 @@ async def test_a_command_that_fails_in_a_batch_of_one_leaves_nothing(lone: Local
 
 
 def orphan(connection: sqlite3.Connection) -> None:
-    """A row that belongs to no review: SQLite refuses it, and only at the commit."""
+    """A row that does not belong to a review: SQLite refuses it, and only at the commit."""
     connection.execute("PRAGMA defer_foreign_keys=ON")
     connection.execute(
         "INSERT INTO revisions (review_id, number, intent, skip_diff_validation, affected_files, author, "

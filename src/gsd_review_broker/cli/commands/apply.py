@@ -16,8 +16,8 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.program import run_users_git
 
 _DETAILS = """\
-Only an approved review is applied (else exit 5), and only if the diff makes of HEAD exactly what was approved: its
-digest is worked out here once more (else exit 6). What is in place already is left as it is, and said so."""
+Applies only an approved review (else exit 5), and only if the result on HEAD is exactly what was approved: the digest
+is computed again here (else exit 6). If the change is already in place, the command says so and writes nothing."""
 
 _INDEX, _WORK_TREE, _COMMIT = "index", "work tree", "last commit"
 
@@ -26,13 +26,13 @@ def register(commands: Commands) -> None:
     apply = commands.add(
         "apply",
         run_apply,
-        summary="put an approved diff into the work tree, after checking its digest",
+        summary="write an approved diff to the work tree, after checking its digest",
         details=_DETAILS,
         parents=[broker_options()],
     )
     add_review(apply)
     apply.add_argument("--index", action="store_true", help="stage it, too")
-    apply.add_argument("--check", action="store_true", help="only say whether it would")
+    apply.add_argument("--check", action="store_true", help="only check; write nothing")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +51,9 @@ def run_apply(options: argparse.Namespace) -> int:
     approved = _approved(context, status)
     root = changes.top_level(Path.cwd())
     if root is None:
-        raise BrokerError(Code.INVALID_ARGUMENT, "this is not a git work tree", "Go into the repository, then apply.")
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "this folder is not a git work tree", "Go into the repository, then apply."
+        )
     place = _already(root, approved)
     if place == _WORK_TREE and options.index and not options.check:
         _stage(root, approved.paths)
@@ -75,7 +77,7 @@ def run_apply(options: argparse.Namespace) -> int:
 
 def _told(place: str | None, *, was_there: bool) -> str:
     if place is None:
-        return " applies: it makes of HEAD what was approved"
+        return " applies: the result is what was approved"
     return f" is in the {place} {'already' if was_there else 'now'}"
 
 
@@ -110,7 +112,7 @@ def _approved(context: Context, status: Json) -> Approved:
         raise BrokerError(
             Code.CONFLICT,
             f"review {review_id} was approved without a digest: its diff did not apply to HEAD alone",
-            "What it stands for cannot be proven; commit what it builds on, then propose it again.",
+            "Its content cannot be verified; commit what it builds on, then propose it again.",
         )
     paths = {name for file in proposal["affected_files"] for name in (file["path"], file["old_path"]) if name}
     return Approved(
@@ -149,12 +151,12 @@ def _already(root: Path, approved: Approved) -> str | None:
 def _require_same(root: Path, approved: Approved) -> None:
     digest, why = _digest(root, approved.diff, already_applied=False)
     if digest != approved.digest:
-        actual = f"here it would be {digest}" if digest else f"git says: {why or 'it applies to the work tree alone'}"
+        actual = f"here it would be {digest}" if digest else f"git says: {why or 'it applies only to the work tree'}"
         raise BrokerError(
             Code.CONFLICT,
             f"applied to HEAD, review {approved.review_id} would not give what was approved "
             f"({approved.digest}); {actual}",
-            "HEAD has moved since. Go back to where it was proposed, or propose it again on what is there now.",
+            "HEAD has moved since. Go back to where it was proposed, or propose it again on the present HEAD.",
         )
 
 
@@ -179,7 +181,7 @@ def apply_approved(root: Path, approved: Approved, *, index: bool, check: bool) 
         done = run_users_git(root, "apply", "--whitespace=nowarn", *flags, "--", str(patch))
         if done.code != 0:
             raise BrokerError(
-                Code.CONFLICT, f"git does not apply it: {done.why}", "Nothing was changed; look at the work tree."
+                Code.CONFLICT, f"git cannot apply it: {done.why}", "Nothing was changed; look at the work tree."
             )
         if not check and not _is_in(root, approved, index=index):
             undone = run_users_git(root, "apply", "--whitespace=nowarn", "--reverse", *flags, "--", str(patch))
@@ -200,16 +202,16 @@ def _converted(approved: Approved, *, is_undone: bool) -> BrokerError:
     return BrokerError(
         Code.CONFLICT,
         f"review {approved.review_id}: filters or attributes of this repository change what was approved",
-        "It was taken back. Look at .gitattributes and at filter.* in the configuration."
+        "The files were restored. Look at .gitattributes and at filter.* in the configuration."
         if is_undone
-        else "It could not be taken back: look at the work tree before you commit.",
+        else "The files could not be restored: look at the work tree before you commit.",
     )
 
 
 def _stage(root: Path, paths: Sequence[str]) -> None:
     done = run_users_git(root, "add", "--all", "--", *map(_literal, paths))
     if done.code != 0:
-        raise BrokerError(Code.CONFLICT, f"git does not stage it: {done.why}", "Stage it yourself.")
+        raise BrokerError(Code.CONFLICT, f"git cannot stage it: {done.why}", "Stage it yourself.")
 
 
 def _literal(path: str) -> str:

@@ -13,7 +13,7 @@ def register(commands: Commands) -> None:
     log = group.add("log", show_log, summary="list events in the order they were committed", parents=[broker_options()])
     log.add_argument("review", nargs="?", metavar="ID", help="only this review's")
     log.add_argument("--after", type=int, metavar="EVENT", help="only later than this event's id")
-    log.add_argument("--limit", type=int, help="at most so many (50)")
+    log.add_argument("--limit", type=int, help="how many at most (50)")
 
 
 def show_log(options: argparse.Namespace) -> int:

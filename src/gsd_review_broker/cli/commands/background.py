@@ -23,20 +23,20 @@ def register(commands: Commands) -> None:
     up = commands.add(
         "up",
         run_up,
-        summary="start the broker in the background, unless it runs",
-        details="However often and by however many it is called at once: one broker for each user and database.",
+        summary="start the broker in the background, unless it is running",
+        details="There is one broker for each user and database, even if several calls run at once.",
     )
     add_settings(up)
-    up.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    up.add_argument("--json", action="store_true", help="print exactly one JSON document")
     down = commands.add("down", run_down, summary="end the broker")
     add_place_options(down)
-    down.add_argument("--force", action="store_true", help="kill it, if it does not end")
-    down.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    down.add_argument("--force", action="store_true", help="kill it if it does not stop")
+    down.add_argument("--json", action="store_true", help="print exactly one JSON document")
     commands.add(
         "status",
         run_status,
-        summary="what runs where, since when, on which database, and what waits",
-        details="Ends with 3 if no broker runs.",
+        summary="show the running broker: its address, start, database and waiting reviews",
+        details="Exits with 3 if no broker is running.",
         parents=[broker_options()],
     )
 
@@ -93,9 +93,9 @@ def run_down(options: argparse.Namespace) -> int:
     if options.json:
         screen.json({"ended": broker is not None, "pid": broker.pid if broker else None})
     elif broker is None:
-        screen.say(f"no broker runs for {described(target.locations)}")
+        screen.say(f"no broker is running for {described(target.locations)}")
     else:
-        screen.say(f"broker ended: it served {described(target.locations)} (pid {broker.pid})")
+        screen.say(f"broker stopped: it served {described(target.locations)} (pid {broker.pid})")
     return Exit.DONE
 
 
@@ -137,7 +137,7 @@ def run_status(options: argparse.Namespace) -> int:
         context.screen.say(Span(f"{'problem':<16}", Style.RED), f"{problem['message']}. {problem['fix']}")
     if broker.version != __version__:
         context.screen.warn(
-            f"This command is version {__version__}: end the broker and start it again to have one version."
+            f"This command is version {__version__}: stop the broker and start it again to use one version."
         )
     return Exit.DONE
 

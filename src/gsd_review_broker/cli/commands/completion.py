@@ -50,7 +50,7 @@ def register(commands: Commands) -> None:
         "completion", print_script, summary="print a shell's completion script: bash, zsh or fish"
     )
     completion.add_argument("shell", choices=sorted(_SCRIPTS))
-    complete = commands.add("__complete", run_complete, summary="what may come next, for a shell")
+    complete = commands.add("__complete", run_complete, summary="list possible next words, for a shell")
     complete.add_argument("words", nargs=argparse.REMAINDER)
 
 

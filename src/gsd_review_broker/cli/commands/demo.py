@@ -15,9 +15,9 @@ from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 
 _DETAILS = """\
-A scratch repository, a broker of its own on a free port, and two scripted agents that negotiate a change over real MCP
-in three rounds, with findings, a counter-patch and an approval. Nothing of yours is touched, no model is asked, and
-everything is gone afterwards."""
+Makes a scratch repository, starts a broker on a free port, and runs two scripted agents that negotiate a change over
+real MCP in three rounds, with findings, a counter-patch and an approval. It does not touch your files or call a model,
+and it removes everything afterwards."""
 _PAUSE_SECONDS = 1.2
 _DEADLINE_SECONDS = 120.0
 _INDENT = " " * 12
@@ -27,11 +27,11 @@ _COLOURS = {"proposer": Style.CYAN, "reviewer": Style.MAGENTA}
 
 def register(commands: Commands) -> None:
     demo = commands.add(
-        "demo", run_demo, summary="see the whole loop in half a minute: no set-up, no API key", details=_DETAILS
+        "demo", run_demo, summary="watch a whole review in half a minute: no set-up, no API key", details=_DETAILS
     )
     demo.add_argument("--fast", action="store_true", help="without pauses, and without a browser")
     demo.add_argument("--no-web", action="store_true", help="do not open the browser")
-    demo.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    demo.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from gsd_review_broker.cli.registering import Commands, add_review, broker_optio
 from gsd_review_broker.errors import BrokerError, Code
 
 _DETAILS = """\
-Control characters and what cannot be seen are shown as escapes. --raw gives the diff byte for byte, for another
+Control characters and invisible characters are shown as escapes. --raw prints the diff byte for byte, for another
 program: tandem diff ID --raw | git apply --check."""
 
 
@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
         "diff", show_diff, summary="show a proposal's diff", details=_DETAILS, parents=[broker_options()]
     )
     add_review(diff)
-    diff.add_argument("--revision", type=int, metavar="N", help="an older one (the newest)")
+    diff.add_argument("--revision", type=int, metavar="N", help="which revision (the newest)")
     diff.add_argument("--since", type=int, metavar="N", help="what the author changed since revision N")
     diff.add_argument("--path", metavar="FILE", help="only this file")
     diff.add_argument("--counter", action="store_true", help="the reviewer's counter-patch")
@@ -48,7 +48,7 @@ def show_diff(options: argparse.Namespace) -> int:
     if fetched.text is None:
         what = "counter-patch" if options.counter else "diff"
         raise BrokerError(
-            Code.NOT_FOUND, f"review {proposal['review_id']} has no {what}", "`tandem show` says what it has."
+            Code.NOT_FOUND, f"review {proposal['review_id']} has no {what}", "`tandem show` lists what it has."
         )
     if options.raw:
         sys.stdout.buffer.write(fetched.text.encode("utf-8"))

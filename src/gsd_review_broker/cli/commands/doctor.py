@@ -19,8 +19,8 @@ def register(commands: Commands) -> None:
     commands.add(
         "doctor",
         run_doctor,
-        summary="look at everything it depends on, and say what to do",
-        details="Ends with 1 if something is red.",
+        summary="check everything the broker depends on, and say how to fix it",
+        details="Exits with 1 if a check is red.",
         parents=[broker_options()],
     )
 
@@ -32,7 +32,7 @@ def run_doctor(options: argparse.Namespace) -> int:
         with screen.progress("looking"):
             checks = list(every_check(target, options.config))
     except StartError as error:
-        checks = [red("configuration", str(error), "Mend it, then look again.")]
+        checks = [red("configuration", str(error), "Fix it, then run `tandem doctor` again.")]
     is_well = all(check.state is not CheckState.RED for check in checks)
     if options.json:
         screen.json({"ok": is_well, "checks": [asdict(check) for check in checks]})

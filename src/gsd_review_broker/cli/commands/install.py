@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _STATUS = "status"
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _INSTALL = """\
-Writes the client's own configuration and nothing else: entries of others keep every byte, and `tandem uninstall`
-takes ours back. For Claude Code also a skill, the commands /tandem:… and a hook that starts the broker with a session.
-Running it again changes nothing, or brings it up to date. `tandem install status` shows what is set up where."""
+Adds one entry to the client's own configuration and keeps everything else byte for byte. `tandem uninstall` removes the
+entry. For Claude Code it also writes a skill, the commands /tandem:… and a hook that starts the broker with a session.
+Run it again to update an older installation. `tandem install status` shows which clients are connected."""
 
 
 def register(commands: Commands) -> None:
@@ -37,17 +37,17 @@ def register(commands: Commands) -> None:
         "--role",
         choices=["proposer", "reviewer", "observer", "all"],
         default="proposer",
-        help="whose tools the client is shown (proposer)",
+        help="the role whose tools the client sees (proposer)",
     )
-    install.add_argument("--url", help="the broker's address (else as the configuration says)")
+    install.add_argument("--url", help="the broker's address (else the configured one)")
     install.add_argument(
-        "--stdio", action="store_true", help="connect by the program tandem mcp, which finds each project's broker"
+        "--stdio", action="store_true", help="connect through `tandem mcp`, which finds each project's broker"
     )
     install.add_argument(
         "--trust", action="store_true", help="let the client call the broker's tools without asking each time"
     )
-    install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin there, and install nothing")
-    uninstall = commands.add("uninstall", run_uninstall, summary="take back what install wrote")
+    install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
+    uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
     uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=CLIENTS, help=_named())
     _add_common(uninstall)
 
@@ -58,10 +58,10 @@ def _named(*more: str) -> str:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--scope", choices=["project", "user"], help="this project (inside one, the default), or all of yours"
+        "--scope", choices=["project", "user"], help="this project (the default inside one), or all your projects"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
-    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes, write nothing")
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 
 def run_install(options: argparse.Namespace) -> int:
@@ -111,9 +111,7 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
     scope = _scope(options, around)
     role = integrations.ClientRole(options.role)
     if options.stdio and options.url is not None:
-        raise BrokerError(
-            Code.INVALID_ARGUMENT, "--stdio finds the broker by itself, and --url says where it is", "Give one of them."
-        )
+        raise BrokerError(Code.INVALID_ARGUMENT, "--stdio and --url cannot be used together", "Use one of them.")
     url = None if options.stdio else integrations.endpoint(role, scope, around, options.url)
     return integrations.Choice(url=url, role=role, scope=scope, trust=options.trust)
 
@@ -147,7 +145,7 @@ def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environmen
         done = "connected to" if outcome.is_change else "already connected to"
         screen.say(Span(name, Style.BOLD), f": {done} {outcome.address}")
     else:
-        done = "taken back" if outcome.address else "nothing of ours is there"
+        done = "taken back" if outcome.address else "nothing to remove"
         screen.say(Span(name, Style.BOLD), f": {done}")
     for change in outcome.changes:
         if change.is_change:
@@ -181,7 +179,7 @@ def _write_plugin(options: argparse.Namespace) -> int:
 
     if options.clients != ["claude"] or options.dry_run:
         raise BrokerError(
-            Code.INVALID_ARGUMENT, "only Claude Code has such plugins", "Run tandem install claude --plugin DIR."
+            Code.INVALID_ARGUMENT, "only Claude Code has plugins", "Run tandem install claude --plugin DIR."
         )
     choice = _choice(options, integrations.Environment.of(Path.cwd()))
     folder = Path(options.plugin).absolute()
@@ -201,7 +199,7 @@ def _show_status(options: argparse.Namespace) -> int:
     from gsd_review_broker import integrations  # noqa: PLC0415
 
     if options.clients != [_STATUS]:
-        raise BrokerError(Code.INVALID_ARGUMENT, "status stands alone", "Run tandem install status.")
+        raise BrokerError(Code.INVALID_ARGUMENT, "status cannot be combined with clients", "Run tandem install status.")
     screen = Screen()
     around = integrations.Environment.of(Path.cwd())
     with screen.progress("asking the clients for their versions"):

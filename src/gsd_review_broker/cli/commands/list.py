@@ -19,21 +19,21 @@ def register(commands: Commands) -> None:
         summary="list reviews: critical first, then oldest",
         parents=[broker_options()],
     )
-    listing.add_argument("--status", choices=STATUSES, help="only those in this state")
+    listing.add_argument("--status", choices=STATUSES, help="only reviews in this state")
     listing.add_argument("--category", choices=CATEGORIES)
     listing.add_argument("--project")
     listing.add_argument("--phase")
     listing.add_argument("--plan")
     listing.add_argument("--proposer-id", metavar="WHO")
     listing.add_argument("--parent-id", metavar="ID", help="follow-ups of this review")
-    listing.add_argument("--needs-human", action="store_true", help="only what waits for a person")
-    listing.add_argument("--limit", type=int, help="at most so many (50)")
-    listing.add_argument("--cursor", help="go on where the last page ended")
+    listing.add_argument("--needs-human", action="store_true", help="only reviews that need a person")
+    listing.add_argument("--limit", type=int, help="how many at most (50)")
+    listing.add_argument("--cursor", help="continue after the last page")
     listing.add_argument("--web", action="store_true", help="open the dashboard instead")
     show = commands.add(
         "show",
         show_review,
-        summary="show a review: what, who, where it stands, what was said",
+        summary="show a review: its content, people, state and discussion",
         parents=[broker_options()],
     )
     add_review(show)

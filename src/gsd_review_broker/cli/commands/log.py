@@ -14,17 +14,18 @@ from gsd_review_broker.cli.render.screen import Span, Style
 from gsd_review_broker.client.connection import Json
 
 _DETAILS = """\
-Of one review, its whole story and then what comes, until it is closed. Of all, what comes from now on: on a terminal
-beside a list of what is open. With --json, one event a line. Ends with Ctrl-C, or after --for SECONDS."""
+With an ID, prints the history of that review and follows it until it is closed. Without one, prints new events of all
+reviews, and on a terminal a list of the open ones. With --json, prints one event on each line. Stops with Ctrl-C, or
+after --for SECONDS."""
 
 
 def register(commands: Commands) -> None:
-    log = commands.add("log", show_log, summary="a review's story from proposal to end", parents=[broker_options()])
+    log = commands.add("log", show_log, summary="show the history of a review", parents=[broker_options()])
     add_review(log)
     watch = commands.add(
         "watch", run_watch, summary="watch a review, or everything, live", details=_DETAILS, parents=[broker_options()]
     )
-    watch.add_argument("review", nargs="?", metavar="ID", help="a review's id, or its first 6 characters or more")
+    watch.add_argument("review", nargs="?", metavar="ID", help="the review's id, or at least its first 6 characters")
     watch.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="only so long")
     watch.add_argument("--after", type=int, metavar="EVENT", help="begin after this event's id")
 

@@ -14,8 +14,8 @@ from gsd_review_broker.client import Target, connect
 from gsd_review_broker.settings import locations
 
 _DETAILS = """\
-For clients that only speak stdio: they start this program, and it passes each message on to the running broker
-(started if need be) and each answer back. It goes on over restarts of the broker."""
+For clients that only support stdio. The client starts this program, which forwards each message to the running broker
+and each answer back. It starts the broker if necessary, and continues after a restart of the broker."""
 
 
 def register(commands: Commands) -> None:
@@ -24,8 +24,10 @@ def register(commands: Commands) -> None:
     )
     mcp.add_argument("--role", choices=["proposer", "reviewer", "observer"], help="only the tools of this role")
     mcp.add_argument("--no-start", action="store_true", help="do not start a broker")
-    mcp.add_argument("--patience", type=float, metavar="SECONDS", help="for a broker that is gone to come back (20)")
-    mcp.add_argument("--url", help="the broker's address (else BROKER_URL, else the one that serves this folder)")
+    mcp.add_argument(
+        "--patience", type=float, metavar="SECONDS", help="how long to wait for a stopped broker to come back (20)"
+    )
+    mcp.add_argument("--url", help="the broker's address (else BROKER_URL, else the broker of this folder)")
     add_place_options(mcp)
 
 

@@ -11,7 +11,7 @@ def register(commands: Commands) -> None:
     page = commands.add(
         "open", run_open, summary="open the dashboard, or a review's page, in the browser", parents=[broker_options()]
     )
-    page.add_argument("review", nargs="?", metavar="ID", help="a review's id, or its first 6 characters or more")
+    page.add_argument("review", nargs="?", metavar="ID", help="the review's id, or at least its first 6 characters")
 
 
 def run_open(options: argparse.Namespace) -> int:

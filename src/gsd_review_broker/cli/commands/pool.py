@@ -22,38 +22,40 @@ _TITLES = ("REVIEWER", "STATE", "MODEL", "REVIEW", "DONE", "APPROVED", "LAST HEA
 def register(commands: Commands) -> None:
     pool = commands.group("pool", summary="the reviewers that the broker starts")
     shared = [broker_options()]
-    pool.add("list", run_list, summary="list reviewers, and how the pool stands", parents=shared)
+    pool.add("list", run_list, summary="list reviewers, and show the state of the pool", parents=shared)
     spawn = pool.add("spawn", run_spawn, summary="start a reviewer now", parents=shared)
-    spawn.add_argument("agent", nargs="?", choices=AGENTS, help="which program (the configured one)")
+    spawn.add_argument("agent", nargs="?", choices=AGENTS, help="which agent (the configured one)")
     spawn.add_argument("--project", help="only for this project's reviews")
-    drain = pool.add("drain", run_drain, summary="let a reviewer finish, then end it", parents=shared)
+    drain = pool.add("drain", run_drain, summary="let a reviewer finish, then stop it", parents=shared)
     _add_reviewer(drain)
-    kill = pool.add("kill", run_kill, summary="end a reviewer at once", parents=shared)
+    kill = pool.add("kill", run_kill, summary="stop a reviewer at once", parents=shared)
     _add_reviewer(kill)
-    pool.add("pause", run_pause, summary="start no more reviewers", parents=shared)
+    pool.add("pause", run_pause, summary="stop starting reviewers", parents=shared)
     pool.add("resume", run_resume, summary="start reviewers again", parents=shared)
-    scale = pool.add("scale", run_scale, summary="how many at most, until the broker restarts", parents=shared)
+    scale = pool.add(
+        "scale", run_scale, summary="set the largest number of reviewers, until the broker restarts", parents=shared
+    )
     scale.add_argument("size", type=int, metavar="N", help="1 to 10")
     logs = pool.add("logs", run_logs, summary="what a reviewer printed", parents=shared)
     _add_reviewer(logs)
     logs.add_argument(
-        "--characters", type=int, default=20_000, metavar="N", help="at most so many, from its end (20000)"
+        "--characters", type=int, default=20_000, metavar="N", help="how many characters, from the end (20000)"
     )
-    _add_switch(pool.add("enable", run_enable, summary="switch the pool on in the configuration"), with_agent=True)
-    _add_switch(pool.add("disable", run_disable, summary="switch the pool off in the configuration"), with_agent=False)
+    _add_switch(pool.add("enable", run_enable, summary="turn the pool on in the configuration"), with_agent=True)
+    _add_switch(pool.add("disable", run_disable, summary="turn the pool off in the configuration"), with_agent=False)
 
 
 def _add_reviewer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("reviewer", metavar="REVIEWER", help="its id, or its name while it runs")
+    parser.add_argument("reviewer", metavar="REVIEWER", help="its id, or its name while it is running")
 
 
 def _add_switch(parser: argparse.ArgumentParser, *, with_agent: bool) -> None:
     if with_agent:
         parser.add_argument(
-            "--agent", choices=AGENTS, help=f"the program that reviews (the configured one, else {DEFAULT_AGENT})"
+            "--agent", choices=AGENTS, help=f"the agent that reviews (the configured one, else {DEFAULT_AGENT})"
         )
     parser.add_argument("--scope", choices=["project", "user"], default="project", help="in which file (project)")
-    parser.add_argument("--json", action="store_true", help="exactly one JSON document on standard output")
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -67,7 +69,7 @@ def _tell_state(context: Context, state: Json) -> int:
         return Exit.DONE
     if state["reviewers"]:
         context.screen.table(_TITLES, [_row(reviewer) for reviewer in state["reviewers"]])
-    how = "paused" if state["paused"] else "on" if state["enabled"] else "off: `tandem pool enable` switches it on"
+    how = "paused" if state["paused"] else "on" if state["enabled"] else "off: `tandem pool enable` turns it on"
     context.screen.say(
         f"pool {how}; {state['agent']}, at most {state['max_pool_size']}; {state['pending']} pending; "
         f"{state['spawns_today']} of {state['max_spawns_per_day']} starts today"
@@ -188,5 +190,5 @@ def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str 
     before = "" if changed else " already"
     screen.say(f"{file}: reviewer_pool.enabled is{before} {'true' if values['enabled'] else 'false'}{agent}")
     if changed:
-        screen.say("A broker that runs goes by it when it is started again: tandem down; tandem up")
+        screen.say("A running broker uses it after a restart: tandem down; tandem up")
     return Exit.DONE

@@ -20,11 +20,11 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.settings.person import person_here
 
 _DETAILS = """\
-Ends with 0 as soon as the proposal is stored. With --wait it ends with the verdict: 0 approved, 5 changes
-requested, 8 still pending when the time is over.
+Exits with 0 as soon as the proposal is stored. With --wait, the exit code is the verdict: 0 approved, 5 changes
+requested, 8 still pending after that time.
 
-Who proposes can stand in the environment, so that a script says it once: TANDEM_AGENT_TYPE, TANDEM_PROPOSER_ID,
-TANDEM_PHASE, TANDEM_PLAN, TANDEM_TASK, TANDEM_CATEGORY, TANDEM_PROJECT. Without any, it is you."""
+A script can set the proposer once in the environment: TANDEM_AGENT_TYPE, TANDEM_PROPOSER_ID, TANDEM_PHASE,
+TANDEM_PLAN, TANDEM_TASK, TANDEM_CATEGORY, TANDEM_PROJECT. Without these, you are the proposer."""
 _UNPLANNED = "unplanned"
 _PERSON = "human"
 
@@ -45,14 +45,14 @@ def register(commands: Commands) -> None:
     )
     propose.add_argument("--review", "--review-id", metavar="ID", help="revise this review: the whole new content")
     propose.add_argument(
-        "--wait", nargs="?", type=float, const=DEFAULT_SECONDS, metavar="SECONDS", help="for a verdict (600)"
+        "--wait", nargs="?", type=float, const=DEFAULT_SECONDS, metavar="SECONDS", help="wait for a verdict (600)"
     )
     propose.add_argument("--web", action="store_true", help="open the review's page in the browser")
     add_source_options(propose, may_be_none=True)
-    who = propose.add_argument_group("who proposes, and what for")
+    who = propose.add_argument_group("the proposer and the task")
     for flag, text in (
         ("--agent-type", "such as gsd-executor"),
-        ("--proposer-id", "one proposer among several of its kind"),
+        ("--proposer-id", "the proposer's own name, if several have one agent type"),
         ("--phase", f"({_UNPLANNED})"),
         ("--plan", None),
         ("--task", None),
@@ -62,8 +62,8 @@ def register(commands: Commands) -> None:
     who.add_argument("--category", choices=CATEGORIES, default=_from_environment("--category"))
     who.add_argument("--parent-id", metavar="ID", help="the review that this one follows")
     more = propose.add_argument_group("more")
-    more.add_argument("--skip-diff-validation", action="store_true", help="the change is in the tree already")
-    more.add_argument("--idempotency-key", metavar="KEY", help="the same call with the same key is done once")
+    more.add_argument("--skip-diff-validation", action="store_true", help="the change is already in the tree")
+    more.add_argument("--idempotency-key", metavar="KEY", help="a repeated call with the same key is done once")
 
 
 def _from_environment(flag: str) -> str | None:

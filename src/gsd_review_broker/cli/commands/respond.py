@@ -22,23 +22,27 @@ def register(commands: Commands) -> None:
     reject = commands.add("reject", run_reject, summary="decline the reviewer's counter-patch", parents=shared)
     add_review(reject)
     reject.add_argument("-m", "--reason", metavar="TEXT", help="why")
-    close = commands.add("close", run_close, summary="end a review: landed, given up, or withdrawn", parents=shared)
+    close = commands.add("close", run_close, summary="close a review: landed, given up or withdrawn", parents=shared)
     add_review(close)
     close.add_argument("-m", "--reason", metavar="TEXT", help="why")
-    message = commands.add("message", run_message, summary="say something to the other side", parents=shared)
+    message = commands.add("message", run_message, summary="send a message to the other side", parents=shared)
     add_review(message)
     message.add_argument("-m", "--body", required=True, metavar="TEXT", help="what")
-    message.add_argument("--role", choices=["proposer", "reviewer"], help="on whose side (found out, if left out)")
+    message.add_argument(
+        "--role", choices=["proposer", "reviewer"], help="on which side you act (found from your identity)"
+    )
     message.add_argument("--path", help="about this file")
-    message.add_argument("--line", type=int, help="about this line of it")
-    message.add_argument("--reply-to", type=int, metavar="MESSAGE", help="in answer to this message's number")
-    resolve = commands.add("resolve", run_resolve, summary="say what became of a finding", parents=shared)
+    message.add_argument("--line", type=int, help="about this line of the file")
+    message.add_argument("--reply-to", type=int, metavar="MESSAGE", help="in reply to the message with this number")
+    resolve = commands.add("resolve", run_resolve, summary="record what was done about a finding", parents=shared)
     add_review(resolve)
     resolve.add_argument("finding", metavar="FINDING", help="its id, as `tandem show` lists it")
     resolve.add_argument("disposition", choices=["fixed", "rejected", "deferred"])
     resolve.add_argument("-m", "--note", metavar="TEXT", help="why; needed for rejected")
     resolve.add_argument(
-        "--role", choices=["proposer", "reviewer"], help="on whose side (that of --as; without it, the proposer's)"
+        "--role",
+        choices=["proposer", "reviewer"],
+        help="on which side you act (the side of --as; without it, the proposer's)",
     )
 
 

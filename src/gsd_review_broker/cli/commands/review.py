@@ -21,28 +21,29 @@ _LIVE = {"claimed", "in_review"}
 
 def register(commands: Commands) -> None:
     shared = [broker_options(), identity_option()]
-    claim = commands.add("claim", run_claim, summary="take the right to judge a review", parents=shared)
-    claim.add_argument("review", nargs="?", metavar="ID", help="which; without it, the first that you may judge")
-    claim.add_argument("--take-over", action="store_true", help="even if another has it: a person goes first")
-    release = commands.add("release", run_release, summary="give a claim back without a verdict", parents=shared)
+    claim = commands.add("claim", run_claim, summary="claim a review, to judge it", parents=shared)
+    claim.add_argument("review", nargs="?", metavar="ID", help="the review; without it, the first that you may judge")
+    claim.add_argument("--take-over", action="store_true", help="even if another reviewer has claimed it")
+    release = commands.add("release", run_release, summary="release a claim without a verdict", parents=shared)
     add_review(release)
     approve = commands.add(
-        "approve", run_approve, summary="approve a review: it may land as it is (claims it if need be)", parents=shared
+        "approve",
+        run_approve,
+        summary="approve a review: it may land unchanged (claims it if necessary)",
+        parents=shared,
     )
     _add_verdict(approve, needs_reason=False)
     request = commands.add(
         "request-changes",
         run_request_changes,
-        summary="say what has to change (claims the review if need be)",
+        summary="say what has to change (claims the review if necessary)",
         parents=shared,
     )
     _add_verdict(request, needs_reason=True)
-    comment = commands.add(
-        "comment", run_comment, summary="say something as its reviewer, without a verdict yet", parents=shared
-    )
+    comment = commands.add("comment", run_comment, summary="comment as the reviewer, without a verdict", parents=shared)
     _add_verdict(comment, needs_reason=True)
     counter = commands.add(
-        "counter", run_counter, summary="offer a better diff instead (claims the review if need be)", parents=shared
+        "counter", run_counter, summary="offer a better diff instead (claims the review if necessary)", parents=shared
     )
     _add_verdict(counter, needs_reason=True)
     add_source_options(counter, may_be_none=False)
@@ -51,13 +52,13 @@ def register(commands: Commands) -> None:
 def _add_verdict(parser: argparse.ArgumentParser, *, needs_reason: bool) -> None:
     add_review(parser)
     parser.add_argument("-m", "--reason", required=needs_reason, metavar="TEXT", help="why")
-    parser.add_argument("--revision", type=int, metavar="N", help="only if this is the newest: what you have read")
+    parser.add_argument("--revision", type=int, metavar="N", help="only if this is still the newest revision")
     parser.add_argument(
         "--finding",
         action="append",
         default=[],
         metavar="PATH:LINE[-LINE]:SEVERITY:TEXT",
-        help="a remark on lines; SEVERITY is critical, high, medium or low; may be given again",
+        help="a remark on lines; SEVERITY is critical, high, medium or low; can be repeated",
     )
     parser.add_argument("--findings", metavar="FILE", help="a JSON list of findings; - is standard input")
 
@@ -117,13 +118,13 @@ def run_release(options: argparse.Namespace) -> int:
         raise BrokerError(
             Code.NOT_CLAIMANT,
             f"review {status['review_id']} is claimed by {status['claimed_by']}, not by {context.identity}",
-            "Only the claimant gives it back; `tandem claim --take-over` takes it.",
+            "Only the claimant can release it; `tandem claim --take-over` takes it over.",
         )
     if status["status"] not in _LIVE:
         raise BrokerError(
             Code.INVALID_TRANSITION,
-            f"review {status['review_id']} is {status['status']}: there is no claim to give back",
-            "`tandem show` says where it stands.",
+            f"review {status['review_id']} is {status['status']}: it has no claim to release",
+            "`tandem show` shows its state.",
         )
     # Claiming again returns the same claim, and with it the generation.
     claim = context.call("claim_review", review_id=status["review_id"], reviewer_id=context.identity)

@@ -10,7 +10,7 @@ from gsd_review_broker.cli.registering import Commands, add_place_options
 
 
 def register(commands: Commands) -> None:
-    serve = commands.add("serve", run_broker, summary="start the broker, here and until it is ended")
+    serve = commands.add("serve", run_broker, summary="run the broker in the foreground")
     add_settings(serve)
     config = commands.add("config", show_configuration, summary="show every setting and where it comes from")
     add_settings(config)

@@ -20,7 +20,7 @@ _TIMES = {
 
 def register(commands: Commands) -> None:
     stats = commands.add(
-        "stats", show_stats, summary="how many, how fast, how often approved", parents=[broker_options()]
+        "stats", show_stats, summary="show counts, times and approval rates", parents=[broker_options()]
     )
     stats.add_argument("--project", help="only this project's reviews")
     stats.add_argument("--web", action="store_true", help="open the dashboard instead")

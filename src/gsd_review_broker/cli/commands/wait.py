@@ -10,21 +10,23 @@ from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
 
 _DETAILS = """\
-Waits over restarts of the broker, and says one line at the end. Ends with 0 approved, 5 changes requested or withdrawn,
-8 still pending (also when a counter-patch waits for your answer)."""
+Continues after a restart of the broker, and prints one line at the end. Exits with 0 if approved, 5 if changes were
+requested or the review was withdrawn, 8 if it is still pending (or a counter-patch needs your answer)."""
 
 
 def register(commands: Commands) -> None:
     wait = commands.add(
         "wait",
         run_wait,
-        summary="wait for a verdict; the exit code says which",
+        summary="wait for a verdict, and report it as the exit code",
         details=_DETAILS,
         parents=[broker_options()],
     )
     add_review(wait)
-    wait.add_argument("--timeout", type=float, default=DEFAULT_SECONDS, metavar="SECONDS", help="at most so long (600)")
-    wait.add_argument("-v", "--verbose", action="store_true", help="a line for each change on the way")
+    wait.add_argument(
+        "--timeout", type=float, default=DEFAULT_SECONDS, metavar="SECONDS", help="how long at most (600)"
+    )
+    wait.add_argument("-v", "--verbose", action="store_true", help="print a line for each change")
 
 
 def run_wait(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ class Stage:
                 try:
                     line = output.get(timeout=max(0.0, end - time.monotonic()))
                 except queue.Empty:
-                    raise StartError(f"the demo did not end within {deadline:g} s.") from None
+                    raise StartError(f"the demo did not finish within {deadline:g} s.") from None
                 if line is None:
                     ended += 1
                 else:

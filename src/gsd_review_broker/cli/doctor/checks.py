@@ -70,7 +70,7 @@ def git() -> Check:
     try:
         said = text_of(run_git(Path.cwd(), "--version", timeout=10).output)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return red("git", f"does not run: {error}", "Install git; without it no diff can be checked.")
+        return red("git", f"does not run: {error}", "Install git; the broker needs it to check diffs.")
     match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
     if match is None:
         return yellow("git", said.strip() or "no version", "Is it git?")
@@ -126,17 +126,21 @@ def database(target: Target) -> Iterator[Check]:
         size = path.stat().st_size
         readable = stat.S_IMODE(path.stat().st_mode) & 0o077
         if readable and sys.platform != "win32":
-            yield yellow("database", f"{path}: others may read it", f"chmod 600 {path}")
+            yield yellow("database", f"{path}: other users can read it", f"chmod 600 {path}")
         else:
             yield green("database", f"{path} ({size // 1024} KiB)")
     else:
-        yield green("database", f"{path} (made when the broker starts)")
+        yield green("database", f"{path} (created when the broker starts)")
     kind = _file_system(folder)
     if kind in _NETWORK:
         yield yellow("file system", f"{kind}: a network's", "Locks and syncs are not reliable there: choose --db.")
     free = shutil.disk_usage(folder).free
     if free < _LITTLE_SPACE:
-        yield yellow("disk", f"{free // (1024 * 1024)} MiB are free", "Make room: without it nothing is recorded.")
+        yield yellow(
+            "disk",
+            f"{free // (1024 * 1024)} MiB are free",
+            "Free some space: the broker cannot record anything without it.",
+        )
 
 
 def _foreign(target: Target) -> tuple[str, str] | None:
@@ -172,7 +176,7 @@ def broker(target: Target) -> Iterator[Check]:
     if running.version == __version__:
         yield green("broker", where)
     else:
-        hint = f"This is {__version__}: end it and start it again with `tandem down; tandem up`."
+        hint = f"This is {__version__}: stop it and start it again with `tandem down; tandem up`."
         yield yellow("broker", f"{where}, version {running.version}", hint)
 
 
@@ -213,7 +217,7 @@ def clients(target: Target) -> Iterator[Check]:
         elif places_known:
             yield _client(one.client.name, [place.url or "" for place in places_known], running)
         elif one.program is not None:
-            yield yellow(one.client.name, "found, and not connected", f"tandem install {one.client}")
+            yield yellow(one.client.name, "found, but not connected", f"tandem install {one.client}")
 
 
 def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> Check:
@@ -221,7 +225,7 @@ def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> C
         url for url in known if url.startswith("http://") and running and not url.startswith(running.connection.url)
     ]
     if elsewhere:
-        hint = f"It talks to nobody, or to another project's broker: tandem install {name}, or --stdio."
+        hint = f"No broker is there, or it serves another project: tandem install {name}, or --stdio."
         return yellow(name, f"connected to {elsewhere[0]}, which is not this broker", hint)
     return green(name, f"connected: {', '.join(known)}")
 
@@ -256,14 +260,14 @@ def gate(target: Target) -> Check:
         case _:
             return yellow(
                 "gate",
-                "none here: git commits what nobody approved",
-                "`tandem gate install` lets only approved content land.",
+                "not installed: git also commits changes without an approval",
+                "With `tandem gate install`, only approved content can land.",
             )
 
 
 def repository(target: Target) -> Check:
     if target.locations.root is None:
-        return green("repository", "none here: this is about the user's broker")
+        return green("repository", "not in a repository: this is the user's broker")
     return green("repository", described(target.locations))
 
 

@@ -22,7 +22,7 @@ def what_is_wrong(path: Path) -> tuple[str, str] | None:
     if not header:
         return None
     if header != _HEADER:
-        return f"{path} is damaged, or never was a database", another
+        return f"{path} is damaged, or is not a database", another
     try:
         _look(path)
     except sqlite3.Error as error:
@@ -30,7 +30,7 @@ def what_is_wrong(path: Path) -> tuple[str, str] | None:
             return None
         return f"{path} is damaged: {error}", f"{another} sqlite3's .recover saves what can be saved."
     except StartError as error:
-        return str(error), "It was left as it is."
+        return str(error), "It was not changed."
     return None
 
 

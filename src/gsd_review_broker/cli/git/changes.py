@@ -122,7 +122,7 @@ def span(tree: Tree, spelled: str) -> LocalDiff:
     base, dots, end = spelled.partition("...") if "..." in spelled else spelled.partition("..")
     start, end = _commit(tree, base or "HEAD"), _commit(tree, end or "HEAD")
     if dots == "...":
-        start = tree.must("merge-base", "--end-of-options", start, end, hint="The two have no common past.")
+        start = tree.must("merge-base", "--end-of-options", start, end, hint="The two have no common ancestor.")
     within = tree.git("merge-base", "--is-ancestor", end, "HEAD").code == 0
     return LocalDiff(diff=between(tree, f"{start}^{{tree}}", f"{end}^{{tree}}"), is_committed=within)
 

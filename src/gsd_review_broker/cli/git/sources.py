@@ -24,12 +24,12 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
     source = group.add_mutually_exclusive_group()
     source.add_argument("--staged", action="store_true", help="what is staged")
     source.add_argument(
-        "--worktree", action="store_true", help="all of the work tree: untracked files too, ignored not"
+        "--worktree", action="store_true", help="the whole work tree: with untracked files, without ignored ones"
     )
-    source.add_argument("--range", metavar="A..B", help="commits; A...B since they parted")
+    source.add_argument("--range", metavar="A..B", help="commits; A...B: since their common ancestor")
     source.add_argument("-F", "--file", metavar="FILE", help="a file with a unified diff; - is standard input")
     if may_be_none:
-        source.add_argument("--no-diff", action="store_true", help="words only")
+        source.add_argument("--no-diff", action="store_true", help="no diff, only text")
 
 
 def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
@@ -46,7 +46,7 @@ def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
     if not _BEGINNING.search(change.diff):
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"there is no diff in {place}, only other text",
+            f"{place} does not contain a diff",
             "Give what `git diff` prints, without colours, or choose --staged or --worktree; words are for -m and "
             "--description.",
         )

@@ -85,7 +85,7 @@ def _new_side(header: Header, rest: bytes) -> None:
 def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> bytes | None:
     if absent and known is None:
         if not names.is_nothing(rest):
-            raise header.wrong("a name where /dev/null has to stand")
+            raise header.wrong("a name instead of /dev/null")
         return None
     # Without `new file mode` above it, git treats /dev/null as a file like any other.
     if not names.is_nothing(rest):

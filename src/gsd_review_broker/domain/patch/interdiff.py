@@ -20,7 +20,7 @@ _CONTEXT = 3
 _LARGEST_MATCH = 4_000_000
 _NO_LINE_FEED = "\n\\ No newline at end of file"
 _UNTOLD = (
-    "(No line that the author changed was found, but the two revisions are not the same: their hunks stand elsewhere, "
+    "(No line that the author changed was found, but the two revisions differ: their hunks are at other lines, "
     "or their base has moved. The whole diff follows.)\n"
 )
 

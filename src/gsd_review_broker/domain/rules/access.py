@@ -35,8 +35,8 @@ def refuse_without_right(caller: Caller, right: Right, action: str) -> None:
     if caller.kind is CallerKind.UNKNOWN:
         raise BrokerError(
             Code.UNAUTHENTICATED,
-            "this token belongs to no reviewer that runs",
-            "A reviewer's token ends with its process: stop.",
+            "this token does not belong to a running reviewer",
+            "A reviewer's token is valid only while its process runs: stop.",
         )
     if right not in _RIGHTS[caller.kind]:
         raise BrokerError(

@@ -49,7 +49,7 @@ def refuse_self_review(review: Review, reviewer: Identity) -> None:
     if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):
         raise BrokerError(
             Code.SELF_REVIEW,
-            f"{reviewer} stands behind revision {review.revision} of review {review.id} and cannot judge it",
+            f"{reviewer} wrote or accepted revision {review.revision} of review {review.id} and cannot judge it",
             NextStep(Next.ANOTHER_REVIEWER),
         )
 

@@ -142,7 +142,7 @@ def refuse_other_digest(review: Review, seen: Seen, *, approves: bool) -> None:
         raise _changed(f"the page that you approved showed no digest, and it has one: {review.digest}")
     if seen.digest is not None and seen.digest != review.digest:
         now = review.digest or "without a digest"
-        raise _changed(f"you saw {seen.digest}, and it would be {now} now: what it stands on moved")
+        raise _changed(f"you saw {seen.digest}, but it would be {now} now: its base has changed")
 
 
 def _changed(why: str) -> BrokerError:
@@ -210,7 +210,7 @@ def refuse_incomplete(judgement: Judgement, *, has_counter_patch: bool) -> None:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             f"reason: a verdict of {verdict} needs one",
-            "Say what should change, or what you noticed; only approved may be bare.",
+            "Say what should change, or what you noticed; only approved needs no reason.",
         )
     if verdict is Verdict.APPROVED and has_counter_patch:
         raise BrokerError(

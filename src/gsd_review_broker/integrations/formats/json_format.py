@@ -87,7 +87,7 @@ def _route(document: jsonc.JsoncText, path: Sequence[str]) -> list[jsonc.Item]:
         if node is None:
             break
         if node.kind != "object":
-            raise UnfitError(f"{'.'.join(path[:depth])} is no object")
+            raise UnfitError(f"{'.'.join(path[:depth])} is not an object")
         members = [item for item in node.items if item.key == key]
         if len(members) > 1:
             raise UnfitError(f"{'.'.join(path[: depth + 1])} is there twice")
@@ -143,7 +143,7 @@ def _whole(text: str, entry: Entry) -> Edit:
 
 def _appended(document: jsonc.JsoncText, node: jsonc.Node, entry: Entry) -> tuple[Edit, ...]:
     if node.kind != "array":
-        raise UnfitError(f"{'.'.join(entry.path)} is no list")
+        raise UnfitError(f"{'.'.join(entry.path)} is not a list")
     if _index(document, node, entry.value) is not None:
         return ()
     return _inserted(document, node, _Addition(None, entry.value))

@@ -126,7 +126,7 @@ class _Reader:
             try:
                 json.loads(token)
             except ValueError:
-                raise self.wrong("a string holds an escape that is none") from None
+                raise self.wrong("a string has an invalid escape") from None
 
     def _container(self, kind: Kind, closing: str, depth: int) -> Node:
         start = self.offset

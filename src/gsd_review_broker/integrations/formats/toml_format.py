@@ -124,7 +124,7 @@ def _verify(before: str, after: str, entry: Entry) -> None:
     try:
         data = _parsed(after)
     except UnreadableError as error:
-        raise UnfitError(f"{entry.path[0]} is no open table ({error})") from error
+        raise UnfitError(f"{entry.path[0]} is not an open table ({error})") from error
     if _at(data, entry.path) != entry.value or _without(data, entry.path) != _without(_parsed(before), entry.path):
         raise UnfitError(f"{'.'.join(entry.path)} cannot be set without changing something else")
 

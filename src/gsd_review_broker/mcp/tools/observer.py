@@ -19,16 +19,16 @@ async def get_activity_feed(
     limit: Integer | None = None,
     cursor: str | None = None,
 ) -> ActivityFeed:
-    """What happened last: reviews by their last update, each with how much was said and the last words. Pass
-    next_cursor as cursor to read on."""
+    """List reviews by their last update, each with its message count and the start of its last message. Pass
+    next_cursor as cursor for the next page."""
     wanted = ReviewFilter(status=model.Status(status) if status else None, category=category, project=project)
     return await call.broker.review_queries.feed(wanted, limit=limit, cursor=cursor)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def get_review_stats(call: Call, project: str | None = None) -> ReviewStats:
-    """How it goes: counts, approval rate (reviews by their last verdict), times to claim, verdict and close, rounds,
-    and verdicts by reviewer and by pair. Null where there is no data."""
+    """Get statistics: counts, approval rate (by last verdict), times to claim, verdict and close, rounds,
+    and verdicts by reviewer and by pair. Null means no data."""
     return await call.broker.statistics.stats(project=project)
 
 
@@ -36,18 +36,18 @@ async def get_review_stats(call: Call, project: str | None = None) -> ReviewStat
 async def get_audit_log(
     call: Call, review_id: str | None = None, after: Integer | None = None, limit: Integer | None = None
 ) -> AuditLog:
-    """Every event in the order it was committed, of one review or of all. Pass the last id (next_cursor)
-    as after to read on."""
+    """List events in commit order, of one review or of all. Pass the last id (next_cursor) as after for the
+    next page."""
     return await call.broker.review_queries.audit_log(review_id=review_id, after=after, limit=limit)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def get_review_timeline(call: Call, review_id: str) -> Timeline:
-    """One review's story from proposal to end. Long texts are shortened here; get_audit_log has them whole."""
+    """Show the history of one review. Long texts are shortened; get_audit_log has them in full."""
     return await call.broker.review_queries.timeline(review_id)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def broker_status(call: Call) -> BrokerStatus:
-    """Is the broker well: its version, what it serves, what waits, who reviews."""
+    """Show the broker's state: version, what it serves, waiting reviews, reviewers."""
     return await call.broker.review_queries.broker_status()

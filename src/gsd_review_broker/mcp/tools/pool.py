@@ -12,8 +12,8 @@ TOOLS = Registry()
 async def spawn_reviewer(
     call: Call, agent: Agent | None = None, project: str | None = None, idempotency_key: Key = None
 ) -> SpawnedReviewer:
-    """Start a reviewer now instead of waiting for the pool to do so; it takes work by itself. agent: the configured
-    one unless said; project: it reviews only that. Watch it with list_reviewers."""
+    """Start a reviewer now instead of waiting for the pool; it claims work by itself. agent: the configured
+    one by default; project: it reviews only that one. Watch it with list_reviewers."""
     return await call.broker.pool.spawn(agent, project, repeat=call.repeat)
 
 
@@ -21,12 +21,12 @@ async def spawn_reviewer(
 async def kill_reviewer(
     call: Call, reviewer_id: str, force: bool = False, idempotency_key: Key = None
 ) -> KilledReviewer:
-    """End a reviewer that the broker started: it takes no new claim, finishes what it holds and is ended. With
-    force=true it is ended at once, and what it held is pending again."""
+    """Stop a reviewer that the broker started: it gets no new claim, finishes its review and is stopped. With
+    force=true it is stopped at once, and its review is pending again."""
     return await call.broker.pool.kill(reviewer_id, force, repeat=call.repeat)
 
 
 @TOOLS.tool(reads=True)
 async def list_reviewers(call: Call) -> ReviewerList:
-    """The pool's reviewers: those that run, then the last that ended, with what each is doing and has done."""
+    """List the pool's reviewers: running ones, then those stopped lately, with what each does and has done."""
     return await call.broker.pool.listed()

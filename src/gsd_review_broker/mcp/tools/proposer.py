@@ -30,7 +30,7 @@ async def create_review(
     workspace: str | None = None,
     proposer_id: str | None = None,
     parent_id: str | None = None,
-    skip_diff_validation: Annotated[bool, Field(description="the change is in the tree already")] = False,
+    skip_diff_validation: Annotated[bool, Field(description="the change is already in the tree")] = False,
     idempotency_key: Key = None,
 ) -> CreatedReview:
     """Propose a change before you commit it: what you intend, why, and the diff. Then call
@@ -61,7 +61,7 @@ async def create_review(
 async def accept_counter_patch(
     call: Call, review_id: str, proposer_id: str | None = None, idempotency_key: Key = None
 ) -> ReviewStatus:
-    """Take the reviewer's counter_patch (read it with get_proposal) as your newest revision. It is judged again:
+    """Accept the reviewer's counter_patch (read it with get_proposal) as your newest revision. It is judged again:
     wait with get_review_status."""
     return await call.broker.counter_patches.accept(call.caller, review_id, proposer_id=proposer_id, repeat=call.repeat)
 
@@ -74,7 +74,7 @@ async def reject_counter_patch(
     proposer_id: str | None = None,
     idempotency_key: Key = None,
 ) -> ReviewStatus:
-    """Decline the open counter_patch and say why; your own proposal stays."""
+    """Reject the open counter_patch and say why; your own proposal stays."""
     return await call.broker.counter_patches.reject(
         call.caller, review_id, reason=reason, proposer_id=proposer_id, repeat=call.repeat
     )
@@ -89,7 +89,7 @@ async def close_review(
     proposer_id: str | None = None,
     idempotency_key: Key = None,
 ) -> Closed:
-    """End a review: after an approval once the change has landed, after changes_requested to give up,
+    """Close a review: after an approval once the change has landed, after changes_requested to give up,
     before a verdict to withdraw it. Final; a follow-up is a new create_review with parent_id."""
     return await call.broker.proposals.close(
         call.caller,

@@ -44,8 +44,8 @@ async def claim_next(
 async def claim_review(
     call: Call, review_id: str, reviewer_id: str, idempotency_key: Key = None
 ) -> Claim | AutoRejected:
-    """Take the exclusive right to judge one review until claim_expires_at; your activity puts that off.
-    A diff that does not apply is rejected for you (auto_rejected). offsets, if given, names the hunks of an older
+    """Get the exclusive right to judge one review until claim_expires_at; your activity extends it.
+    A diff that does not apply is rejected automatically (auto_rejected). offsets, if given, names the hunks of an older
     diff that land on other lines than they show. Next: get_proposal with
     caller_id=reviewer_id."""
     return await call.broker.claims.claim(call.caller, review_id, reviewer_id, repeat=call.repeat)

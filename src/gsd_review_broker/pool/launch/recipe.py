@@ -69,7 +69,7 @@ def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", 
         return value
     raise BrokerError(
         Code.INVALID_ARGUMENT,
-        f"{name}: {value!r} is no {what} that may be handed to a program",
+        f"{name}: {value!r} is not a {what} that can be passed to a program",
         "Give it without quotes, spaces in front, dashes in front, or characters that mean something to a shell.",
     )
 

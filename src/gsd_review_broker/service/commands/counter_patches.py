@@ -46,7 +46,7 @@ async def require_applicable(core: Core, review: Review, diff: bytes, files: tup
         raise BrokerError(
             Code.DIFF_INVALID,
             f"counter_patch: it does not apply: {checked.git_says}",
-            "A counter-patch stands instead of the proposal, so it applies to the same tree; nothing was recorded.",
+            "A counter-patch replaces the proposal, so it must apply to the same tree; nothing was recorded.",
         )
 
 

@@ -43,7 +43,7 @@ def _moment(text: str) -> Milliseconds:
     except ValueError as error:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"closed_before: {text[:100]!r} is no date",
+            f"closed_before: {text[:100]!r} is not a date",
             "Give a day (2026-01-31) or a moment (2026-01-31T12:00:00Z); without a zone it is UTC.",
         ) from error
     if moment.tzinfo is None:

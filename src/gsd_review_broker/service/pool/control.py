@@ -201,7 +201,7 @@ class PoolControl:
         if reviewer is None:
             raise BrokerError(
                 Code.NOT_FOUND,
-                f"the broker started no reviewer {name[:64]!r}",
+                f"the broker did not start a reviewer {name[:64]!r}",
                 NextStep(Next.LIST_OWN_REVIEWERS),
             )
         return reviewer
@@ -270,6 +270,6 @@ def _work(work: Work) -> WorkRow:
 def _off() -> BrokerError:
     return BrokerError(
         Code.UNAVAILABLE,
-        "the reviewer pool is off: nothing is started unasked",
+        "the reviewer pool is off, so no reviewer is started",
         "Turn it on with `tandem pool enable` and restart the broker, or start a reviewer by hand.",
     )

@@ -83,7 +83,7 @@ def _needs(reader: Reader, person: Identity, now: Milliseconds) -> Iterator[Inbo
         yield InboxEntry(review=review, need=Need.ASKED, why=why, since=_asked_at(reader, review))
     for review in _listed(reader, Status.PENDING):
         if now - review.updated_at >= STUCK_AFTER_MILLISECONDS:
-            why = "pending, and nobody has claimed it"
+            why = "pending, and not claimed"
             yield InboxEntry(review=review, need=Need.STUCK, why=why, since=review.updated_at)
     for status in _UNDER_WAY:
         for review in _listed(reader, status):

@@ -16,7 +16,7 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
     Next.ANOTHER_REVIEWER: (
         "Another identity has to review it; claim_next gives you what you may judge.",
         "Another identity has to review it; `tandem claim` gives you what you may judge.",
-        "Another identity has to review it. The inbox shows what waits for you.",
+        "Another identity has to review it. The inbox shows the reviews that wait for you.",
     ),
     Next.CLAIM_ANOTHER: (
         "Take another with claim_next, or wait: the claim ends with a verdict, a release or its deadline.",
@@ -29,9 +29,9 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
         "Try again in {seconds} s, or judge another review meanwhile.",
     ),
     Next.CLAIM_AGAIN: (
-        "Your claim ended; claim_review again if you still want to judge it.",
-        "Your claim ended; `tandem claim ID` claims it again if you still want to judge it.",
-        "Your claim ended; judge it again from its page if you still want to.",
+        "Your claim is over; claim_review again if you still want to judge it.",
+        "Your claim is over; `tandem claim ID` claims it again if you still want to judge it.",
+        "Your claim is over; judge it again from its page if you still want to.",
     ),
     Next.NAME_THE_CLAIM: (
         "Pass the claim_generation that claim_review gave you.",
@@ -56,7 +56,7 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
     Next.CONTINUE_IN_ANOTHER: (
         "Close it and create another with parent_id.",
         "Close it with `tandem close ID` and propose another with --parent-id ID.",
-        "Close it; its proposer goes on in another review.",
+        "Close it; its proposer can continue in another review.",
     ),
     Next.SPLIT: (
         "Split the change into several reviews (parent_id links them).",
@@ -65,9 +65,9 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
     ),
     Next.POSSIBLE_NOW: ("Possible now: {commands}.", "Possible now: {commands}.", "Possible now: {commands}."),
     Next.LIST_REVIEWS: (
-        "list_reviews shows those that there are.",
-        "`tandem list` shows those that there are.",
-        "The reviews page shows those that there are.",
+        "list_reviews shows the existing ones.",
+        "`tandem list` shows the existing ones.",
+        "The reviews page shows the existing ones.",
     ),
     Next.LIST_FILES: (
         "affected_files lists what it touches.",
@@ -100,14 +100,14 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
         "The pool's page shows all.",
     ),
     Next.LIST_OWN_REVIEWERS: (
-        "list_reviewers shows those that it started; others it cannot end.",
+        "list_reviewers shows those that it started; it cannot stop others.",
         "`tandem pool list` shows those that it started; it cannot stop others.",
         "The pool's page shows those that it started; it cannot stop others.",
     ),
     Next.LIST_RUNNING_REVIEWERS: (
-        "list_reviewers shows those that run.",
-        "`tandem pool list` shows those that run.",
-        "The pool's page shows those that run.",
+        "list_reviewers shows the running ones.",
+        "`tandem pool list` shows the running ones.",
+        "The pool's page shows the running ones.",
     ),
 }
 # What a review can be asked for, by the tools' names (domain/rules/transitions.py).

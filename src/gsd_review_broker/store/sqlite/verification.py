@@ -210,7 +210,8 @@ class _Whole:
         except sqlite3.DatabaseError as error:
             return [str(error)]
         return [line for line in lines if line != "ok"] + [
-            f"a row of {table} belongs to no review: {review_id} is not stored" for table, review_id in sorted(orphans)
+            f"a row of {table} does not belong to a review: {review_id} is not stored"
+            for table, review_id in sorted(orphans)
         ]
 
     def _owner(self, table: str, number: int) -> str:

@@ -67,6 +67,6 @@ def _route(path: str, handler: Callable[[Request, bytes], Awaitable[Response]]) 
             return failed(error)
         except Exception:
             log.exception("request_failed", path=path)
-            return failed(BrokerError(Code.INTERNAL, "the broker failed; its log says how", "Try again."))
+            return failed(BrokerError(Code.INTERNAL, "the broker failed; see its log", "Try again."))
 
     return Route(path, answer, methods=["POST"])

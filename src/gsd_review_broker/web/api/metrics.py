@@ -52,7 +52,7 @@ class _Collected:
         for name, help_, value in (
             ("tandem_reviews_created", "Reviews ever created.", self._stats["total_reviews"]),
             ("tandem_claims", "Claims that began.", self._stats["claims"]),
-            ("tandem_reclaims", "Claims that ended without a verdict.", self._stats["reclaims"]),
+            ("tandem_reclaims", "Claims that were released or expired without a verdict.", self._stats["reclaims"]),
             ("tandem_auto_rejections", "Diffs that did not apply.", self._stats["auto_rejections"]),
             ("tandem_refused_verdicts", "Stale or foreign verdicts.", self._stats["refused_verdicts"]),
         ):
@@ -61,7 +61,7 @@ class _Collected:
     def _of_the_broker(self) -> Iterator[Metric]:
         yield InfoMetricFamily("tandem_broker", "What runs here.", value={"version": __version__})
         yield GaugeMetricFamily("tandem_uptime_seconds", "Since it started.", value=self._status["uptime_seconds"])
-        yield GaugeMetricFamily("tandem_waiting_calls", "Calls that wait for news.", value=self._status["waiting"])
+        yield GaugeMetricFamily("tandem_waiting_calls", "Calls that are waiting.", value=self._status["waiting"])
         processes = GaugeMetricFamily("tandem_reviewer_processes", "Reviewers the broker started.", labels=["state"])
         states = [row["state"] for row in self._status["reviewers"]]
         for state in ("active", "draining"):
@@ -69,7 +69,7 @@ class _Collected:
         yield processes
         tools = HistogramMetricFamily(
             "tandem_tool_duration_seconds",
-            "From a call's arrival to its answer; waits are as long as they wait.",
+            "From a call's arrival to its answer; a waiting call counts with the time that it waited.",
             labels=["tool", "outcome"],
         )
         for (tool, outcome), timing in sorted(self._meters.tools.items()):
@@ -78,7 +78,9 @@ class _Collected:
         commits.add_metric([], _buckets(self._meters.commits), self._meters.commits.total)
         yield from (tools, commits)
         yield CounterMetricFamily("tandem_committed_commands", "Commands on disk.", value=self._meters.commands)
-        yield GaugeMetricFamily("tandem_writer_queue", "Commands that wait to be written.", value=self._meters.queued)
+        yield GaugeMetricFamily(
+            "tandem_writer_queue", "Commands that are waiting for the writer.", value=self._meters.queued
+        )
 
 
 def _buckets(timing: Timing) -> list[tuple[str, float]]:

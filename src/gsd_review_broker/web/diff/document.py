@@ -138,7 +138,7 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | N
 def _whole(key: str, new: bytes) -> DiffDocument:
     """No line is the author's change, but the two diffs differ."""
     patches = patch.read(new)
-    note = "No changed line was found, but hunks stand elsewhere or the base has moved: this is the whole diff."
+    note = "No changed line was found, but hunks are at other lines or the base has changed: this is the whole diff."
     files = tuple(replace(_shown(index, one), notes=note) for index, one in enumerate(patches))
     return DiffDocument(key, files, _PatchSource(new, patches))
 

@@ -118,7 +118,7 @@ def _moved_whole(document: DiffDocument) -> dict[int, Warned]:
         for file in document.files:
             source = gone.get(_content_key(document, file.index)) if file.operation == "create" and file.added else None
             if source is not None:
-                warnings[file.index] = Warned(f"moved: the same content as {source}, which goes away")
+                warnings[file.index] = Warned(f"moved: the same content as {source}, which is removed")
     return warnings
 
 

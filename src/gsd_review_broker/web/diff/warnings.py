@@ -43,9 +43,9 @@ def about_files(files: Sequence[ShownFile]) -> list[list[Warned]]:
 def _about_mode(file: ShownFile) -> list[Warned]:
     warnings: list[Warned] = []
     if file.new_mode == _LINK:
-        warnings.append(Warned("symbolic link: its content is the path that it leads to", is_grave=True))
+        warnings.append(Warned("symbolic link: its content is the path of its target", is_grave=True))
     if file.new_mode == _MODULE:
-        warnings.append(Warned("submodule: other code comes in by its commit's id", is_grave=True))
+        warnings.append(Warned("submodule: its commit id brings in other code", is_grave=True))
     if file.new_mode == _PROGRAM and file.old_mode != _PROGRAM:
         warnings.append(Warned("becomes a program (mode 755)"))
     elif file.old_mode and file.new_mode and file.old_mode != file.new_mode:
@@ -59,15 +59,15 @@ def _about_name(file: ShownFile, alike: Counter[str]) -> list[Warned]:
     warnings: list[Warned] = []
     path = file.path
     if _DECIDES_WHAT_RUNS.search(path):
-        warnings.append(Warned("decides what runs on the machine of whoever takes it"))
+        warnings.append(Warned("decides what runs on the machine of anyone who takes the change"))
     if hidden_in(path):
-        warnings.append(Warned("its name holds characters that cannot be seen", is_grave=True))
+        warnings.append(Warned("its name has invisible characters", is_grave=True))
     elif not path.isascii() and not path.isprintable():
         warnings.append(Warned("its name holds unusual characters"))
     if "\\" in path or path != path.strip() or path.startswith("-") or path.endswith("."):
         warnings.append(Warned("its name is one that programs misread", is_grave=True))
     if alike[path.casefold()] > 1:
-        warnings.append(Warned("another file has this name too, or differs from it in case alone", is_grave=True))
+        warnings.append(Warned("another file has this name, or a name that differs only in case", is_grave=True))
     return warnings
 
 
@@ -84,5 +84,5 @@ def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
     named = [f"{name_of(character)} ({count})" for character, count in counted.most_common(_MOST_NAMED)]
     more = " …" if len(counted) > _MOST_NAMED else ""
     bidi = any(map(is_bidi, counted))
-    kind = "characters that turn the direction of reading" if bidi else "characters that cannot be seen"
+    kind = "characters that change the text direction" if bidi else "invisible characters"
     return [Warned(f"adds {kind}: {', '.join(named)}{more}", is_grave=True)]

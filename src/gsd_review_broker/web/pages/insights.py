@@ -68,7 +68,7 @@ def _times(stats: ReviewStats) -> Chart:
     ]
     return Chart(
         title="How long it takes",
-        about="from the proposal; half of all, and all but one in twenty",
+        about="from the proposal; median and 95th percentile",
         svg=bars(rows, label="Time from the proposal to claim, verdict and end"),
         columns=("from the proposal", "half are quicker (p50)", "95 of 100 are (p95)", "average"),
         rows=tuple((name, seconds(s["p50"]), seconds(s["p95"]), seconds(average)) for name, s, average in named),
@@ -95,7 +95,7 @@ def _queue(history: QueueHistory) -> Chart:
     first, last = iso(start)[:16].replace("T", " "), "now"
     return Chart(
         title="The queue over time",
-        about="reviews that wait for a reviewer, as far back as the last events go",
+        about="reviews waiting for a reviewer, as far back as the last events go",
         svg=curve(shown, label="Pending reviews over time", first=first, last=last),
         columns=("when (UTC)", "pending"),
         rows=tuple((iso(at)[:19].replace("T", " "), str(count)) for at, count in points[-_MOST_ROWS:]),
@@ -159,7 +159,7 @@ def cost_of(started: Sequence[ReviewerRow]) -> Chart:
     rows = [Bar(agent, (count,), f"{count:,}") for agent, count in totals]
     return Chart(
         title="What it costs",
-        about="tokens of the reviewers that run or ended lately, by agent, as they report them",
+        about="tokens of running and recently stopped reviewers, by agent, as they report them",
         svg=bars(rows, label="Tokens by agent"),
         columns=("agent", "tokens", "USD"),
         rows=tuple((agent, str(count), f"{dollars[agent]:.2f}" if agent in dollars else "") for agent, count in totals),

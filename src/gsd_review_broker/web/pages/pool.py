@@ -47,5 +47,5 @@ class PoolPage:
             case "kill":
                 await self._reviewers.kill(form.text("reviewer_id"), force=True)
             case _:
-                raise BrokerError(Code.NOT_FOUND, "the pool has no such switch", "Use the page's buttons.")
+                raise BrokerError(Code.NOT_FOUND, "the pool has no such action", "Use the page's buttons.")
         return with_query("/pool", {"done": "pool"})

@@ -256,7 +256,7 @@ def _refuse_auto_rejected(result: Mapping[str, Any]) -> None:
         raise BrokerError(
             Code.DIFF_INVALID,
             f"the diff does not apply, so it went back to its author: {result['validation_error']}",
-            "Nothing is left to do here until a new revision comes.",
+            "There is nothing to do here until there is a new revision.",
         )
 
 

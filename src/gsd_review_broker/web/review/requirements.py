@@ -36,13 +36,13 @@ def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
 def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
     what = "The diff applies to HEAD now"
     if not facts.review.has_diff:
-        return Requirement(RequirementState.MET, "There is no diff to apply", "a proposal in words alone has no digest")
+        return Requirement(RequirementState.MET, "There is no diff to apply", "a proposal without a diff has no digest")
     match checked.answer:
         case None:
             return Requirement(RequirementState.WAITING, what, "git is being asked")
         case Applies(digest=None):
             return Requirement(
-                RequirementState.MET, what, "but not to HEAD alone, so it has no digest and no gate will take it"
+                RequirementState.MET, what, "but not to HEAD alone, so it has no digest, and a gate will not accept it"
             )
         case Applies(digest=digest, offsets=offsets):
             return Requirement(RequirementState.MET, what, f"as {_short(digest)}{_moved(offsets)}")
@@ -71,7 +71,7 @@ def _no_grave_finding(facts: ReviewFacts) -> Requirement:
 
 def _judged(facts: ReviewFacts) -> Requirement:
     review = facts.review
-    what = "Approved by another than the author, on this very content"
+    what = "Approved by somebody other than the author, for exactly this content"
     if review.status is Status.APPROVED or (review.status is Status.CLOSED and review.outcome == "approved"):
         return Requirement(RequirementState.MET, what, f"{review.claimed_by} approved {_short(review.digest)}")
     if review.claimed_by is None or not review.is_claim_live:

@@ -26,7 +26,7 @@ _SENTENCES = {
     "audit_checkpoint": "moved old reviews into an archive",
     "reviewer_spawned": "started a reviewer",
     "reviewer_drain_start": "is draining a reviewer",
-    "reviewer_terminated": "ended a reviewer",
+    "reviewer_terminated": "stopped a reviewer",
     "gate_refused": "was refused by the gate",
     "gate_overridden": "went past the gate",
     "commit_landed": "saw it land as commit {commit}",

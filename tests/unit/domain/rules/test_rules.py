@@ -422,7 +422,7 @@ def test_a_claims_deadline_is_the_policys_from_now() -> None:
         (rules.Seen(revision=1, is_complete=True), False, None),
         (rules.Seen(revision=2), False, "you read revision 2"),
         (rules.Seen(revision=1, is_complete=True), True, "showed no digest"),
-        (rules.Seen(digest="sha256:other"), False, "what it stands on moved"),
+        (rules.Seen(digest="sha256:other"), False, "its base has changed"),
     ],
 )
 def test_a_person_judges_what_was_seen(seen: rules.Seen, approves: bool, why: str | None) -> None:

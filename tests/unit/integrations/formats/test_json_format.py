@@ -161,7 +161,7 @@ def test_an_entry_with_another_address_is_somebody_elses_by_now() -> None:
         ('{"a": }', "a value is expected"),
         ("{'a': 1}", "a key in double quotes"),
         ('{"a": 01}', "a comma or }"),
-        ('{"a": "\\x"}', "escape that is none"),
+        ('{"a": "\\x"}', "invalid escape"),
         ('{"a": "line\nbreak"}', "a value is expected"),
         ('{"a": 1}}', "more after the end"),
         ('{"a": 1,,}', "a key in double quotes"),
@@ -180,8 +180,8 @@ def test_what_is_no_json_is_refused_with_its_place(text: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"mcpServers": []}', "mcpServers is no object"),
-        ('{"mcpServers": null}', "mcpServers is no object"),
+        ('{"mcpServers": []}', "mcpServers is not an object"),
+        ('{"mcpServers": null}', "mcpServers is not an object"),
         ('{"mcpServers": {}, "mcpServers": {}}', "mcpServers is there twice"),
         ('{"mcpServers": {"gsdreview": 1, "gsdreview": 2}}', "mcpServers.gsdreview is there twice"),
     ],
@@ -192,7 +192,7 @@ def test_what_cannot_take_the_entry_is_refused(text: str, why: str) -> None:
 
 
 def test_a_list_that_is_none_is_refused() -> None:
-    with pytest.raises(UnfitError, match=r"hooks\.SessionStart is no list"):
+    with pytest.raises(UnfitError, match=r"hooks\.SessionStart is not a list"):
         FORM.put('{"hooks": {"SessionStart": {}}}', ELEMENT)
 
 

@@ -118,8 +118,8 @@ def test_a_table_with_another_address_is_somebody_elses_by_now() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('mcp_servers = { other = { command = "x" } }\n', "mcp_servers is no open table"),
-        ('mcp_servers = "x"\n', "mcp_servers is no open table"),
+        ('mcp_servers = { other = { command = "x" } }\n', "mcp_servers is not an open table"),
+        ('mcp_servers = "x"\n', "mcp_servers is not an open table"),
         ('[mcp_servers]\ngsdreview = { url = "x" }\n', "not as a table of its own"),
         ('mcp_servers.gsdreview.url = "x"\n', "not as a table of its own"),
         ('[mcp_servers.gsdreview.env]\nA = "x"\n', "not as a table of its own"),

@@ -38,7 +38,7 @@ def test_the_words_of_tools_are_what_agents_have_always_read() -> None:
     assert envelope(error, Wording.TOOLS) == {
         "code": "stale_claim",
         "message": "m",
-        "hint": "Your claim ended; claim_review again if you still want to judge it.",
+        "hint": "Your claim is over; claim_review again if you still want to judge it.",
     }
     possible = NextStep(Next.POSSIBLE_NOW, commands=("claim_review", "close_review"))
     assert worded(possible, Wording.TOOLS) == "Possible now: claim_review, close_review."

@@ -114,7 +114,7 @@ def test_a_file_that_moves_without_git_s_word_is_told() -> None:
 
     found = document.from_diff("key", (gone + new).encode())
     assert found is not None
-    assert [one.text for one in _moved_whole(found).values()] == ["moved: the same content as a, which goes away"]
+    assert [one.text for one in _moved_whole(found).values()] == ["moved: the same content as a, which is removed"]
 
 
 def test_windows_line_ends_are_no_reason_to_warn() -> None:
