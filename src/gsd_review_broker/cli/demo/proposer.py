@@ -59,7 +59,7 @@ def _decision(actor: Actor, review_id: str) -> Json:
 def _revise(actor: Actor, review_id: str) -> None:
     _decision(actor, review_id)
     findings = actor.call("get_discussion", review_id=review_id)["findings"]
-    actor.say(f"reads {len(findings)} findings, answers, and mends both", details=[script.ANSWER], chapter="Round 2")
+    actor.say(f"reads {len(findings)} findings, answers, and fixes both", details=[script.ANSWER], chapter="Round 2")
     for finding in findings:
         actor.call("resolve_finding", review_id=review_id, finding_id=finding["finding_id"], disposition="fixed")
     actor.call(
