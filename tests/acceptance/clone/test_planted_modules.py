@@ -46,4 +46,4 @@ def test_no_other_place_starts_python() -> None:
     source = Path(child_python.__file__).parents[2]
     starters = [path.relative_to(source) for path in source.rglob("*.py") if "sys.executable" in path.read_text()]
     # The second names the program `tandem` beside it, and starts nothing.
-    assert sorted(map(str, starters)) == ["cli/broker/child_python.py", "integrations/clients/wanted.py"]
+    assert sorted(map(str, starters)) == ["cli/broker/child_python.py", "integrations/clients/setup.py"]

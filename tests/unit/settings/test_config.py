@@ -11,14 +11,17 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.locations import locate
+from tests.support.processes import git
 
 LAYERS = ("default", "user", "project", "environment", "flag")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
+    """A repository: of a folder that is none, git cannot say that it tracks nothing."""
     root = tmp_path / "repository"
     root.mkdir()
+    git(root, "init", "-q")
     return root
 
 
