@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
-from tests.support.asgi import AsgiAnswer, Headers, send_request
+from tests.support.exchange import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL
 from tests.support.texts import GOOD

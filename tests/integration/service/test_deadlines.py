@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from gsd_review_broker.domain.caller import LOCAL
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
 
@@ -154,7 +155,7 @@ async def test_old_idempotency_keys_are_forgotten(broker: LocalBroker) -> None:
 
 async def test_a_person_takes_over_a_live_claim(broker: LocalBroker) -> None:
     review_id, generation = await claimed(broker)
-    claim = await broker.application.broker.claims.take_over(review_id, "human:ada")
+    claim = await broker.application.broker.claims.take_over(LOCAL, review_id, "human:ada")
     assert (claim["claimed_by"], claim["claim_generation"]) == ("human:ada", generation + 2)
     with pytest.raises(ToolError) as refused:
         await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=generation)

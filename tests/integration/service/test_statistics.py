@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gsd_review_broker.domain.caller import LOCAL
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -126,7 +127,7 @@ async def taken_over_and_rejected(broker: LocalBroker) -> None:
     clock.pass_time(4)
     await broker("claim_review", review_id=review_id, reviewer_id="codex-r1-0a1b2c3d")
     clock.pass_time(6)
-    claim = await broker.application.broker.claims.take_over(review_id, "human:bob")
+    claim = await broker.application.broker.claims.take_over(LOCAL, review_id, "human:bob")
     clock.pass_time(1)
     no = {"verdict": "changes_requested", "reason": "no", "claim_generation": claim["claim_generation"]}
     await broker("submit_verdict", review_id=review_id, **no)
@@ -358,17 +359,16 @@ async def test_a_damaged_histogram_is_an_error_for_its_caller_and_stops_nobody_e
             review_id = (await broker.create())["review_id"]
             if number == 0:
                 await broker("claim_review", review_id=review_id, reviewer_id="codex")
-    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
-        connection.execute("ALTER TABLE histogram_buckets RENAME TO damaged")
-    async with local_broker(tmp_path) as broker:
+        # While it runs: at its next start a broker refuses a database that is not as it made it.
+        with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+            connection.execute("ALTER TABLE histogram_buckets RENAME TO damaged")
         with pytest.raises(Exception, match=r".") as refused:
             await asyncio.wait_for(broker("claim_review", review_id=review_id, reviewer_id="codex"), 10)
         assert not isinstance(refused.value, TimeoutError)
         assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
         assert (await broker.create())["version"] == 1
-    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
-        connection.execute("ALTER TABLE damaged RENAME TO histogram_buckets")
-    async with local_broker(tmp_path) as broker:
+        with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+            connection.execute("ALTER TABLE damaged RENAME TO histogram_buckets")
         await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert problems(broker.database) == []
 
@@ -443,7 +443,7 @@ class Driver:
 
     async def take_over(self, review_id: str, _how: int) -> None:
         with contextlib.suppress(Exception):
-            claim = await self.broker.application.broker.claims.take_over(review_id, "human:bob")
+            claim = await self.broker.application.broker.claims.take_over(LOCAL, review_id, "human:bob")
             self.generations[review_id] = claim["claim_generation"]
 
     async def judge(self, review_id: str, how: int) -> None:

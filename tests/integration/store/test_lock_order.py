@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.pool import EndReason, Reviewer, ReviewerState, Usage
 from gsd_review_broker.service.pool.records import Ending
@@ -97,7 +98,7 @@ async def _tools(broker: LocalBroker) -> None:
     claim = await call("claim_next", reviewer_id="gemini-r1-0a1b2c3d")
     await call("release_claim", review_id=claim["review_id"], claim_generation=claim["claim_generation"])
     await call("claim_review", review_id=review_id, reviewer_id="gemini-r1-0a1b2c3d")
-    await broker.application.broker.claims.take_over(review_id, "human:ada")
+    await broker.application.broker.claims.take_over(LOCAL, review_id, "human:ada")
     await call("close_review", review_id=review_id)
 
 

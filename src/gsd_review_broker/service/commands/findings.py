@@ -151,10 +151,7 @@ def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
     )
 
 
-async def placed(limits: Limits, remarks: list[NewFinding], diff: bytes | None) -> Remarks:
-    """Check each remark's text and look its place up in the diff of the revision it is about."""
-    if not remarks:
-        return Remarks(())
+def refuse_unreadable(limits: Limits, remarks: list[NewFinding]) -> None:
     if len(remarks) > limits.findings:
         raise BrokerError(
             Code.TOO_LARGE,
@@ -163,6 +160,12 @@ async def placed(limits: Limits, remarks: list[NewFinding], diff: bytes | None) 
         )
     for index, remark in enumerate(remarks):
         _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
+
+
+async def placed(remarks: list[NewFinding], diff: bytes | None) -> Remarks:
+    """Look the place of each remark up in the diff of the revision it is about."""
+    if not remarks:
+        return Remarks(())
     places = await asyncio.to_thread(_places, diff, remarks)
     return Remarks(tuple(zip(remarks, places, strict=True)))
 

@@ -11,7 +11,7 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
-from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed
+from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
 from gsd_review_broker.service.core import Core, Repeat, recalled
 from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.lookup import find_review
@@ -135,6 +135,7 @@ class Verdicts:
 
     def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
         limits = self._core.policy.limits
+        refuse_unreadable(limits, sent.findings)
         judgement = rules.Judgement(
             verdict=sent.verdict,
             reason=validation.optional_text("reason", sent.reason, limits.text),
@@ -184,5 +185,5 @@ class Verdicts:
         diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:
             await require_applicable(self._core, review, diff, files)
-        remarks = await placed(limits, sent.findings, revision.diff if revision else None)
+        remarks = await placed(sent.findings, revision.diff if revision else None)
         return _Content(None if diff is None else Offer(diff=diff, files=files), remarks)

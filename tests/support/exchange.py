@@ -1,0 +1,77 @@
+"""One request to an ASGI application, byte for byte as the test gives it, and what came back."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class AsgiAnswer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        return self.headers.get("content-type", "").split(";")[0]
+
+    @property
+    def message(self) -> Any:
+        """The JSON-RPC message, plain or as the only event of a stream."""
+        if self.kind == "text/event-stream":
+            lines = [line[6:] for line in self.body.decode().split("\r\n") if line.startswith("data: ")]
+            return json.loads(lines[-1])
+        return json.loads(self.body) if self.body and self.kind == "application/json" else self.body
+
+
+async def send_request(
+    application: ASGIApp,
+    headers: Headers,
+    *pieces: bytes,
+    method: str = "POST",
+    gone: asyncio.Event | None = None,
+    missing: bool = False,
+) -> AsgiAnswer | None:
+    """`gone` is set when the caller hangs up; with `missing`, the caller hangs up before its last piece."""
+    waiting: list[Message] = [
+        {"type": "http.request", "body": piece, "more_body": missing or number < len(pieces)}
+        for number, piece in enumerate(pieces, 1)
+    ]
+    sent: list[Message] = []
+    hang_up = gone or asyncio.Event()
+
+    async def receive() -> Message:
+        if waiting:
+            return waiting.pop(0)
+        if not missing:
+            await hang_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": "/mcp",
+        "raw_path": b"/mcp",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "server": ("127.0.0.1", 8321),
+        "client": ("127.0.0.1", 1),
+        "headers": headers,
+    }
+    await application(scope, receive, send)
+    if not sent:
+        return None
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    kept = {name.decode().lower(): value.decode() for name, value in sent[0].get("headers", [])}
+    return AsgiAnswer(sent[0]["status"], kept, body)
