@@ -70,13 +70,13 @@ class PoolBroker:
         return (await self.call("list_reviewers"))["reviewers"]
 
     async def events(self, *kinds: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        collected: list[dict[str, Any]] = []
         after = 0
         while True:
             page = await self.call("get_audit_log", after=after, limit=500)
-            found += page["events"]
+            collected += page["events"]
             if page["next_cursor"] is None:
-                return [event for event in found if not kinds or event["event_type"] in kinds]
+                return [event for event in collected if not kinds or event["event_type"] in kinds]
             after = page["next_cursor"]
 
     async def until(self, done: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:

@@ -56,9 +56,9 @@ class Context:
             return self.ask(tool, **arguments)
 
     def post(self, path: str, **asked: Any) -> Json:
-        given = {name: value for name, value in asked.items() if value is not None}
+        present = {name: value for name, value in asked.items() if value is not None}
         with self.screen.progress("the broker is working"):
-            return self.broker.connection.post(path, given)
+            return self.broker.connection.post(path, present)
 
     def get(self, path: str) -> Json:
         with self.screen.progress("the broker is working"):

@@ -107,7 +107,7 @@ def prune(options: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _prune_here(options: argparse.Namespace, said: Any) -> None:
+def _prune_here(options: argparse.Namespace, report: Any) -> None:
     from gsd_review_broker import maintenance  # noqa: PLC0415
     from gsd_review_broker.settings import config  # noqa: PLC0415
 
@@ -115,7 +115,7 @@ def _prune_here(options: argparse.Namespace, said: Any) -> None:
     root = None if options.user else find_root(Path.cwd())
     configuration = config.load(root=root, flags=flags)
     refuse_tracked(configuration.database, root)
-    maintenance.prune(configuration, options.closed_before, said)
+    maintenance.prune(configuration, options.closed_before, report)
 
 
 def _database(options: argparse.Namespace) -> Path:

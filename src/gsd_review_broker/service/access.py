@@ -102,8 +102,8 @@ class Act:
 
 def names_in(arguments: Mapping[str, Any], *, writes: bool) -> tuple[tuple[str, Identity], ...]:
     acting = _ACTING_WHEN_WRITING if writes else _ACTING
-    given = [(name, arguments.get(name)) for name in acting]
-    return tuple((name, Identity(value)) for name, value in given if isinstance(value, str))
+    named = [(name, arguments.get(name)) for name in acting]
+    return tuple((name, Identity(value)) for name, value in named if isinstance(value, str))
 
 
 class Gatekeeper:

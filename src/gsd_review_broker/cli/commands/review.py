@@ -168,7 +168,7 @@ def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | No
     """The broker claims the review in the same transaction."""
     context = Context(options)
     try:
-        given = context.post(
+        outcome = context.post(
             f"/api/reviews/{quote(options.review, safe='')}/verdict",
             reviewer_id=context.identity,
             verdict=verdict,
@@ -182,7 +182,7 @@ def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | No
             raise _unread(options, error.message) from error
         _hint_at_take_over(context, options.review, error)
         raise
-    return _tell_claim(context, given) if given.get("auto_rejected") else _tell_verdict(context, given)
+    return _tell_claim(context, outcome) if outcome.get("auto_rejected") else _tell_verdict(context, outcome)
 
 
 def _tell_verdict(context: Context, verdict: Json) -> int:

@@ -60,20 +60,20 @@ def red(name: str, found: str, hint: str) -> Check:
 
 
 def python() -> Check:
-    found = ".".join(map(str, sys.version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < _LEAST_PYTHON:
-        return red("python", found, "Install Python 3.11 or newer.")
-    return green("python", found)
+        return red("python", version, "Install Python 3.11 or newer.")
+    return green("python", version)
 
 
 def git() -> Check:
     try:
-        said = text_of(run_git(Path.cwd(), "--version", timeout=10).output)
+        version = text_of(run_git(Path.cwd(), "--version", timeout=10).output)
     except (OSError, subprocess.TimeoutExpired) as error:
         return red("git", f"does not run: {error}", "Install git; the broker needs it to check diffs.")
-    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
+    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", version)
     if match is None:
-        return yellow("git", said.strip() or "no version", "Is it git?")
+        return yellow("git", version.strip() or "no version", "Is it git?")
     if (int(match[1]), int(match[2])) < _LEAST_GIT:
         return red("git", match[0], "Install git 2.31 or newer.")
     return green("git", match[0])
@@ -93,10 +93,10 @@ def sqlite() -> Check:
 
 
 def command() -> Check:
-    found = shutil.which("tandem")
-    if found is None:
+    program = shutil.which("tandem")
+    if program is None:
         return yellow("command", "tandem is not on the PATH", "Hooks and agents call it by name: add its folder.")
-    return green("command", f"{found} ({__version__})")
+    return green("command", f"{program} ({__version__})")
 
 
 def configuration(target: Target, config: str | None) -> Iterator[Check]:
@@ -165,13 +165,13 @@ def _file_system(folder: Path) -> str:
 def broker(target: Target) -> Iterator[Check]:
     try:
         running = connect(target)
-        said = running.connection.call("broker_status", {})
+        status = running.connection.call("broker_status", {})
     except UnreachableError as error:
         yield yellow("broker", error.message, error.hint)
         if target.url is None:
             yield _port(target)
         return
-    since = duration(said["uptime_seconds"])
+    since = duration(status["uptime_seconds"])
     where = f"{running.connection.url}, pid {running.pid}, for {since}, serves {running.serves}"
     if running.version == __version__:
         yield green("broker", where)
@@ -231,14 +231,14 @@ def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> C
 
 
 def reviewers() -> Check:
-    found = [name for name in PROGRAMS if shutil.which(name)]
-    if not found:
+    installed = [name for name in PROGRAMS if shutil.which(name)]
+    if not installed:
         return green(
             "reviewer programs",
             "none found",
             "A person can review; the pool needs one of " + ", ".join(PROGRAMS) + ".",
         )
-    return green("reviewer programs", ", ".join(found))
+    return green("reviewer programs", ", ".join(installed))
 
 
 def gate(target: Target) -> Check:

@@ -67,7 +67,7 @@ async def submit_verdict(
     comment (no verdict yet, you keep the claim). Pass the claim_generation of your claim; stale_claim
     means that you lost it. findings point at lines that the diff shows; a finding with the title and path of
     an earlier one is that one again."""
-    given = NewVerdict(
+    new_verdict = NewVerdict(
         verdict=_SPELLINGS.get(verdict) or model.Verdict(verdict),
         reason=reason,
         counter_patch=counter_patch,
@@ -76,7 +76,7 @@ async def submit_verdict(
     return await call.broker.verdicts.give(
         call.caller,
         review_id,
-        given,
+        new_verdict,
         reviewer_id=reviewer_id,
         claim_generation=claim_generation,
         repeat=call.repeat,

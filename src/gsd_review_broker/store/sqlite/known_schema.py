@@ -42,12 +42,12 @@ def objects(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def refuse_altered(connection: sqlite3.Connection, version: str, database: object) -> None:
-    found = objects(connection)
-    strange = [name for name in found if name.startswith(("trigger ", "view "))]
+    actual = objects(connection)
+    strange = [name for name in actual if name.startswith(("trigger ", "view "))]
     known = _known().get(version)
     if known is not None:
-        strange += [name for name in found if name not in known and name not in strange]
-        strange += [name for name in known if found.get(name) != known[name] and name not in strange]
+        strange += [name for name in actual if name not in known and name not in strange]
+        strange += [name for name in known if actual.get(name) != known[name] and name not in strange]
     if strange:
         raise StartError(
             f"the database {database} is not as the broker made it: {', '.join(sorted(strange)[:5])} "

@@ -57,66 +57,68 @@ class ReviewPages:
         return await self._page(request, {"refused": error, "draft": draft}, status=HTTP_STATUS[error.code])
 
     async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
-        asked, facts = await self._asked(request)
+        address, facts = await self._asked(request)
         await self._site.broker.page_queries.heard(self._site.person, facts.review)
-        shown = {**await self._shown(facts, asked), **more}
-        prepared = await self._views.prepared(facts, asked)
-        form = self._comment_form(shown, asked, prepared) if asked.at and shown["may_speak"] else Markup("")
+        shown = {**await self._shown(facts, address), **more}
+        prepared = await self._views.prepared(facts, address)
+        form = self._comment_form(shown, address, prepared) if address.at and shown["may_speak"] else Markup("")
         diff = await asyncio.to_thread(
-            lambda: self._views.view(prepared, asked, shown["threads"], partial(self._thread, shown), form)
+            lambda: self._views.view(prepared, address, shown["threads"], partial(self._thread, shown), form)
         )
         return await self._site.page(request, "review.html", {**shown, "shown": shown, "diff": diff}, status=status)
 
     async def live(self, request: Request) -> Response:
         """Everything but the diff: an open page takes this over when something happens."""
-        asked, facts = await self._asked(request)
-        shown = await self._shown(facts, asked)
+        address, facts = await self._asked(request)
+        shown = await self._shown(facts, address)
         return await self._site.page(request, "review_live.html", {**shown, "shown": shown})
 
     async def file(self, request: Request) -> Response:
-        asked, facts = await self._asked(request)
+        address, facts = await self._asked(request)
         index = number(request.query_params, "i") or 0
         shown = _conversation(facts)
-        prepared = await self._views.prepared(facts, asked)
+        prepared = await self._views.prepared(facts, address)
         threads = shown["threads"]
         show = partial(self._thread, {**shown, **_roles(facts, self._site.person)})
-        table = await asyncio.to_thread(lambda: self._views.table(prepared, index, asked, threads, show, Markup("")))
+        table = await asyncio.to_thread(lambda: self._views.table(prepared, index, address, threads, show, Markup("")))
         return HTMLResponse(table, headers=HEADERS)
 
     async def _asked(self, request: Request) -> tuple[ReviewAddress, ReviewFacts]:
-        asked = review_asked(request.path_params["review_id"], request.query_params, request.cookies)
+        address = review_asked(request.path_params["review_id"], request.query_params, request.cookies)
         try:
-            facts = await self._site.broker.page_queries.review(asked.review_id, asked.revision)
+            facts = await self._site.broker.page_queries.review(address.review_id, address.revision)
         except BrokerError as error:
-            if error.code is not Code.NOT_FOUND or asked.revision is None:
+            if error.code is not Code.NOT_FOUND or address.revision is None:
                 raise
             # Only an existing review has known revisions.
-            raise no_revision(await self._site.broker.page_queries.find(asked.review_id), asked.revision) from error
-        return replace(asked, review_id=facts.review.id), facts
+            raise no_revision(await self._site.broker.page_queries.find(address.review_id), address.revision) from error
+        return replace(address, review_id=facts.review.id), facts
 
     def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
         return self._site.templates.macro("threads.html", "thread")(thread, shown)
 
-    def _comment_form(self, shown: dict[str, Any], asked: ReviewAddress, prepared: Prepared) -> Markup:
-        path = prepared.path_at(asked.at)
-        return self._site.templates.macro("threads.html", "comment_form")(shown, asked.at, path) if path else Markup("")
+    def _comment_form(self, shown: dict[str, Any], address: ReviewAddress, prepared: Prepared) -> Markup:
+        path = prepared.path_at(address.at)
+        return (
+            self._site.templates.macro("threads.html", "comment_form")(shown, address.at, path) if path else Markup("")
+        )
 
-    async def _shown(self, facts: ReviewFacts, asked: ReviewAddress) -> dict[str, Any]:
+    async def _shown(self, facts: ReviewFacts, address: ReviewAddress) -> dict[str, Any]:
         review = facts.review
         checked = await self._site.broker.page_queries.applies(review)
         return {
             "review": review,
             "facts": facts,
             "content": facts.content,
-            "asked": asked,
+            "asked": address,
             "requirements": requirements_of(facts, checked),
             "checked": checked,
             "digest": _digest(review, checked),
             "does_not_apply": checked.answer.git_says if isinstance(checked.answer, DoesNotApply) else None,
             "rounds": rounds_of(facts.events),
-            "is_current": facts.content.number == review.revision and asked.patch is None,
+            "is_current": facts.content.number == review.revision and address.patch is None,
             "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
-            "patch": next((one for one in facts.counter_patches if one.id == asked.patch), None),
+            "patch": next((one for one in facts.counter_patches if one.id == address.patch), None),
             **_conversation(facts),
             **_roles(facts, self._site.person),
             "refused": None,

@@ -46,15 +46,15 @@ class _ListAddress:
 
 def reviews_routes(site: Site) -> list[Route]:
     async def page(request: Request) -> Response:
-        asked = _asked(request)
-        review_id = await _by_id(site, asked.words)
+        address = _asked(request)
+        review_id = await _by_id(site, address.words)
         if review_id is not None:
             return RedirectResponse(f"/r/{review_id}", status_code=303)
-        rows, cursor = await _listed(site, asked)
+        rows, cursor = await _listed(site, address)
         facts = {
-            "asked": asked,
+            "asked": address,
             "rows": rows,
-            "more": asked.link(cursor=cursor) if cursor else None,
+            "more": address.link(cursor=cursor) if cursor else None,
             "statuses": list(Status),
             "categories": list(Category),
         }
@@ -87,15 +87,15 @@ async def _by_id(site: Site, words: str) -> str | None:
         return None
 
 
-async def _listed(site: Site, asked: _ListAddress) -> tuple[list[FeedRow], str | None]:
-    if not asked.words:
-        feed = await site.broker.review_queries.feed(asked.wanted, limit=_A_PAGE, cursor=asked.cursor)
+async def _listed(site: Site, address: _ListAddress) -> tuple[list[FeedRow], str | None]:
+    if not address.words:
+        feed = await site.broker.review_queries.feed(address.wanted, limit=_A_PAGE, cursor=address.cursor)
         return feed["reviews"], feed["next_cursor"]
-    words = asked.words.casefold().split()
+    words = address.words.casefold().split()
     rows: list[FeedRow] = []
-    cursor, looked_at = asked.cursor, 0
+    cursor, looked_at = address.cursor, 0
     while True:
-        feed = await site.broker.review_queries.feed(asked.wanted, limit=_AT_ONCE, cursor=cursor)
+        feed = await site.broker.review_queries.feed(address.wanted, limit=_AT_ONCE, cursor=cursor)
         rows += [row for row in feed["reviews"] if _matches(row, words)]
         looked_at += _AT_ONCE
         cursor = feed["next_cursor"]

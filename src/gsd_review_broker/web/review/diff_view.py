@@ -60,34 +60,34 @@ class DiffViews:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
 
-    async def prepared(self, facts: ReviewFacts, asked: ReviewAddress) -> Prepared:
+    async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> Prepared:
         review = facts.review
-        if asked.patch is not None:
-            patch = next((one for one in facts.counter_patches if one.id == asked.patch), None)
+        if address.patch is not None:
+            patch = next((one for one in facts.counter_patches if one.id == address.patch), None)
             if patch is None:
-                raise BrokerError(Code.NOT_FOUND, f"there is no counter-patch {asked.patch}", "See the conversation.")
-            return await self._documents.counter_patch(patch, whole=asked.whole)
-        if asked.since is not None:
-            if not 1 <= asked.since <= review.revision:
-                raise no_revision(review, asked.since)
-            return await self._documents.between(review.id, asked.since, facts.content.number)
+                raise BrokerError(Code.NOT_FOUND, f"there is no counter-patch {address.patch}", "See the conversation.")
+            return await self._documents.counter_patch(patch, whole=address.whole)
+        if address.since is not None:
+            if not 1 <= address.since <= review.revision:
+                raise no_revision(review, address.since)
+            return await self._documents.between(review.id, address.since, facts.content.number)
         return await self._documents.revision(review.id, facts.content.number)
 
     def view(
-        self, prepared: Prepared, asked: ReviewAddress, threads: Sequence[Thread], show: ShowThread, form: Markup
+        self, prepared: Prepared, address: ReviewAddress, threads: Sequence[Thread], show: ShowThread, form: Markup
     ) -> DiffView:
         """Slow: call it in a thread."""
         document = prepared.document
         files = document.files if document else ()
-        first = asked.first_file
-        shown = files[first : first + FILES_A_PAGE] if asked.file is None else files[asked.file : asked.file + 1]
+        first = address.first_file
+        shown = files[first : first + FILES_A_PAGE] if address.file is None else files[address.file : address.file + 1]
         room = float("inf") if document and document.lines <= _SMALL_CHANGE_LINES else _FIRST_LINES
         blocks: list[FileBlock] = []
         for file in shown:
-            at_once = asked.file is not None or _named(asked.at, file) or file.lines <= min(LARGE_FILE_LINES, room)
+            at_once = address.file is not None or _named(address.at, file) or file.lines <= min(LARGE_FILE_LINES, room)
             room -= file.lines if at_once else 0
-            table = self.table(prepared, file.index, asked, threads, show, form) if at_once else None
-            blocks.append(_block(prepared, file, asked, threads, table))
+            table = self.table(prepared, file.index, address, threads, show, form) if at_once else None
+            blocks.append(_block(prepared, file, address, threads, table))
         following = first + FILES_A_PAGE
         return DiffView(
             blocks=blocks,
@@ -95,7 +95,7 @@ class DiffViews:
             removed=sum(file.removed for file in files),
             lines=document.lines if document else 0,
             file_count=len(files),
-            next_first=following if asked.file is None and following < len(files) else None,
+            next_first=following if address.file is None and following < len(files) else None,
             raw=prepared.raw[:_RAW_CHARACTERS],
             grave=sum(any(warned.is_grave for warned in warnings) for warnings in prepared.warnings),
         )
@@ -104,7 +104,7 @@ class DiffViews:
         self,
         prepared: Prepared,
         index: int,
-        asked: ReviewAddress,
+        address: ReviewAddress,
         threads: Sequence[Thread],
         show: ShowThread,
         form: Markup,
@@ -114,7 +114,7 @@ class DiffViews:
             raise BrokerError(Code.NOT_FOUND, f"there is no file {index} in it", "Reload the page.")
         file = document.files[index]
         hunks, pieces = self._documents.coloured(document, index)
-        number = _part_number(asked, index, hunks)
+        number = _part_number(address, index, hunks)
         part = part_of(hunks, pieces, number)
         if part is None:
             raise BrokerError(Code.NOT_FOUND, f"there is no part {number} of {file.path}", "Reload the page.")
@@ -122,13 +122,13 @@ class DiffViews:
 
         def below(side: str, number: int) -> Markup:
             blocks = [show(thread) for thread in here.get((side, number), ())]
-            if asked.at == f"f{index}{side}{number}":
+            if address.at == f"f{index}{side}{number}":
                 blocks.append(form)
             return Markup("").join(blocks)
 
-        link = "" if asked.patch is not None else _comment_link(asked)
-        view = View(split=asked.split, ignore_space=asked.ignore_space, comment_link=link)
-        return file_table(file, part.hunks, part.pieces, view, below) + _rest(part, number, index, asked)
+        link = "" if address.patch is not None else _comment_link(address)
+        view = View(split=address.split, ignore_space=address.ignore_space, comment_link=link)
+        return file_table(file, part.hunks, part.pieces, view, below) + _rest(part, number, index, address)
 
 
 def no_revision(review: Review, number: int) -> BrokerError:
@@ -136,19 +136,19 @@ def no_revision(review: Review, number: int) -> BrokerError:
     return BrokerError(Code.NOT_FOUND, f"review {review.id} has no revision {number}", there)
 
 
-def _part_number(asked: ReviewAddress, index: int, hunks: Sequence[ShownHunk]) -> int:
-    if asked.part is not None:
-        return asked.part
-    match = _LINE.fullmatch(asked.at)
+def _part_number(address: ReviewAddress, index: int, hunks: Sequence[ShownHunk]) -> int:
+    if address.part is not None:
+        return address.part
+    match = _LINE.fullmatch(address.at)
     if match is None or int(match.group(1)) != index:
         return 0
     return part_with(hunks, match.group(2), int(match.group(3)))
 
 
-def _rest(part: Part, number: int, index: int, asked: ReviewAddress) -> Markup:
+def _rest(part: Part, number: int, index: int, address: ReviewAddress) -> Markup:
     if not part.left:
         return Markup("")
-    link, source = asked.file_link(index, number + 1), asked.source_of(index, number + 1)
+    link, source = address.file_link(index, number + 1), address.source_of(index, number + 1)
     return Markup('<p class="note"><a class="load rest" href="{}" data-source="{}">Show {} more lines</a></p>').format(
         link, source, part.left
     )
@@ -158,9 +158,9 @@ def _named(at: str, file: ShownFile) -> bool:
     return at.startswith((f"f{file.index}n", f"f{file.index}o"))
 
 
-def _comment_link(asked: ReviewAddress) -> str:
+def _comment_link(address: ReviewAddress) -> str:
     """Without scripts the page is loaded again with the form below the line."""
-    link = replace(asked, at="").link(file=asked.file)
+    link = replace(address, at="").link(file=address.file)
     return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
 
 
@@ -174,13 +174,13 @@ def _by_place(file: ShownFile, threads: Sequence[Thread]) -> dict[tuple[str, int
 
 
 def _block(
-    prepared: Prepared, file: ShownFile, asked: ReviewAddress, threads: Sequence[Thread], table: Markup | None
+    prepared: Prepared, file: ShownFile, address: ReviewAddress, threads: Sequence[Thread], table: Markup | None
 ) -> FileBlock:
     return FileBlock(
         file=file,
         warnings=prepared.warnings[file.index],
         table=table,
-        source=asked.source_of(file.index),
-        link=asked.file_link(file.index),
+        source=address.source_of(file.index),
+        link=address.file_link(file.index),
         remarks=sum(thread.is_placed and thread.path == file.path for thread in threads),
     )
