@@ -14,12 +14,17 @@ _MODES = ("off", "warn", "block")
 def register(commands: Commands) -> None:
     group = commands.group("gate", summary="let only approved content land, and prove it")
     options = broker_options()
-    install = group.add("install", _install, summary="put the git hook in place, for all worktrees", parents=[options])
+    install = group.add("install", _install, summary="install the git hook, for all worktrees", parents=[options])
     install.add_argument("--mode", choices=_MODES, help="write this mode into the project's file (warn)")
-    group.add("uninstall", _uninstall, summary="take the hook away; everything is as it was", parents=[options])
-    group.add("status", _status, summary="is the hook in place, and did all commits have approval", parents=[options])
+    group.add("uninstall", _uninstall, summary="remove the hook and restore what was there before", parents=[options])
+    group.add(
+        "status",
+        _status,
+        summary="show whether the hook is in place and all commits have an approval",
+        parents=[options],
+    )
     check = group.add(
-        "check", _check, summary="does each commit of a range have approval", parents=[options],
+        "check", _check, summary="check that each commit of a range has an approval", parents=[options],
         details="Exit code 0: all have. 5: some have not. 3: there is neither a broker nor anything else that knows.",
     )  # fmt: skip
     check.add_argument("range", nargs="+", metavar="A..B", help="commits, as git log takes them")
