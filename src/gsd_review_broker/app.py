@@ -15,7 +15,7 @@ from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite, pool_name
+from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
 from gsd_review_broker.ports import Clock, Signer
@@ -63,7 +63,7 @@ class Application:
         # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
-        self.store = SqliteStore(configuration.database, clock=clock, wakeups=self.wakeups, meters=meters)
+        self.store = SqliteStore(configuration.database.path, clock=clock, wakeups=self.wakeups, meters=meters)
         access = Access()
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(_signer())]
         core = Core(
@@ -149,7 +149,7 @@ def _pool(
     """Reviewers' folders are outside the repository: a proposal may have written what is inside."""
     settings = configuration.settings.reviewer_pool
     root, template = configuration.root, settings.prompt_template_path
-    name = pool_name(configuration.database)
+    name = configuration.database.key
     workspace = resolved(settings.workspace_path, root) if settings.workspace_path else root or Path.home()
     place = PoolSite(
         broker_url=f"http://{bracketed(configuration.settings.host)}:{port}/mcp/reviewer",

@@ -1,14 +1,23 @@
 """Work on a whole database, with or without a broker: verifying, exporting, pruning."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.reviews import Pruned
 from gsd_review_broker.settings.config import Configuration
-from gsd_review_broker.store.sqlite.verification import VerificationReport, export, verify
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store.sqlite import verification
 
-__all__ = ["VerificationReport", "export", "prune", "verify"]
+
+def verify(database: Database, archives: Sequence[Path] = ()) -> verification.VerificationReport:
+    return verification.verify(database.path, archives)
+
+
+def export(database: Database) -> Iterator[dict[str, Any]]:
+    return verification.export(database.path)
 
 
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
@@ -29,6 +38,6 @@ def prune(configuration: Configuration, closed_before: str, report: Callable[[Pr
         finally:
             await application.store.close()
 
-    if not configuration.database.is_file():
+    if not configuration.database.path.is_file():
         raise StartError(f"there is no database {configuration.database}; give its path with --db.")
     asyncio.run(run())

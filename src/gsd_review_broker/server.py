@@ -23,6 +23,7 @@ from gsd_review_broker.git.checkout import exclude_from_git
 from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
@@ -175,6 +176,6 @@ def _who_is_there(host: str, port: int) -> str:
         asking.close()
 
 
-def _keep_out_of_git(root: Path, database: Path) -> None:
-    if database.is_relative_to(root):
-        exclude_from_git(root, f"/{database.relative_to(root).as_posix()}*")
+def _keep_out_of_git(root: Path, database: Database) -> None:
+    if database.is_inside(root):
+        exclude_from_git(root, f"/{database.path.relative_to(root).as_posix()}*")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.files import locks
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import lock_path
 from tests.support.processes import DATABASE
 
@@ -74,7 +75,7 @@ def put_runtime_file(repository: Path, *, mode: int = 0o600, **values: Any) -> P
 
 @contextlib.contextmanager
 def lock_held(repository: Path, pid: int) -> Generator[None]:
-    path = lock_path(repository / DATABASE)
+    path = lock_path(Database(repository / DATABASE))
     path.parent.mkdir(exist_ok=True)
     descriptor = locks.acquire(path)
     assert descriptor is not None

@@ -13,8 +13,8 @@ from typing import Self
 from gsd_review_broker.git.scratch import PLACE as SCRATCH
 from gsd_review_broker.git.scratch import prefix_of
 from gsd_review_broker.pool.child.leftovers import end_leftovers
-from gsd_review_broker.pool.launch.launcher import pool_name
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
+from gsd_review_broker.settings.database import Database
 from tests.support.mcp import Mcp
 from tests.support.waiting import PATIENCE
 
@@ -74,13 +74,22 @@ class BrokerProcess:
             [sys.executable, "-m", "gsd_review_broker", "--port", str(port), *self._arguments],
             cwd=self.folder, env=free_environment(self.home), stdout=self.log, stderr=self.log,
         )  # fmt: skip
+        try:
+            self._await_port(self.process, deadline)
+        except BaseException:
+            # `with` calls __exit__ only after a start that succeeded.
+            self.stop(signal.SIGKILL)
+            raise
+        return self
+
+    def _await_port(self, process: "subprocess.Popen[bytes]", deadline: float) -> None:
         end = time.monotonic() + deadline
         while time.monotonic() < end:
-            if self.process.poll() is not None:
-                raise AssertionError(f"the broker exited with {self.process.returncode}: {self.output()}")
+            if process.poll() is not None:
+                raise AssertionError(f"the broker exited with {process.returncode}: {self.output()}")
             if self.runtime_file.exists():
                 self.port = int(json.loads(self.runtime_file.read_text())["url"].rsplit(":", 1)[1])
-                return self
+                return
             time.sleep(0.01)
         raise AssertionError(f"the broker did not come up: {self.output()}")
 
@@ -122,7 +131,7 @@ class BrokerProcess:
     def _end_reviewers(self) -> None:
         """A broker that is killed leaves its reviewers to its next start, and here there is none."""
         if (self.home / ".local" / "state" / "gsd-review-broker" / "reviewers").exists():
-            end_leftovers([], f"{POOL_MARKER}={pool_name(self.database)}".encode(), grace=0)
+            end_leftovers([], f"{POOL_MARKER}={Database(self.database).key}".encode(), grace=0)
 
 
 def run_broker(

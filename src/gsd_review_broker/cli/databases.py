@@ -15,6 +15,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 
@@ -118,7 +119,7 @@ def _prune_here(options: argparse.Namespace, report: Any) -> None:
     maintenance.prune(configuration, options.closed_before, report)
 
 
-def _database(options: argparse.Namespace) -> Path:
+def _database(options: argparse.Namespace) -> Database:
     root = None if options.user else find_root(Path.cwd())
     database = locate(root, db=options.db, config=options.config).database
     refuse_tracked(database, root)

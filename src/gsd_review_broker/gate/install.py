@@ -19,6 +19,7 @@ from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_sc
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.database import Database
 
 _HOOK = "reference-transaction"
 _EXECUTABLE = 0o755
@@ -92,7 +93,7 @@ def state(site: GateSite) -> str:
     return "ok" if whole else "damaged"
 
 
-def install(site: GateSite, *, database: Path, user_database: Path) -> bool:
+def install(site: GateSite, *, database: Database, user_database: Database) -> bool:
     """False if it is in place already; then only the facts are brought up to date."""
     present = state(site)
     tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
@@ -209,7 +210,7 @@ def _receipt_kind(site: GateSite) -> str | None:
         return None
 
 
-def _facts(site: GateSite, database: Path, user_database: Path, tips: list[str]) -> str:
+def _facts(site: GateSite, database: Database, user_database: Database, tips: list[str]) -> str:
     values = {
         "root": str(site.root or ""),
         "commit": root_commit(site.folder) or "",

@@ -16,6 +16,7 @@ from gsd_review_broker.domain.model import Fence, Limits, Policy
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import checkout
 from gsd_review_broker.settings import locations, pool, tracked
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, Problem
@@ -97,7 +98,7 @@ class Configuration:
     settings: Settings
     origins: dict[str, str]
     root: Path | None
-    database: Path
+    database: Database
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -135,8 +136,8 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
             "(other addresses need tokens, which this version does not have)."
         )
     origin = origins.get("db", "default")
-    database = locations.database_path(settings.db, origin, root)
-    if database.is_dir():
+    database = locations.chosen_database(settings.db, origin, root)
+    if database.path.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
     return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
 

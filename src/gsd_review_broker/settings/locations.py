@@ -17,6 +17,7 @@ import platformdirs
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
 from gsd_review_broker.settings import state_files
+from gsd_review_broker.settings.database import Database
 
 APPLICATION = "gsd-review-broker"
 DATABASE_NAME = "codex_review_broker.sqlite3"
@@ -32,7 +33,7 @@ class Locations:
     """The broker that belongs to a folder, whether it is running or not."""
 
     root: Path | None
-    database: Path
+    database: Database
 
     @property
     def serves(self) -> str:
@@ -71,7 +72,7 @@ def locate(
     value, origin = setting("db", root, flag=db, config=config, environment=environment)
     if value is not None and not isinstance(value, str):
         raise StartError(f"{origin}: db: a file's path is needed (it is {value!r}).")
-    return Locations(root=root, database=database_path(value, origin, root))
+    return Locations(root=root, database=chosen_database(value, origin, root))
 
 
 def setting(
@@ -149,14 +150,15 @@ def _read(path: Path, *, must_exist: bool, follow_links: bool) -> dict[str, Any]
     return cast("dict[str, Any]", values)
 
 
-def database_path(db: str | None, origin: str, root: Path | None) -> Path:
-    """Where the database is. Raises StartError if the broker must not write there, or must not trust what is there."""
-    database = _named_database(db, origin, root)
+def chosen_database(db: str | None, origin: str, root: Path | None) -> Database:
+    """The one that the settings name. Raises StartError if the broker must not write there, or must not trust what is
+    there."""
+    database = Database(_chosen_path(db, origin, root))
     state_files.refuse_unfit(database, root, origin)
     return database
 
 
-def _named_database(db: str | None, origin: str, root: Path | None) -> Path:
+def _chosen_path(db: str | None, origin: str, root: Path | None) -> Path:
     if db is None:
         folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
         return folder / DATABASE_NAME

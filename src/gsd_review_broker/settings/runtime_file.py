@@ -20,6 +20,7 @@ from gsd_review_broker import __version__
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status, write_private
 from gsd_review_broker.processes import start_of
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import lock_path, runtime_path
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -68,7 +69,7 @@ def proof_of(secret: str, challenge: str, pid: int) -> str:
 
 
 class RuntimeFile:
-    def __init__(self, database: Path, *, url: str, serves: str, started_at: str, secret: str) -> None:
+    def __init__(self, database: Database, *, url: str, serves: str, started_at: str, secret: str) -> None:
         self._path = runtime_path(database)
         self.url = url
         self.serves = serves
@@ -95,7 +96,7 @@ def new_secret() -> str:
     return secrets.token_hex(_SECRET_BYTES)
 
 
-def announced(database: Path) -> Announcement | None:
+def announced(database: Database) -> Announcement | None:
     """The broker that announced itself on this database; None if none is running."""
     path = runtime_path(database)
     try:

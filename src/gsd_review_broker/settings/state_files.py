@@ -10,34 +10,39 @@ from pathlib import Path
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import links_in
+from gsd_review_broker.settings.database import Database
 
 _SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".runtime.json")
 _GIT_FOLDERS = {".git", "git~1"}
 
 
-def lock_path(database: Path) -> Path:
-    return database.with_name(database.name + ".lock")
+def lock_path(database: Database) -> Path:
+    return _beside(database, ".lock")
 
 
-def runtime_path(database: Path) -> Path:
-    return database.with_name(database.name + ".runtime.json")
+def runtime_path(database: Database) -> Path:
+    return _beside(database, ".runtime.json")
 
 
-def state_files(database: Path) -> list[Path]:
+def state_files(database: Database) -> list[Path]:
     """The database, and what SQLite and the broker keep beside it."""
-    return [database.with_name(database.name + suffix) for suffix in _SUFFIXES]
+    return [_beside(database, suffix) for suffix in _SUFFIXES]
 
 
-def refuse_unfit(database: Path, root: Path | None, origin: str) -> None:
+def _beside(database: Database, suffix: str) -> Path:
+    return database.path.with_name(database.path.name + suffix)
+
+
+def refuse_unfit(database: Database, root: Path | None, origin: str) -> None:
     """Checks names only. Raises StartError if a name leads elsewhere or is not a file."""
     where = "" if origin == "default" else f"{origin}: db: "
-    if {part.casefold() for part in Path(os.path.realpath(database)).parts} & _GIT_FOLDERS:
+    if {part.casefold() for part in Path(os.path.realpath(database.path)).parts} & _GIT_FOLDERS:
         raise StartError(
             f"{where}{database} lies in a .git folder, which is git's own; choose another place with --db."
         )
-    if root is None or root not in database.parents:
+    if root is None or not database.is_inside(root):
         return
-    for link in links_in(database.parent, below=root):
+    for link in links_in(database.path.parent, below=root):
         raise StartError(
             f"{where}{link} is a link to {os.readlink(link)!r}, and a repository must not choose where the broker "  # noqa: PTH115 - as it is written
             "writes; replace it by a folder, or use another database with --db."

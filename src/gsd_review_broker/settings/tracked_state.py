@@ -5,12 +5,13 @@ from pathlib import Path
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.checkout import tracked_among
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import state_files
 
 
-def refuse_tracked(database: Path, root: Path | None) -> None:
+def refuse_tracked(database: Database, root: Path | None) -> None:
     """A database that came with the repository contains approvals that nobody here gave."""
-    if root is None or root not in database.parents:
+    if root is None or not database.is_inside(root):
         return
     for path in tracked_among(root, state_files(database)):
         raise StartError(

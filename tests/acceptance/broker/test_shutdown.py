@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.runtime_file import runtime_path
 from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, AsyncMcp, request_body, request_headers, tool_result
@@ -177,7 +178,7 @@ raise SystemExit(serve_command())
 
 def test_the_runtime_file_is_removed_while_the_lock_is_still_held(repository: Path, own_home: Path) -> None:
     """Afterwards it may be the next broker's."""
-    runtime_file = runtime_path(repository / DATABASE)
+    runtime_file = runtime_path(Database(repository / DATABASE))
     with subprocess.Popen(
         [sys.executable, "-c", WATCHED, "--port", "0"],
         cwd=repository, env=free_environment(own_home), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

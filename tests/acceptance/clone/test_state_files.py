@@ -14,6 +14,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.checkout import find_root, is_tracked, tracked_among
 from gsd_review_broker.observe import logs
 from gsd_review_broker.settings import config
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.state_files import state_files
 from gsd_review_broker.settings.tracked_state import refuse_tracked
@@ -85,7 +86,7 @@ def test_a_database_is_never_in_a_git_folder(repository: Path, place: str) -> No
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_state_file_that_git_tracks_is_refused_with_what_to_do(repository: Path, suffix: str) -> None:
-    database = repository / DATABASE
+    database = Database(repository / DATABASE)
     path = repository / (DATABASE + suffix)
     refuse_tracked(database, repository)
     path.parent.mkdir()
@@ -236,9 +237,9 @@ async def test_verify_and_export_refuse_a_database_that_somebody_altered(tmp_pat
         connection.execute("CREATE VIEW v AS SELECT 1")
     connection.close()
     with pytest.raises(StartError, match="is not as the broker made it: view v is"):
-        maintenance.verify(database)
+        maintenance.verify(Database(database))
     with pytest.raises(StartError, match="is not as the broker made it: view v is"):
-        list(maintenance.export(database))
+        list(maintenance.export(Database(database)))
 
 
 async def test_verify_and_export_distrust_the_schema(tmp_path: Path) -> None:
@@ -295,4 +296,4 @@ def test_a_named_pipe_as_configuration_holds_nobody_up(repository: Path, own_hom
 
 
 def test_every_state_file_is_known(repository: Path) -> None:
-    assert state_files(repository / DATABASE) == [repository / (DATABASE + suffix) for suffix in SUFFIXES]
+    assert state_files(Database(repository / DATABASE)) == [repository / (DATABASE + suffix) for suffix in SUFFIXES]

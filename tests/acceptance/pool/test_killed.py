@@ -13,8 +13,9 @@ import pytest
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState
 from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.launch.launcher import host_name, pool_name
+from gsd_review_broker.pool.launch.launcher import host_name
 from gsd_review_broker.processes import start_of
+from gsd_review_broker.settings.database import Database
 from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
 from tests.support.pool import alive, pool_of, script, user_file
@@ -73,7 +74,7 @@ def test_after_kill_9_the_next_start_leaves_no_reviewer_and_gives_back_what_they
         assert events[2]["metadata"]["old_claimant"] == reviewer["id"]
         again.stop()
     assert invariants.problems(repository / DATABASE) == []
-    assert alive("BROKER_POOL", pool_name(repository / DATABASE)) == []
+    assert alive("BROKER_POOL", Database(repository / DATABASE).key) == []
 
 
 @pytest.mark.parametrize("kinds", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGINT]])

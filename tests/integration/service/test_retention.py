@@ -20,7 +20,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
-from gsd_review_broker.store.sqlite import archive, schema
+from gsd_review_broker.store.sqlite import archive, schema, verification
 from gsd_review_broker.store.statements import sql_of
 from gsd_review_broker.store.tables import metadata
 from tests.integration.service.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
@@ -79,7 +79,7 @@ def archives(broker: LocalBroker) -> list[Path]:
 
 
 def problems(broker: LocalBroker, *, with_archives: bool = False) -> list[str]:
-    return maintenance.verify(broker.database, archives(broker) if with_archives else ()).problems
+    return verification.verify(broker.database, archives(broker) if with_archives else ()).problems
 
 
 def rows(database: Path, review_id: str | None = None) -> dict[str, list[tuple[Any, ...]]]:
@@ -164,7 +164,7 @@ async def test_more_than_one_batch_moves(lone: LocalBroker) -> None:
     await lone.create()
     lone.clock.pass_time(1)
     assert (await prune(lone))["reviews"] == archive.BATCH * 2 + 3
-    report = maintenance.verify(lone.database, archives(lone))
+    report = verification.verify(lone.database, archives(lone))
     assert (report.problems, report.reviews) == ([], archive.BATCH * 2 + 4)
 
 
@@ -255,10 +255,10 @@ async def test_statistics_do_not_change(lone: LocalBroker) -> None:
     before = [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})]
     await prune(lone)
     assert [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})] == before
-    report = maintenance.verify(lone.database, archives(lone))
+    report = verification.verify(lone.database, archives(lone))
     assert (report.problems, report.statistics_checked) == ([], True)
     # Alone, what the archive holds is not there to be counted.
-    assert not maintenance.verify(lone.database).statistics_checked
+    assert not verification.verify(lone.database).statistics_checked
 
 
 async def test_events_that_stay_keep_their_numbers_and_a_checkpoint_tells_of_the_rest(lone: LocalBroker) -> None:
@@ -324,7 +324,7 @@ async def test_two_prunes_of_two_days_make_two_archives_and_one_chain(lone: Loca
     with opened(lone.database) as connection:
         assert connection.execute("SELECT first, last FROM audit_gaps").fetchall() == [(1, 10)]
     # Of two archives one does not tell the whole story.
-    assert maintenance.verify(lone.database, [older]).problems == ["gap: event 6 is missing, the next is 11"]
+    assert verification.verify(lone.database, [older]).problems == ["gap: event 6 is missing, the next is 11"]
     assert [row["id"] for row in (await lone("list_reviews"))["reviews"]] == [stays]
 
 
@@ -340,7 +340,7 @@ async def test_two_prunes_into_one_archive_keep_the_words_of_both(lone: LocalBro
     with opened(both) as connection:
         said = connection.execute("SELECT review_id, body FROM messages ORDER BY id").fetchall()
     assert said == [(first, f"about {first}"), (second, f"about {second}")]
-    assert maintenance.verify(both).problems == problems(lone, with_archives=True) == []
+    assert verification.verify(both).problems == problems(lone, with_archives=True) == []
 
 
 async def test_counter_patches_of_two_prunes_stay_apart(broker: LocalBroker) -> None:
@@ -424,7 +424,7 @@ async def test_a_crash_between_copy_and_removal_neither_doubles_nor_loses(lone: 
     assert rows(lone.database) == before
     assert problems(lone) == problems(lone, with_archives=True) == []
     (result,) = archives(lone)
-    assert maintenance.verify(result).problems == []
+    assert verification.verify(result).problems == []
     assert (await prune(lone))["reviews"] == 3
     gone = rows(result)
     assert {row[0] for row in gone["reviews"]} == reviews
@@ -439,7 +439,7 @@ async def test_copies_of_a_crash_under_another_date_do_no_harm(lone: LocalBroker
     assert (await prune(lone))["archive"] == "broker.sqlite3.archive-2027-01-16"
     assert len(archives(lone)) == 2
     assert problems(lone) == problems(lone, with_archives=True) == []
-    assert maintenance.verify(lone.database, archives(lone)[::-1]).problems == []
+    assert verification.verify(lone.database, archives(lone)[::-1]).problems == []
 
 
 async def refuse_late_verdict(broker: LocalBroker, review_id: str) -> None:
@@ -485,8 +485,8 @@ async def test_a_review_that_changed_after_a_cut_short_copy_is_whole_in_any_orde
     await prune(lone)
     older, newer = archives(lone)
     assert problems(lone) == []
-    assert maintenance.verify(lone.database, [newer, older]).problems == []
-    assert maintenance.verify(lone.database, [older, newer]).problems == []
+    assert verification.verify(lone.database, [newer, older]).problems == []
+    assert verification.verify(lone.database, [older, newer]).problems == []
 
 
 async def test_a_prune_that_comes_late_takes_nothing_out_of_the_archive(
@@ -662,7 +662,7 @@ def alter(database: Path, sql: str) -> None:
 
 def test_what_was_pruned_is_whole_alone_together_and_apart(kept: tuple[Path, Path]) -> None:
     main, old = kept
-    alone, together, apart = maintenance.verify(main), maintenance.verify(main, [old]), maintenance.verify(old)
+    alone, together, apart = verification.verify(main), verification.verify(main, [old]), verification.verify(old)
     assert (alone.problems, together.problems, apart.problems) == ([], [], [])
     # Three of the one that stayed, and the checkpoint.
     assert (alone.events, alone.reviews, alone.archived_events, alone.statistics_checked) == (4, 1, 10, False)
@@ -692,14 +692,14 @@ ALTERED_GAPS = {
 def test_a_gap_that_was_altered_is_named(kept: tuple[Path, Path], sql: str) -> None:
     main, _ = kept
     alter(main, sql)
-    assert maintenance.verify(main).problems == [ALTERED_GAPS[sql]]
+    assert verification.verify(main).problems == [ALTERED_GAPS[sql]]
 
 
 @pytest.mark.parametrize("sql", ALTERED_GAPS)
 def test_with_the_archive_the_record_of_gaps_is_still_compared(kept: tuple[Path, Path], sql: str) -> None:
     main, old = kept
     alter(main, sql)
-    assert maintenance.verify(main, [old]).problems == [SEAL]
+    assert verification.verify(main, [old]).problems == [SEAL]
 
 
 def test_a_gap_widened_over_an_event_that_was_deleted_is_named(kept: tuple[Path, Path]) -> None:
@@ -709,17 +709,17 @@ def test_a_gap_widened_over_an_event_that_was_deleted_is_named(kept: tuple[Path,
         ((of_three,),) = connection.execute("SELECT hash FROM events WHERE id = 3").fetchall()
         connection.execute("UPDATE audit_gaps SET last = 3, hash = ? WHERE first = 1", (of_three,))
         connection.execute("DELETE FROM events WHERE id = 3")
-    assert maintenance.verify(main).problems == [SEAL]
+    assert verification.verify(main).problems == [SEAL]
 
 
 def test_a_checkpoint_that_was_altered_or_taken_away_is_named(kept: tuple[Path, Path]) -> None:
     main, _ = kept
     content = main.read_bytes()
     alter(main, "UPDATE events SET metadata = json_set(metadata, '$.reviews', 1) WHERE id = 14")
-    assert maintenance.verify(main).problems == ["event 14 was altered: its hash does not fit"]
+    assert verification.verify(main).problems == ["event 14 was altered: its hash does not fit"]
     main.write_bytes(content)
     alter(main, "DELETE FROM events WHERE id = 14")
-    assert len(maintenance.verify(main).problems) == 1
+    assert len(verification.verify(main).problems) == 1
 
 
 ALTERED_ARCHIVES = {
@@ -739,16 +739,16 @@ def test_an_archive_that_was_altered_is_named_alone_and_together(kept: tuple[Pat
     main, old = kept
     alter(old, sql)
     # The database itself is as whole as it was.
-    assert maintenance.verify(main).problems == []
-    for found in (maintenance.verify(old).problems, maintenance.verify(main, [old]).problems):
+    assert verification.verify(main).problems == []
+    for found in (verification.verify(old).problems, verification.verify(main, [old]).problems):
         assert ALTERED_ARCHIVES[sql] in found[0]
 
 
 def test_an_event_taken_out_of_an_archive_is_named_alone_and_together(kept: tuple[Path, Path]) -> None:
     main, old = kept
     alter(old, "DELETE FROM events WHERE id = 4")
-    assert maintenance.verify(main, [old]).problems == ["gap: event 4 is missing, the next is 5"]
-    assert maintenance.verify(old).problems
+    assert verification.verify(main, [old]).problems == ["gap: event 4 is missing, the next is 5"]
+    assert verification.verify(old).problems
 
 
 def test_a_review_taken_out_of_an_archive_is_missed(kept: tuple[Path, Path]) -> None:
@@ -758,14 +758,14 @@ def test_a_review_taken_out_of_an_archive_is_missed(kept: tuple[Path, Path]) -> 
         for table in reversed(TABLES):
             key = "id" if table == "reviews" else "review_id"
             connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (gone,))
-    assert maintenance.verify(main, [old]).problems == ["gap: event 1 is missing, the next is 2"]
+    assert verification.verify(main, [old]).problems == ["gap: event 1 is missing, the next is 2"]
 
 
 def test_statistics_altered_after_a_prune_are_named_with_the_archive(kept: tuple[Path, Path]) -> None:
     main, old = kept
     alter(main, "INSERT INTO counters VALUES ('', 'last_verdict', 'approved', 1)")
-    assert maintenance.verify(main).problems == []
-    assert maintenance.verify(main, [old]).problems == [
+    assert verification.verify(main).problems == []
+    assert verification.verify(main, [old]).problems == [
         "statistics of all projects: last_verdict approved is 3, the events say 2"
     ]
 
@@ -775,8 +775,8 @@ def test_a_foreign_archive_is_named(kept: tuple[Path, Path], tmp_path: Path) -> 
     empty = tmp_path / "empty"
     with archive.opened_archive(empty):
         pass
-    assert maintenance.verify(main, [empty]).problems == ["gap: event 1 is missing, the next is 3"]
-    assert maintenance.verify(main, [old, empty]).problems == []
+    assert verification.verify(main, [empty]).problems == ["gap: event 1 is missing, the next is 3"]
+    assert verification.verify(main, [old, empty]).problems == []
 
 
 async def test_a_pruned_database_starts_and_works_as_before(kept: tuple[Path, Path]) -> None:
@@ -786,7 +786,7 @@ async def test_a_pruned_database_starts_and_works_as_before(kept: tuple[Path, Pa
         assert len((await broker("list_reviews"))["reviews"]) == 1
         assert (await broker("get_review_stats"))["total_reviews"] == 3
         await closed(broker)
-    report = maintenance.verify(main, [old])
+    report = verification.verify(main, [old])
     assert (report.problems, report.reviews) == ([], 4)
 
 
@@ -812,12 +812,12 @@ def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[
                 assert [in_order_of_names(await broker("get_review_stats", **one)) for one in asked] == before
             reviews = (await broker("list_reviews", limit=500))["reviews"]
             assert all(row["status"] != "closed" for row in reviews)
-            report = maintenance.verify(broker.database, archives(broker))
+            report = verification.verify(broker.database, archives(broker))
             # Each review is in one place.
             assert (report.problems, report.reviews) == ([], before[0]["total_reviews"])
-            assert maintenance.verify(broker.database).problems == []
+            assert verification.verify(broker.database).problems == []
             for each in archives(broker):
-                assert maintenance.verify(each).problems == []
+                assert verification.verify(each).problems == []
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(live(Path(folder)))
@@ -854,7 +854,7 @@ def test_a_stopped_brokers_database_is_pruned_by_itself(tmp_path: Path) -> None:
     assert sum(turn["reviews"] for turn in turns) == 30
     kept = tmp_path / "broker.sqlite3.archive-2021-01-01"
     assert kept.stat().st_mode & 0o777 == 0o600
-    report = maintenance.verify(database, [kept])
+    report = verification.verify(database, [kept])
     assert (report.problems, report.reviews, report.statistics_checked) == ([], 31, True)
     assert [turn["reviews"] for turn in pruned_here(database, "2021-01-01")] == [0]
 

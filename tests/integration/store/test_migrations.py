@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from alembic import command
 
-from gsd_review_broker import maintenance
 from gsd_review_broker.domain.histogram import BUCKETS
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite import schema, verification
 from gsd_review_broker.store.sqlite.archive import _ARCHIVE_MARK
 from tests.support.invariants import problems, totals_of
 from tests.support.local import LocalBroker, local_broker
@@ -94,7 +93,7 @@ async def test_a_database_of_the_first_schema_is_whole_after_its_migration(tmp_p
         await lived(broker)
         assert (await broker("get_review_stats"))["total_reviews"] == 2 * before["total_reviews"]
     assert problems(broker.database) == []
-    assert maintenance.verify(broker.database).problems == []
+    assert verification.verify(broker.database).problems == []
     assert [path.name for path in tmp_path.glob("*.backup-*")] == ["broker.sqlite3.backup-0001"]
 
 
@@ -113,8 +112,8 @@ async def test_an_archive_of_the_first_schema_is_proven_and_added_to(tmp_path: P
             old.replace(archive)
             for beside in ("-wal", "-shm"):
                 archive.with_name(archive.name + beside).unlink(missing_ok=True)
-            assert maintenance.verify(broker.database, [archive]).problems == []
-            assert maintenance.verify(archive).problems == []
+            assert verification.verify(broker.database, [archive]).problems == []
+            assert verification.verify(archive).problems == []
             with contextlib.closing(sqlite3.connect(archive)) as connection:
                 assert schema.stored_version(connection) == "0001"
 

@@ -17,6 +17,7 @@ from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Reader
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import schema
@@ -57,7 +58,7 @@ async def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> 
 
 
 def test_the_lock_names_its_owner_and_is_free_after_release(tmp_path: Path) -> None:
-    first, second = DatabaseLock(tmp_path / "x"), DatabaseLock(tmp_path / "x")
+    first, second = DatabaseLock(Database(tmp_path / "x")), DatabaseLock(Database(tmp_path / "x"))
     first.acquire()
     with pytest.raises(StartError, match=r"pid \d+"):
         second.acquire()
@@ -191,7 +192,7 @@ async def test_a_read_sees_one_moment_however_long_it_takes(broker: LocalBroker)
 
 
 def test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_owner(tmp_path: Path) -> None:
-    first, next_owner = DatabaseLock(tmp_path / "x"), DatabaseLock(tmp_path / "x")
+    first, next_owner = DatabaseLock(Database(tmp_path / "x")), DatabaseLock(Database(tmp_path / "x"))
     first.acquire()
     # A broker that is about to lock: it has opened the file and no more.
     opened = os.open(tmp_path / "x.lock", os.O_RDWR)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.store.sqlite import verification
 from tests.support.invariants import problems as broken_invariants
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -99,7 +99,7 @@ def alter(made: Made, sql: str, **values: Any) -> None:
 
 
 def problems(made: Made) -> list[str]:
-    return maintenance.verify(made.database).problems
+    return verification.verify(made.database).problems
 
 
 LAST = 15
@@ -107,8 +107,8 @@ LAST = 15
 
 def test_what_nobody_altered_is_whole(made: Made) -> None:
     before = made.database.read_bytes()
-    report = maintenance.verify(made.database)
-    assert report == maintenance.VerificationReport(
+    report = verification.verify(made.database)
+    assert report == verification.VerificationReport(
         problems=[], events=LAST, reviews=2, archived_events=0, statistics_checked=True
     )
     assert made.database.read_bytes() == before
@@ -536,7 +536,7 @@ def test_a_histogram_that_was_taken_away_is_named(made: Made) -> None:
 def told(database: Path) -> str:
     """One way or the other, in words; anything else that is raised fails the test."""
     try:
-        return "\n".join(maintenance.verify(database).problems)
+        return "\n".join(verification.verify(database).problems)
     except StartError as error:
         return str(error)
 
@@ -573,36 +573,36 @@ def test_what_is_no_database_is_refused_in_a_sentence(tmp_path: Path, content: b
     path = tmp_path / "x.sqlite3"
     path.write_bytes(content)
     with pytest.raises(StartError, match="cannot be read"):
-        maintenance.verify(path)
+        verification.verify(path)
     assert path.read_bytes() == content
 
 
 def test_a_file_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
     for path in (tmp_path / "none.sqlite3", tmp_path):
         with pytest.raises(StartError, match="there is no database"):
-            maintenance.verify(path)
+            verification.verify(path)
     assert not (tmp_path / "none.sqlite3").exists()
 
 
 def test_an_archive_that_is_not_there_is_refused(made: Made, tmp_path: Path) -> None:
     with pytest.raises(StartError, match=r"there is no database .*none"):
-        maintenance.verify(made.database, [tmp_path / "none"])
+        verification.verify(made.database, [tmp_path / "none"])
 
 
 @pytest.mark.parametrize("version", ["0000", "9999"])
 def test_another_schema_is_refused_and_named(made: Made, version: str) -> None:
     alter(made, "UPDATE alembic_version SET version_num = :version", version=version)
     with pytest.raises(StartError, match=f"schema {version}"):
-        maintenance.verify(made.database)
+        verification.verify(made.database)
     with pytest.raises(StartError, match=f"schema {version}"):
-        list(maintenance.export(made.database))
+        list(verification.export(made.database))
 
 
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "x.sqlite3") as connection:
         connection.execute("CREATE TABLE precious (x)")
     with pytest.raises(StartError, match="has schema None"):
-        maintenance.verify(tmp_path / "x.sqlite3")
+        verification.verify(tmp_path / "x.sqlite3")
 
 
 TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histogram_buckets")
@@ -634,7 +634,7 @@ def test_no_value_whatever_makes_verify_fall_over(made: Made, table: str, value:
 
 
 def test_an_export_holds_every_event_as_it_is_stored(made: Made) -> None:
-    exported = list(maintenance.export(made.database))
+    exported = list(verification.export(made.database))
     with opened(made.database) as connection:
         connection.row_factory = sqlite3.Row
         stored = [dict(row) for row in connection.execute("SELECT * FROM events ORDER BY id")]
@@ -646,7 +646,7 @@ def test_an_export_holds_every_event_as_it_is_stored(made: Made) -> None:
 async def test_a_database_is_whole_while_its_broker_runs(tmp_path: Path) -> None:
     async with local_broker(tmp_path, root=make_repository(tmp_path / "repository")) as broker:
         await _live(broker)
-        report = maintenance.verify(broker.database)
+        report = verification.verify(broker.database)
         assert (report.problems, report.events) == ([], LAST)
         await broker.create()
-        assert maintenance.verify(broker.database).events == LAST + 1
+        assert verification.verify(broker.database).events == LAST + 1

@@ -10,6 +10,7 @@ from gsd_review_broker.cli.main import main
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import locate
 from tests.support.processes import git
 
@@ -196,14 +197,14 @@ def test_what_only_the_user_may_decide_counts_in_the_users_file_alone(root: Path
 
 def test_the_database_lies_in_the_repository_or_in_the_users_data_folder(root: Path, own_home: Path) -> None:
     name = "codex_review_broker.sqlite3"
-    assert load(root).database == root / ".planning" / name
+    assert load(root).database == Database(root / ".planning" / name)
     assert load(None).database.name == name
-    assert load(None).database.is_relative_to(own_home)
+    assert load(None).database.is_inside(own_home)
 
 
 def test_a_repository_cannot_put_the_database_elsewhere(root: Path, tmp_path: Path) -> None:
     project = in_project_file(root, {"db": "inside/x.sqlite3"})
-    assert load(root).database == root / "inside" / "x.sqlite3"
+    assert load(root).database == Database(root / "inside" / "x.sqlite3")
     for outside in ("../x.sqlite3", str(tmp_path / "x.sqlite3")):
         write(project, {"db": outside})
         assert refusal(root).startswith(f"{project}: db: ")
@@ -213,8 +214,17 @@ def test_a_database_named_on_the_command_line_is_meant_from_there(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert load(root, db="x.sqlite3").database == tmp_path / "x.sqlite3"
-    assert load(root, {"BROKER_DB": "y.sqlite3"}).database == tmp_path / "y.sqlite3"
+    assert load(root, db="x.sqlite3").database == Database(tmp_path / "x.sqlite3")
+    assert load(root, {"BROKER_DB": "y.sqlite3"}).database == Database(tmp_path / "y.sqlite3")
+
+
+def test_a_database_server_is_refused_in_one_sentence_that_does_not_show_its_password(root: Path) -> None:
+    address = "postgresql://somebody:secret@example.org/reviews"
+    message = "db: postgresql:// is not supported; give a file's path."
+    assert refusal(root, db=address) == f"command line: {message}"
+    with pytest.raises(StartError) as refused:
+        locate(root, db=None, config=None, environment={"BROKER_DB": address})
+    assert str(refused.value) == f"environment: {message}"
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A broker in the background: one for each user and database, however many processes start it at once."""
 
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import runtime_path
 
 START_SECONDS = 20.0
@@ -40,8 +40,8 @@ class Files:
     lock: Path
 
     @classmethod
-    def of(cls, database: Path) -> "Files":
-        name = hashlib.sha256(os.fsencode(os.path.realpath(database))).hexdigest()[:16]
+    def of(cls, database: Database) -> "Files":
+        name = database.key
         folder = locations.state_folder() / "brokers"
         return cls(log=folder / f"{name}.log", pid=folder / f"{name}.pid", lock=folder / f"{name}.lock")
 
@@ -73,7 +73,7 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
         return StartedBroker(broker=_launched(target, files, flags), is_new=True, log=files.log)
 
 
-def stop(broker: RunningBroker, database: Path, *, force: bool = False) -> None:
+def stop(broker: RunningBroker, database: Database, *, force: bool = False) -> None:
     """Signals only the process that proved a moment ago that it is our broker; its number may be reused by now."""
     kind = signal.SIGKILL if force and sys.platform != "win32" else signal.SIGTERM
     broker.connection.close()

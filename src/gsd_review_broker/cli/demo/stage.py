@@ -19,6 +19,7 @@ from gsd_review_broker.cli.demo import script
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations
 
 _START_SECONDS = 30.0
@@ -93,7 +94,7 @@ def built() -> Generator[Stage]:
             folder = Path(os.path.realpath(name))
             environment = _environment(folder)
             _make_repositories(folder, environment)
-            database = folder / "project" / PROJECT_FOLDER / DATABASE_NAME
+            database = Database(folder / "project" / PROJECT_FOLDER / DATABASE_NAME)
             with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
                 place = Locations(root=folder / "project", database=database)
                 running = _awaited(broker, Target(locations=place), folder)

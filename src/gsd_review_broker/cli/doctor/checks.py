@@ -115,7 +115,7 @@ def configuration(target: Target, config: str | None) -> Iterator[Check]:
 
 
 def database(target: Target) -> Iterator[Check]:
-    path = target.locations.database
+    path = target.locations.database.path
     folder = next(parent for parent in path.parents if parent.exists())
     if not os.access(folder, os.W_OK):
         yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")

@@ -1,7 +1,6 @@
 """Turns "one more reviewer" into a running process: its name, folder, files, environment and prompt."""
 
 import asyncio
-import hashlib
 import os
 import re
 import secrets
@@ -48,10 +47,6 @@ class StartedReviewer:
     reviewer: Reviewer
     child: Child
     prompt: bytes
-
-
-def pool_name(database: Path) -> str:
-    return hashlib.sha256(str(database).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def host_name() -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files import locks
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import lock_path
 
 
 class DatabaseLock:
     """Held from start to stop; names its owner to whoever comes second."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Database) -> None:
         self._path = lock_path(database)
         self._database = database
         self._descriptor: int | None = None

@@ -21,6 +21,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder, open_private
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import archive, known_schema, schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
@@ -40,7 +41,7 @@ class SqliteStore:
         self._clock = clock
         self._wakeups = wakeups
         self._meters = meters
-        self._lock = DatabaseLock(path)
+        self._lock = DatabaseLock(Database(path))
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._connections: list[sqlite3.Connection] = []
