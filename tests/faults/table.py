@@ -73,15 +73,15 @@ WAITING = (
     _fault(
         "a wait forgets what was published while it looked",
         "service/long_poll.py",
-        "                signal.clear()\n                found = await look()\n",
-        "                found = await look()\n                signal.clear()\n",
+        "                signal.clear()\n                answer = await look()\n",
+        "                answer = await look()\n                signal.clear()\n",
         f"{_LONG_POLL_UNIT}::test_what_is_published_during_a_later_look_is_not_missed",
     ),
     _fault(
         "a wait goes on though the broker closes",
         "service/long_poll.py",
-        "if found is not None or self._wakeups.closing:",
-        "if found is not None:",
+        "if answer is not None or self._wakeups.closing:",
+        "if answer is not None:",
         f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",
     ),
     _fault(

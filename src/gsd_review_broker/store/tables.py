@@ -108,9 +108,10 @@ def prepare_for_postgresql() -> None:
     """Make the indexes partial there too. This is not done at import: naming the dialect imports it, and every broker
     on SQLite would pay for that.
     """
-    for index in reviews.indexes:
-        if "where" in index.info:
-            index.dialect_options["postgresql"]["where"] = index.info["where"]
+    for table in (reviews, reviewed_changes, landed_commits):
+        for index in table.indexes:
+            if "where" in index.info:
+                index.dialect_options["postgresql"]["where"] = index.info["where"]
 
 
 revisions = sa.Table(
@@ -339,11 +340,12 @@ reviewed_changes = sa.Table(
     sa.Column("receipt", sa.Text),
     sa.Column("landed_at", sa.BigInteger),
 )
+_never_landed = sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None))
 sa.Index(
     "ix_reviewed_changes_never_landed",
     reviewed_changes.c.approved_at,
-    sqlite_where=sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None)),
-    postgresql_where=sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None)),
+    sqlite_where=_never_landed,
+    info={"where": _never_landed},
 )
 
 # Where each approved change begins: the path, as a hash, and the object that it changes.
@@ -384,9 +386,10 @@ landed_commits = sa.Table(
     sa.Column("landed_at", sa.BigInteger, nullable=False),
 )
 sa.Index("ix_landed_commits_landed_at", landed_commits.c.landed_at)
+_without_approval = landed_commits.c.reviews == sa.literal_column("'[]'")
 sa.Index(
     "ix_landed_commits_without_approval",
     landed_commits.c.landed_at,
-    sqlite_where=landed_commits.c.reviews == sa.literal_column("'[]'"),
-    postgresql_where=landed_commits.c.reviews == sa.literal_column("'[]'"),
+    sqlite_where=_without_approval,
+    info={"where": _without_approval},
 )

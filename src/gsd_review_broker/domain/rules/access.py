@@ -72,7 +72,7 @@ def side_refusal(caller: Caller, role: Role) -> BrokerError | None:
     return BrokerError(
         Code.FORBIDDEN,
         f"sender_role: {caller.identity} is a {caller.kind} and cannot speak as the {role}",
-        f"Pass sender_role={side}.",
+        f"Speak as the {side}.",
     )
 
 
