@@ -10,6 +10,7 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
@@ -375,16 +376,15 @@ async def test_nothing_is_claimed_for_a_caller_that_is_gone(
 ) -> None:
     """It hangs up while git is asked, which is the longest part of a claim."""
     review_id = (await broker.create(diff=GOOD))["review_id"]
-    repository = broker.application.broker.claims._core.repository
     asked, gone = asyncio.Event(), asyncio.Event()
-    check = repository.check
+    check = GitRepository.check
 
     async def slow_check(*arguments: Any, **options: Any) -> Any:
         asked.set()
         await gone.wait()
         return await check(*arguments, **options)
 
-    monkeypatch.setattr(repository, "check", slow_check)
+    monkeypatch.setattr(GitRepository, "check", slow_check)
     body = request("claim_review", {"review_id": review_id, "reviewer_id": "codex"})
     calling = asyncio.create_task(send_request(ways.lean, headers("claim_review"), body, gone=gone))
     await asked.wait()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -419,36 +420,25 @@ async def test_approve_racing_a_revision_never_lands_on_content_that_was_not_see
         assert (status["status"], status["revision"]) == ("pending", 2)
 
 
-async def test_a_revision_while_git_checks_the_claim_is_claimed_as_it_is_then(broker: LocalBroker) -> None:
+async def test_a_revision_while_git_checks_the_claim_is_claimed_as_it_is_then(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The claim commits only if the revision is the one that git checked; else it looks again."""
     review_id = (await broker.create(diff=STALE))["review_id"]
-    repository = broker.application.broker.claims._core.repository
-    check, seen = repository.check, []
+    write = broker.store.write
 
-    async def slow_check(workspace, diff, *, already_applied):
-        answer = await check(workspace, diff, already_applied=already_applied)
-        if not seen:
-            seen.append(diff)
-            # The other claimant must not share the check that is under way.
-            broker.application.broker.claims._applies._running.clear()
-            other = await broker("claim_review", review_id=review_id, reviewer_id="other")
-            assert other["auto_rejected"]
-            await broker.create(review_id=review_id, diff=GOOD)
-        return answer
+    async def write_after_a_revision(command: Any) -> Any:
+        """git has checked revision 1, and the claim is about to be written."""
+        monkeypatch.undo()
+        other = await broker("claim_review", review_id=review_id, reviewer_id="other")
+        assert other["auto_rejected"]
+        await broker.create(review_id=review_id, diff=GOOD)
+        return await write(command)
 
-    object.__setattr__(broker.application.broker.claims._core, "repository", _Checking(repository, slow_check))
+    monkeypatch.setattr(broker.store, "write", write_after_a_revision)
     claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert (claim["status"], claim["revision"]) == ("claimed", 2)
     assert claim["digest"] is not None
-
-
-class _Checking:
-    def __init__(self, repository, check) -> None:
-        self._repository = repository
-        self.check = check
-
-    def __getattr__(self, name: str):
-        return getattr(self._repository, name)
 
 
 async def test_too_many_revisions_are_refused(tmp_path, repository) -> None:
