@@ -18,7 +18,6 @@ from gsd_review_broker.web.review.prose import markdown
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 
 _FOLDER = Path(__file__).parent / "templates"
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _SHORT_DIGEST = len("sha256:") + 12
 
 
@@ -37,7 +36,6 @@ class Templates:
             "plain": plain,
             "markdown": markdown,
             "moment": moment,
-            "duration": duration,
             "short_digest": short_digest,
             "person": without_prefix,
             "line_number": line_number,
@@ -68,18 +66,6 @@ def moment(value: Milliseconds | str) -> Markup:
     text = value if isinstance(value, str) else iso(value)
     shown = f"{text[:10]} {text[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
-
-
-def duration(milliseconds: float) -> str:
-    value = max(0, int(milliseconds))
-    if value < _MINUTE:
-        return f"{value // _SECOND} s"
-    if value < _HOUR:
-        return f"{value // _MINUTE} min"
-    if value < _DAY:
-        hours, rest = divmod(value, _HOUR)
-        return f"{hours} h {rest // _MINUTE} min" if rest >= _MINUTE else f"{hours} h"
-    return f"{value // _DAY} d"
 
 
 def short_digest(digest: str) -> str:

@@ -1,16 +1,15 @@
 """`tandem stats`."""
 
 import argparse
-from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.render.screen import Row, Span, Style
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.durations import in_words
 
 _NOTHING = "–"  # noqa: RUF001 - a dash, as in a table
-_MINUTE, _HOUR = 60, 3600
 _TIMES = {
     "time to claim": ("avg_time_to_claim_seconds", "time_to_claim_seconds"),
     "time to verdict": ("avg_time_to_verdict_seconds", "time_to_verdict_seconds"),
@@ -58,9 +57,9 @@ def _times(statistics: Json) -> list[Row]:
     rows: list[Row] = []
     for title, (mean, name) in _TIMES.items():
         spread: Json = statistics["percentiles"].get(name) or {}
-        rows.append([title, duration(statistics[mean]), duration(spread.get("p50")), duration(spread.get("p95"))])
+        rows.append([title, _duration(statistics[mean]), _duration(spread.get("p50")), _duration(spread.get("p95"))])
     states: Json = statistics["avg_time_in_state_seconds"] or {}
-    rows += [[f"in {state}", duration(seconds), "", ""] for state, seconds in states.items()]
+    rows += [[f"in {state}", _duration(seconds), "", ""] for state, seconds in states.items()]
     return rows
 
 
@@ -68,11 +67,5 @@ def _percent(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.1f} %"
 
 
-def duration(seconds: Any) -> str:
-    if seconds is None:
-        return _NOTHING
-    if seconds < _MINUTE:
-        return f"{seconds:.1f} s"
-    if seconds < _HOUR:
-        return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE)} s"
-    return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE)} min"
+def _duration(seconds: float | None) -> str:
+    return _NOTHING if seconds is None else in_words(seconds)

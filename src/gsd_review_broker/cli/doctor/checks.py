@@ -14,11 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from gsd_review_broker import __version__
-from gsd_review_broker.cli.commands.stats import duration
 from gsd_review_broker.cli.doctor.stored import what_is_wrong
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect, find
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
+from gsd_review_broker.durations import in_words
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
@@ -171,7 +171,7 @@ def broker(target: Target) -> Iterator[Check]:
         if target.url is None:
             yield _port(target)
         return
-    since = duration(status["uptime_seconds"])
+    since = in_words(status["uptime_seconds"])
     where = f"{running.connection.url}, pid {running.pid}, for {since}, serves {running.serves}"
     if running.version == __version__:
         yield green("broker", where)

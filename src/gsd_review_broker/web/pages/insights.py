@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.model import Status
+from gsd_review_broker.durations import in_words
 from gsd_review_broker.service.queries.queue_history import QueueHistory
 from gsd_review_broker.service.wire.pool import ReviewerRow
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
@@ -18,8 +19,6 @@ from gsd_review_broker.web.status_words import STATUS_WORDS
 
 _MOST_ROWS = 10
 _NOTHING = "none"
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-_FEW_SECONDS = 10
 _STATE_WORDS = {name: words for name, words in STATUS_WORDS.items() if name != Status.CLOSED}
 
 
@@ -44,14 +43,7 @@ def insights_routes(site: Site) -> list[Route]:
 
 
 def seconds(value: float | None) -> str:
-    if value is None:
-        return _NOTHING
-    if value < _FEW_SECONDS:
-        return f"{value:.1f} s"
-    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} s"
+    return _NOTHING if value is None else in_words(value)
 
 
 def _times(stats: ReviewStats) -> Chart:
