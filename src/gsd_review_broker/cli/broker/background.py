@@ -5,14 +5,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.broker import child_python
+from gsd_review_broker.cli.broker import launching
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files import locks
@@ -102,30 +101,18 @@ def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBrok
     _shorten(files.log)
     with open(open_private(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:  # noqa: PTH123 - a descriptor
         begin = log.tell()
-        process = subprocess.Popen(
-            child_python.command("gsd_review_broker", *flags),
-            cwd=target.locations.root or Path.home(),
-            env=child_python.environment(inherited),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        folder = target.locations.root or Path.home()
+        process = launching.launch(flags, folder=folder, environment=inherited, log=log)
     owner = json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n"
     write_private(files.pid, owner.encode())
-    end = time.monotonic() + START_SECONDS
-    while process.poll() is None:
-        # Cheaper than a call, as long as no broker has announced itself.
-        if runtime_path(target.locations.database).exists():
-            running = find(target)
-            if running is not None and running.pid == process.pid:
-                # It runs on without us; there is nothing left to report.
-                process.returncode = 0
-                return running
-        if time.monotonic() > end:
-            process.terminate()
-            raise StartError(f"the broker did not come up within {START_SECONDS:g} s; its log is {files.log}.")
-        time.sleep(_LOOK_SECONDS)
+    running = launching.await_answer(process, target, seconds=START_SECONDS)
+    if running is not None:
+        # It goes on without us; without a code, subprocess would warn about a child that still runs.
+        process.returncode = 0
+        return running
+    if process.poll() is None:
+        process.terminate()
+        raise StartError(f"the broker did not come up within {START_SECONDS:g} s; its log is {files.log}.")
     files.pid.unlink(missing_ok=True)
     return _after_failure(target, files, flags, _said(files.log, begin))
 

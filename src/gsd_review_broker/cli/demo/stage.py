@@ -14,9 +14,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.broker import child_python
+from gsd_review_broker.cli.broker import child_python, launching
 from gsd_review_broker.cli.demo import script
-from gsd_review_broker.client import RunningBroker, Target, find
+from gsd_review_broker.client import RunningBroker, Target
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings.database import Database
@@ -24,7 +24,6 @@ from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, 
 
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
-_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Stage:
             "TANDEM_DEMO_FOLDER": str(folder),
             "TANDEM_DEMO_PAUSE": str(pause),
         }
-        return stack.enter_context(_running(f"gsd_review_broker.cli.demo.{name}", [], folder, environment, piped=True))
+        return stack.enter_context(_actor(f"gsd_review_broker.cli.demo.{name}", folder, environment))
 
 
 def _listen(actor: "subprocess.Popen[bytes]", output: "queue.Queue[bytes | None]") -> None:
@@ -95,11 +94,10 @@ def built() -> Generator[Stage]:
             environment = _environment(folder)
             _make_repositories(folder, environment)
             database = Database(folder / "project" / PROJECT_FOLDER / DATABASE_NAME)
-            with _running("gsd_review_broker", ["--port", "0"], folder / "project", environment, piped=False) as broker:
-                place = Locations(root=folder / "project", database=database)
-                running = _awaited(broker, Target(locations=place), folder)
-                yield Stage(folder, running, environment)
-                running.connection.close()
+            target = Target(locations=Locations(root=folder / "project", database=database))
+            with _broker(folder, target, environment) as broker:
+                yield Stage(folder, broker, environment)
+                broker.connection.close()
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -136,24 +134,39 @@ def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _running(
-    module: str, arguments: list[str], folder: Path, environment: dict[str, str], *, piped: bool
-) -> Generator["subprocess.Popen[bytes]"]:
-    errors = subprocess.PIPE if piped else (folder.parent / "broker.log").open("wb")
-    with subprocess.Popen(
-        child_python.command(module, *arguments),
+def _broker(folder: Path, target: Target, environment: dict[str, str]) -> Generator[RunningBroker]:
+    path = folder / "broker.log"
+    with path.open("wb") as log:
+        process = launching.launch(["--port", "0"], folder=folder / "project", environment=environment, log=log)
+    with _ended_after(process):
+        broker = launching.await_answer(process, target, seconds=_START_SECONDS)
+        if broker is None:
+            output = path.read_text("utf-8", "replace").strip()
+            raise StartError(f"the demo's broker did not start: {output[-500:]}")
+        yield broker
+
+
+@contextlib.contextmanager
+def _actor(module: str, folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        child_python.command(module),
         cwd=folder,
         env=child_python.environment(environment),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if piped else errors,
-        stderr=errors,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         # Ctrl-C goes to the narrator, which then stops the others in order.
         start_new_session=True,
-    ) as process:
-        if not isinstance(errors, int):
-            errors.close()
+    )
+    with _ended_after(process):
+        yield process
+
+
+@contextlib.contextmanager
+def _ended_after(process: "subprocess.Popen[bytes]") -> Generator[None]:
+    with process:
         try:
-            yield process
+            yield
         finally:
             _end(process)
 
@@ -165,14 +178,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-
-
-def _awaited(process: "subprocess.Popen[bytes]", target: Target, folder: Path) -> RunningBroker:
-    end = time.monotonic() + _START_SECONDS
-    while process.poll() is None and time.monotonic() < end:
-        broker = find(target)
-        if broker is not None:
-            return broker
-        time.sleep(_LOOK_SECONDS)
-    log = (folder / "broker.log").read_text("utf-8", "replace").strip()
-    raise StartError(f"the demo's broker did not start: {log[-500:]}")
