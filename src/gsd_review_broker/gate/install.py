@@ -6,7 +6,6 @@ it is replaced by a folder of ours in the git folder, in which every hook calls 
 import base64
 import json
 import os
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 import gsd_review_broker
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
@@ -238,13 +238,7 @@ def known_tips(site: GateSite) -> list[str]:
 
 
 def _write(path: Path, text: str, mode: int) -> None:
-    """Whole or not at all."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-        file.write(text)
-    draft.chmod(stat.S_IMODE(mode))
-    draft.replace(path)
+    write_private(path, text.encode("utf-8", "surrogateescape"), mode=mode)
 
 
 def _git(site: GateSite, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files import locks
+from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.formats.edits import Edit
 from gsd_review_broker.integrations.formats.entries import Entry, Placed
@@ -152,6 +153,6 @@ class Receipts:
         """One installation at a time on this account."""
         with ExitStack() as stack:
             with files.explained(self._folder):
-                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_private_folder(self._folder)
                 stack.enter_context(locks.held(self._folder / "lock"))
             yield

@@ -14,6 +14,7 @@ from pathlib import Path
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+from gsd_review_broker.files.private import make_private_folder, write_private
 from gsd_review_broker.pool.child.log_file import LogFile
 from gsd_review_broker.pool.child.process import Child
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
@@ -159,22 +160,13 @@ class Launcher:
         await asyncio.to_thread(_tidy, self._place.folder, identity, running)
 
 
-def _make_private(folder: Path) -> None:
-    """Missing parents are private too: `parents` alone would leave them readable."""
-    if not folder.parent.exists():
-        _make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def _make_folder(folder: Path, files: Mapping[str, str]) -> None:
-    _make_private(folder.parent)
+    make_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
     for name, content in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(content)
+        make_private_folder(path.parent)
+        write_private(path, content.encode())
 
 
 def _tidy(folder: Path, identity: Identity, running: Collection[str]) -> None:
