@@ -64,7 +64,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._announce.write()
+            with _explained():
+                self._announce.write()
             log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -100,7 +101,8 @@ def serve(configuration: Configuration) -> int:
     listening = _bind(settings.host, settings.port)
     with contextlib.closing(listening):
         port = listening.getsockname()[1]
-        application = Application(configuration, port=port)
+        with _explained():
+            application = Application(configuration, port=port)
         application.store.open()
         if configuration.root is not None:
             _keep_out_of_git(configuration.root, configuration.database)
@@ -118,6 +120,18 @@ def serve(configuration: Configuration) -> int:
         finally:
             application.pool.roster.kill_at_once()
     return 130 if server.interrupted else 0
+
+
+@contextlib.contextmanager
+def _explained() -> Generator[None]:
+    """A full disk at the start is told in a sentence, as a database that cannot be opened is."""
+    try:
+        yield
+    except OSError as error:
+        raise StartError(
+            f"the broker cannot write a file that it needs: {error}; look at the space on the disk and at the "
+            "permissions of the folder."
+        ) from error
 
 
 def _uvicorn_config(application: Application) -> uvicorn.Config:

@@ -82,3 +82,73 @@ def lock_held(repository: Path, pid: int) -> Generator[None]:
     os.write(descriptor, json.dumps({"pid": pid}).encode())
     yield
     os.close(descriptor)
+
+
+# Settings of git that name a program; %s is its path.
+PROGRAM_SETTINGS = {
+    "core.fsmonitor": "%s",
+    "core.pager": "%s",
+    "core.editor": "%s",
+    "core.askPass": "%s",
+    "core.sshCommand": "%s",
+    "core.gitProxy": "%s",
+    "core.alternateRefsCommand": "%s",
+    "credential.helper": "!%s",
+    "gpg.program": "%s",
+    "gpg.ssh.program": "%s",
+    "log.showSignature": "true",
+    "diff.external": "%s",
+    "diff.evil.command": "%s",
+    "diff.evil.textconv": "%s",
+    "merge.evil.driver": "%s",
+    "interactive.diffFilter": "%s",
+    "pager.diff": "%s",
+    "pager.log": "%s",
+    "alias.worktree": "!%s",
+    "alias.gate": "!%s",
+    "remote.origin.url": "ext::%s",
+    "remote.origin.promisor": "true",
+    "uploadpack.packObjectsHook": "%s",
+    "submodule.module.update": "!%s",
+    "trailer.evil.command": "%s",
+}
+# These run when a file is taken from the work tree or written to it, which `git add` does on purpose.
+FILTER_SETTINGS = {"filter.evil.clean": "%s", "filter.evil.smudge": "%s", "filter.evil.process": "%s"}
+ATTRIBUTES = "* diff=evil merge=evil filter=evil ident export-subst\n"
+MODULES_FILE = '[submodule "module"]\n\tpath = module\n\turl = ext::false\n\tignore = all\n\tupdate = !false\n'
+
+
+def make_program(path: Path, canary: Path) -> Path:
+    """A program that leaves its name in the canary, and fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\necho "{path.name} was run" >> {canary}\nexit 1\n')
+    path.chmod(0o755)
+    return path
+
+
+def name_programs(repository: Path, programs: Path, canary: Path, settings: dict[str, str]) -> None:
+    """Settings in `.git/config`, each with a program of its own."""
+    for name, value in settings.items():
+        program = make_program(programs / name.replace(".", "-"), canary)
+        # The file itself is written, since git would obey the settings that are there already.
+        section, _, key = name.rpartition(".")
+        head, _, rest = section.partition(".")
+        title = f'[{head} "{rest}"]' if rest else f"[{head}]"
+        with (repository / ".git" / "config").open("a") as file:
+            file.write(f'{title}\n\t{key} = "{value.replace("%s", str(program))}"\n')
+
+
+def plant_hooks(repository: Path, canary: Path) -> None:
+    folder = repository / "hooks-of-the-clone"
+    for name in ("pre-commit", "post-index-change", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+        make_program(folder / name, canary)
+    with (repository / ".git" / "config").open("a") as file:
+        file.write(f'[core]\n\thooksPath = "{folder}"\n')
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below a folder, with its mode and content."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(folder.rglob("*"))
+    }

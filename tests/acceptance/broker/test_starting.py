@@ -447,3 +447,17 @@ def test_a_pool_that_came_with_the_repository_needs_the_users_word(
     process.terminate()
     said += process.communicate(timeout=PATIENCE)[0]
     assert (b"pool_on" in said) is (consent == "true")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the limit is of POSIX")
+def test_a_disk_that_is_full_at_the_start_is_told_in_a_sentence(repository: Path, own_home: Path) -> None:
+    """The operating system refuses every write to a file."""
+    import resource
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "gsd_review_broker", "--port", "0"],
+        cwd=repository, env=free_environment(own_home), capture_output=True, text=True, check=False, timeout=PATIENCE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY)),
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (3, False)
+    assert "look at the space on the disk" in ended.stderr
