@@ -28,6 +28,8 @@ _ON_PATH = (
     "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
 )
 _OVERRIDES = "SELECT repository, folder FROM gate_overrides WHERE until > ?"
+# A view could stand in the place of a table of approvals. The broker's own schema has neither.
+_NOT_OURS = "SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view') LIMIT 1"
 _BUSY_SECONDS = 0.2
 DatabaseError = sqlite3.Error
 
@@ -147,4 +149,7 @@ def _connected(database: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{address}?mode=ro{immutable}", uri=True, timeout=_BUSY_SECONDS)
     connection.execute("PRAGMA trusted_schema=OFF")
     connection.execute("PRAGMA query_only=ON")
+    if connection.execute(_NOT_OURS).fetchone():
+        connection.close()
+        raise ValueError(f"{database} is not as the broker made it")
     return connection

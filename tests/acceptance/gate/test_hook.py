@@ -1,13 +1,17 @@
 """The hook itself: how little it carries, and that a broker which does not answer cannot hold it up."""
 
+import contextlib
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from gsd_review_broker.gate import hook
+import pytest
+
+from gsd_review_broker.gate import alone, hook
 from tests.support.gated import gated
 from tests.support.hostile_clone import lock_held, put_runtime_file
 from tests.support.processes import DATABASE
@@ -82,3 +86,19 @@ def test_a_runtime_file_that_others_can_read_or_that_names_another_machine_is_no
         (repository / "elsewhere").chmod(0o600)
         path.symlink_to(repository / "elsewhere")
         assert hook.address_of(database) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW reviewed_changes AS SELECT 1",
+        "CREATE TRIGGER t AFTER INSERT ON kept BEGIN DELETE FROM kept; END",
+    ],
+)
+def test_a_database_that_somebody_altered_approves_nothing(tmp_path: Path, statement: str) -> None:
+    database = tmp_path / "database"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE kept (x)")
+        connection.execute(statement)
+    with pytest.raises(ValueError, match="is not as the broker made it"), alone.opened(database, None):
+        pass
