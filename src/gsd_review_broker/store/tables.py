@@ -329,7 +329,7 @@ reviewed_changes = sa.Table(
     "reviewed_changes",
     metadata,
     sa.Column("review_id", _ID, primary_key=True),
-    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("revision", _NUMBER, nullable=False),
     sa.Column("digest", sa.String(80), nullable=False),
     sa.Column("repository", sa.String(64)),
     sa.Column("folder", sa.Text, nullable=False),
@@ -382,7 +382,7 @@ landed_commits = sa.Table(
     sa.Column("subject", sa.Text, nullable=False),
     sa.Column("because", _STATE),
     sa.Column("reviews", sa.Text, nullable=False),
-    sa.Column("override_id", sa.Integer),
+    sa.Column("override_id", _NUMBER),
     sa.Column("landed_at", sa.BigInteger, nullable=False),
 )
 sa.Index("ix_landed_commits_landed_at", landed_commits.c.landed_at)

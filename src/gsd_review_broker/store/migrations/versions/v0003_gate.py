@@ -6,12 +6,14 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
         "reviewed_changes",
         sa.Column("review_id", sa.String(length=32), nullable=False),
-        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("revision", _NUMBER, nullable=False),
         sa.Column("digest", sa.String(length=80), nullable=False),
         sa.Column("repository", sa.String(length=64), nullable=True),
         sa.Column("folder", sa.Text(), nullable=False),
@@ -62,7 +64,7 @@ def upgrade() -> None:
         sa.Column("subject", sa.Text(), nullable=False),
         sa.Column("because", sa.String(length=32), nullable=True),
         sa.Column("reviews", sa.Text(), nullable=False),
-        sa.Column("override_id", sa.Integer(), nullable=True),
+        sa.Column("override_id", _NUMBER, nullable=True),
         sa.Column("landed_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("folder", "commit_id", name=op.f("pk_landed_commits")),
     )
