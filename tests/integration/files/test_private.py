@@ -123,3 +123,15 @@ def test_a_lock_is_not_taken_through_a_link(tmp_path: Path, outside: Path) -> No
         raise AssertionError
     assert locks.owner(link) is None
     assert unchanged(outside)
+
+
+def test_no_other_place_locks_files() -> None:
+    source = Path(locks.__file__).parents[1]
+    calls = ("flock(", "lockf(", "msvcrt.locking(")
+    lockers = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if any(call in path.read_text("utf-8") for call in calls)
+    }
+    # The hook only asks whether a lock is held, and is too light to import anything.
+    assert lockers == {"files/locks.py", "gate/hook.py"}
