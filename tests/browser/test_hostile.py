@@ -47,7 +47,7 @@ def attacked(agent: Mcp) -> str:
         f"{odd}@@ -0,0 +1,{len(CORPUS)} @@ {EVERYTHING}\n{lines}"
     )
     proposal = {
-        **PROPOSAL, "agent_type": name, "phase": name, "plan": name, "task": name, "project": name,
+        **PROPOSAL, "agent_type": name, "phase": name, "plan": name, "task": name, "project": "shop",
         "proposer_id": f"p{name}", "intent": EVERYTHING, "description": "\n\n".join(CORPUS), "diff": diff,
     }  # fmt: skip
     review_id = agent("create_review", **proposal)["review_id"]
@@ -175,5 +175,5 @@ def test_what_hides_from_the_eye_is_shown_and_warned_of(shop: BrokerProcess, per
     expect(page.locator("#f4 summary")).to_contain_text("symbolic link")
     expect(page.locator("#f5 summary")).to_contain_text("decides what runs")
     expect(page.locator("#f6 summary")).to_contain_text("hello.txt → greetings.txt")
-    expect(page.get_by_text("files hold something that is easily missed")).to_be_visible()
+    expect(page.get_by_text("files hold something that is easy to miss")).to_be_visible()
     keep(page, "warnings")

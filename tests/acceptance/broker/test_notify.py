@@ -14,9 +14,10 @@ import pytest
 
 from gsd_review_broker.notify import Notifier
 from gsd_review_broker.ports import EVENTS
+from gsd_review_broker.settings import config
 from tests.support.dashboard import hello, propose
 from tests.support.local import LocalBroker
-from tests.support.processes import BrokerProcess, run_broker
+from tests.support.processes import BrokerProcess
 from tests.support.waiting import PATIENCE
 
 WRITES = "import sys, pathlib; pathlib.Path(sys.argv[1]).open('a').write(sys.stdin.read() + '\\n')"
@@ -64,9 +65,10 @@ def test_verdicts_and_inbox_entries_reach_the_program_of_the_user_s_file(reposit
 def test_a_project_does_not_choose_what_runs(repository: Path, own_home: Path) -> None:
     (repository / ".planning").mkdir()
     (repository / ".planning" / "review-broker.json").write_text('{"notify_command": ["touch", "owned"]}')
-    ended = run_broker(repository, own_home, "--port", "0")
-    assert ended.returncode == 3
-    assert "notify_command: counts only in the user's file" in ended.stderr
+    configuration = config.load(root=repository, flags={}, environment={})
+    assert list(configuration.settings.notify_command) == []
+    (problem,) = configuration.problems
+    assert "notify_command: counts only in the user's file" in problem.message
 
 
 @contextlib.asynccontextmanager

@@ -186,7 +186,7 @@ async def test_without_a_pool_nothing_starts_and_everything_says_so(tmp_path: Pa
         assert await broker("list_reviewers") == {"reviewers": []}
         state = await broker.application.broker.pool.state()
         assert (state["enabled"], state["pending"], state["paused"]) == (False, 1, False)
-        assert not broker.application.broker.gatekeeper.guards
+        assert not broker.application.broker.gatekeeper._access.guards
 
 
 async def test_a_program_gets_exactly_its_arguments_and_nothing_is_expanded(

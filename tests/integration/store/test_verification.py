@@ -484,7 +484,7 @@ def test_a_message_moved_to_another_review_is_missed_here_and_found_there(made: 
 
 def test_a_row_of_no_review_is_told(made: Made) -> None:
     alter(made, "UPDATE messages SET review_id = 'nobody' WHERE id = 1")
-    assert any("a row of messages belongs to no review" in problem for problem in problems(made))
+    assert any("a row of messages does not belong to a review" in problem for problem in problems(made))
 
 
 # Statistics.
