@@ -14,6 +14,8 @@ from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
+from gsd_review_broker.service.access import CALLER, Gatekeeper
+from gsd_review_broker.web.admission import bearer_of
 from tests.support.exchange import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL
@@ -28,12 +30,13 @@ META = {"io.modelcontextprotocol/protocolVersion": PROTOCOL, "io.modelcontextpro
 class Ways:
     """Both ways to one broker, and a count of the calls that the short way passed on."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.sdk: ASGIApp = endpoint.manager.asgi_app
+    def __init__(self, endpoint: Endpoint, gatekeeper: Gatekeeper) -> None:
+        self.sdk = admitted(endpoint.manager.asgi_app, gatekeeper)
         self.passed_on = 0
         assert isinstance(endpoint.asgi, LeanCalls)
-        self.lean = endpoint.asgi
-        self.lean._otherwise = self._pass_on
+        self.calls = endpoint.asgi
+        self.calls._otherwise = self._pass_on
+        self.lean = admitted(self.calls, gatekeeper)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.passed_on += 1
@@ -56,6 +59,15 @@ class Ways:
         else:
             assert (short.headers, short.body) == (long.headers, long.body)
         return short, taken
+
+
+def admitted(application: ASGIApp, gatekeeper: Gatekeeper) -> ASGIApp:
+    """With the caller in the scope, as the edge of the broker hands a request on."""
+
+    async def with_caller(scope: Scope, receive: Receive, send: Send) -> None:
+        await application({**scope, CALLER: gatekeeper.caller(bearer_of(scope))}, receive, send)
+
+    return with_caller
 
 
 def facts(message: Any) -> Any:
@@ -82,7 +94,7 @@ async def ways_of(broker: LocalBroker, path: str = "/mcp") -> AsyncGenerator[Way
     # The SDK wants to be stopped by the task that started it; a fixture's two halves are two tasks.
     running = asyncio.create_task(run())
     await ready.wait()
-    yield Ways(endpoint)
+    yield Ways(endpoint, broker.application.broker.gatekeeper)
     done.set()
     await running
 
@@ -401,7 +413,7 @@ async def test_a_cancellation_from_elsewhere_goes_on_its_way(ways: Ways, monkeyp
         await asyncio.Event().wait()
         return {}
 
-    monkeypatch.setattr(ways.lean, "_answer", never)
+    monkeypatch.setattr(ways.calls, "_answer", never)
     calling = asyncio.create_task(send_request(ways.lean, headers("broker_status"), request("broker_status", {})))
     await begun.wait()
     calling.cancel()
