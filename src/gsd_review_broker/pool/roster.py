@@ -76,7 +76,9 @@ class Roster:
             self._fail(error.message)
             await self._records.failed_to_start(display_name, error.message, self._pause)
             raise
-        running = self._roster[identity] = RunningReviewer(started.reviewer, started.child, self._clock.steady())
+        # The cooldown counts from the process's start, however long it took to get there.
+        self.last_spawn_at = self._clock.steady()
+        running = self._roster[identity] = RunningReviewer(started.reviewer, started.child, self.last_spawn_at)
         # Recorded before it gets its prompt: no unknown reviewer ever works.
         recorded = asyncio.create_task(self._records.begun(started.reviewer))
         task = asyncio.create_task(self._look_after(running, recorded))

@@ -16,7 +16,7 @@ from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
 from gsd_review_broker.service.access import CALLER, Gatekeeper
 from gsd_review_broker.web.admission import bearer_of
-from tests.support.exchange import AsgiAnswer, Headers, send_request
+from tests.support.asgi import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL
 from tests.support.texts import GOOD
