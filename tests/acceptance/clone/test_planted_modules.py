@@ -45,5 +45,10 @@ def test_every_python_that_we_start_is_told_so_and_tells_its_children() -> None:
 def test_no_other_place_starts_python() -> None:
     source = Path(child_python.__file__).parents[2]
     starters = [path.relative_to(source) for path in source.rglob("*.py") if "sys.executable" in path.read_text()]
-    # The second names the program `tandem` beside it, and starts nothing.
-    assert sorted(map(str, starters)) == ["cli/broker/child_python.py", "integrations/clients/setup.py"]
+    # The second writes the git hook, which starts Python apart from its folder; the third names the program `tandem`
+    # beside it, and starts nothing.
+    assert sorted(map(str, starters)) == [
+        "cli/broker/child_python.py",
+        "gate/install.py",
+        "integrations/clients/setup.py",
+    ]

@@ -250,7 +250,7 @@ def gate(target: Target) -> Check:
         return green("gate", "outside a repository there is nothing to guard")
     state = install.state(install.GateSite.of(root))
     policy = read_policy(locations.project_file(root), locations.user_file())
-    if policy.problem:
+    if policy.problem and state != "absent":
         return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix the file.")
     match state:
         case "ok":
