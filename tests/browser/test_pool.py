@@ -62,6 +62,6 @@ def test_a_review_that_the_pool_judges_is_seen_on_both_pages(
     review_id = propose(broker.client(), diff=None)
     person = Person(open_context().new_page(), broker.port)
     page = person.go(f"/r/{review_id}")
-    expect(page.locator(".head .chip.approved")).to_be_visible(timeout=30_000)
+    expect(page.locator(".head .chip.approved")).to_be_visible()
     expect(page.locator("[data-live=timeline]")).to_contain_text("command-r1")
     expect(person.go("/insights").get_by_text("What it costs")).to_be_visible()
