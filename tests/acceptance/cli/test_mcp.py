@@ -1,7 +1,9 @@
 """`tandem mcp`: the broker over standard input and output, with the official client and by hand."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -150,16 +152,21 @@ def test_without_a_broker_a_call_is_answered_with_an_error(repository: Path, own
     assert said.code == 0
 
 
-def test_a_writing_call_has_a_key_by_which_it_is_done_once(process: BrokerProcess) -> None:
+def test_a_writing_call_has_a_key_by_which_it_is_done_once(process: BrokerProcess, own_home: Path) -> None:
     """A key of its own, or the one that the client gave. That it stays the same over retries: test_bridge.py."""
-    from gsd_review_broker.cli.broker.bridge import _repeatable
-
-    call = {"method": "tools/call", "params": {"name": "create_review", "arguments": dict(PROPOSAL)}}
-    keyed = _repeatable(call)["params"]["arguments"]
-    mcp = process.client()
-    assert mcp("create_review", **keyed) == mcp("create_review", **keyed)
-    own = {"method": "tools/call", "params": {"name": "close_review", "arguments": {"idempotency_key": "mine"}}}
-    assert _repeatable(own)["params"]["arguments"] == {"idempotency_key": "mine"}
-    reads = {"method": "tools/call", "params": {"name": "get_review_status", "arguments": {}}}
-    assert _repeatable(reads) == reads
-    assert _repeatable(["a", "batch"]) == ["a", "batch"]
+    calls = [
+        ("create_review", dict(PROPOSAL)),
+        ("create_review", {**PROPOSAL, "idempotency_key": "mine"}),
+        ("list_reviews", {}),
+    ]
+    requests = [
+        request_body("tools/call", {"name": name, "arguments": arguments}, number)
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    answers = Tandem(process.folder, own_home).run("mcp", stdin=b"".join(line + b"\n" for line in requests))
+    assert [json.loads(line)["result"]["isError"] for line in answers.out.splitlines()] == [False] * 3
+    with contextlib.closing(sqlite3.connect(f"file:{process.database}?mode=ro", uri=True)) as connection:
+        keys = sorted(key for (key,) in connection.execute("SELECT key FROM idempotency_keys"))
+    assert len(keys) == 2
+    assert keys[1] == "mine"
+    assert len(keys[0]) == 32

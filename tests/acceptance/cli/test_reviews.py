@@ -90,9 +90,9 @@ def test_list_goes_on_with_its_cursor(tandem: Tandem, mcp: Mcp, review_id: str) 
 
 
 def test_list_without_a_match_says_so_and_is_no_failure(tandem: Tandem) -> None:
-    said = tandem.run("list", "--project", "there is none")
+    said = tandem.run("list", "--project", "there-is-none")
     assert (said.code, said.out, said.err) == (0, "", "No reviews match.\n")
-    assert tandem("list", "--project", "there is none")["reviews"] == []
+    assert tandem("list", "--project", "there-is-none")["reviews"] == []
 
 
 def test_show_tells_the_whole_story(tandem: Tandem, mcp: Mcp, claimed: dict[str, Any]) -> None:

@@ -43,16 +43,16 @@ def terminal(tandem: Tandem, *arguments: str, size: tuple[int, int] = (100, 24),
 
 
 def hostile_review(mcp: Mcp) -> str:
-    """The attack in every field that an agent can write."""
+    """The attack in every field that takes it; names with such characters are refused."""
     diff = f"--- a/hello.txt\n+++ b/hello.txt\n@@ -1,3 +1,4 @@\n one\n two\n three\n+{ATTACK}\n"
     name = ATTACK.replace("\n", "")
     created = mcp(
-        "create_review", intent=ATTACK, agent_type=name, agent_role="proposer", phase=name, plan=name, task=name,
-        project=name, description=ATTACK, diff=diff,
+        "create_review", intent=ATTACK, agent_type="gsd-executor", agent_role="proposer", phase=name, plan=name, task=name,
+        project="shop", description=ATTACK, diff=diff,
     )  # fmt: skip
     review_id = created["review_id"]
-    claim = mcp("claim_review", review_id=review_id, reviewer_id=f"r{name}")
-    mcp("add_message", review_id=review_id, sender_role="reviewer", sender_id=name, body=ATTACK, path="hello.txt")
+    claim = mcp("claim_review", review_id=review_id, reviewer_id="codex")
+    mcp("add_message", review_id=review_id, sender_role="reviewer", sender_id="codex", body=ATTACK, path="hello.txt")
     mcp(
         "submit_verdict", review_id=review_id, verdict="changes_requested", reason=ATTACK,
         claim_generation=claim["claim_generation"], counter_patch=diff.replace("+A", "+Z"),
