@@ -47,8 +47,8 @@ def hostile_review(mcp: Mcp) -> str:
     diff = f"--- a/hello.txt\n+++ b/hello.txt\n@@ -1,3 +1,4 @@\n one\n two\n three\n+{ATTACK}\n"
     name = ATTACK.replace("\n", "")
     created = mcp(
-        "create_review", intent=ATTACK, agent_type="gsd-executor", agent_role="proposer", phase=name, plan=name, task=name,
-        project="shop", description=ATTACK, diff=diff,
+        "create_review", intent=ATTACK, agent_type="gsd-executor", agent_role="proposer", phase=name, plan=name,
+        task=name, project="shop", description=ATTACK, diff=diff,
     )  # fmt: skip
     review_id = created["review_id"]
     claim = mcp("claim_review", review_id=review_id, reviewer_id="codex")

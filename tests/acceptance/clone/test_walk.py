@@ -267,7 +267,7 @@ def test_the_hooks_that_we_install_ask_nobody_else_and_run_nothing_of_the_clone(
     for hook in hooks:
         answers = {state: run_hook(scene, hook, state, f"{first} {new} refs/heads/main\n") for state in STATES}
         assert answers["prepared"].returncode == 1
-        assert "no broker runs" in answers["prepared"].stderr.lower()
+        assert "no broker is running" in answers["prepared"].stderr.lower()
         assert [answer for answer in answers.values() if "Traceback" in answer.stderr] == []
     assert (taken(scene.canary), taken(scene.filtered), impostor.requests) == ("", "", [])
     assert hostile.snapshot(scene.outside) == before
