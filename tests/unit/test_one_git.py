@@ -1,4 +1,4 @@
-"""git is started in one place, with one environment."""
+"""git is started in one place, with one environment; inside a hook, in the environment that git itself gave it."""
 
 import ast
 from pathlib import Path
@@ -7,6 +7,9 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "src" / "gsd_review_broker" / "git" / "program.py"
 
 
+# A hook has to keep the variables that name its repository and the objects in quarantine, which the one place leaves
+# out. The installer and the receipts ask about hooks and notes as the user's git would.
+GATE = {"gate/hook.py", "gate/install.py", "gate/merges.py", "cli/gate/receipts.py"}
 _ASYNC = ("create_subprocess_shell", "create_subprocess_exec")
 
 
@@ -29,7 +32,8 @@ def _is_start(node: ast.Call) -> bool:
 
 def test_no_other_place_starts_git() -> None:
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
-    assert [file for file in files if file != PLACE and starts_git(file.read_text("utf-8"))] == []
+    places = {file for file in files if starts_git(file.read_text("utf-8"))}
+    assert places - {PLACE} == {PLACE.parents[1] / name for name in GATE}
 
 
 def test_the_search_would_notice_one() -> None:

@@ -230,13 +230,16 @@ async def test_a_claim_starts_three_git_processes(
     broker: LocalBroker, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where HEAD is, the objects, and apply; four before. The size of the repository does not matter."""
+    # Which repository it is, is asked once.
+    first = (await broker.create(diff=GOOD))["review_id"]
+    await broker("claim_review", review_id=first, reviewer_id="codex")
     review_id = (await broker.create(diff=GOOD))["review_id"]
     started: list[str] = []
     popen = program.subprocess.Popen
 
     class Counted(popen):  # type: ignore[type-arg, misc, valid-type]
         def __init__(self, arguments: list[str], **options: Any) -> None:
-            started.append(next(word for word in arguments[1:] if word in {"rev-parse", "cat-file", "apply"}))
+            started.append(next(word for word in arguments[1:] if not word.startswith("-") and "=" not in word))
             super().__init__(arguments, **options)
 
     monkeypatch.setattr(program.subprocess, "Popen", Counted)
