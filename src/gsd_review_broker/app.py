@@ -68,11 +68,7 @@ class Application:
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(_signer())]
         core = Core(
             store=self.store,
-            repository=GitRepository(
-                configuration.root,
-                allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
-                timeout=settings.git_timeout_seconds,
-            ),
+            repository=_repository(configuration),
             wakeups=self.wakeups,
             clock=clock,
             policy=policy,
@@ -141,6 +137,15 @@ class Application:
             gc.set_threshold(50_000, 20, 20)
             yield
             self.wakeups.close()
+
+
+def _repository(configuration: Configuration) -> GitRepository:
+    settings = configuration.settings
+    return GitRepository(
+        configuration.root,
+        allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
+        timeout=settings.git_timeout_seconds,
+    )
 
 
 def _pool(
