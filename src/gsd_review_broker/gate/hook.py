@@ -6,18 +6,15 @@ git calls it with `prepared` (its exit code decides), `committed` or `aborted`, 
 import os
 import sys
 
+from gsd_review_broker.git.command import places, read_git
+
 LOG = (
-    "git", "--no-replace-objects", "-c", "log.showRoot=true", "-c", "log.showSignature=false",
-    "-c", "advice.graftFileDeprecated=false", "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames",
+    "-c", "log.showRoot=true", "-c", "log.showSignature=false", "-c", "advice.graftFileDeprecated=false",
+    "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames",
     "--no-relative", "--diff-merges=first-parent", "--ignore-submodules=none", "--no-ext-diff", "--no-textconv",
     "--no-notes", "--no-color", "--no-mailmap", "--ignore-missing", "--reverse", "--topo-order",
     "--format=%H %T %P%x00%s",
 )  # fmt: skip
-# Where git finds the objects, and nothing else that a caller may have set: configuration, replacements, programs.
-OBJECTS = (
-    "GIT_DIR", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH",
-)  # fmt: skip
-_KEPT = ("PATH", "HOME", "SYSTEMROOT", *OBJECTS)
 _BRANCHES = "refs/heads/"
 ANSWER_SECONDS = 0.7
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -41,19 +38,6 @@ def main(arguments: "list[str]") -> int:
     except Exception as error:  # noqa: BLE001 - whatever goes wrong, nothing passes unseen
         _say(f"tandem gate: refused, because the hook failed: {error!r}\nRun `tandem doctor`.")
     return _FAILED
-
-
-def environment() -> "dict[str, str]":
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return kept | {
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_GRAFT_FILE": os.devnull,
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "LC_ALL": "C",
-    }
 
 
 def _prepared(note: str, lines: bytes) -> int:
@@ -147,14 +131,18 @@ class Site:
         return "".join(f"{key}={value}\n" for key, value in said.items()).encode("utf-8", "surrogateescape")
 
 
-def common_folder() -> str:
-    """The git folder that all worktrees share, found without starting git."""
+def git_folder() -> str:
+    """This worktree's own, found without starting git."""
     folder = os.environ.get("GIT_DIR") or ".git"
     if os.path.isfile(folder):
         with open(folder, encoding="utf-8", errors="surrogateescape") as file:
-            folder = os.path.join(os.path.dirname(folder), file.read().strip().removeprefix("gitdir: "))
-    elif not os.path.isdir(folder):
-        folder = "."
+            return os.path.join(os.path.dirname(folder), file.read().strip().removeprefix("gitdir: "))
+    return folder if os.path.isdir(folder) else "."
+
+
+def common_folder() -> str:
+    """The git folder that all worktrees share."""
+    folder = git_folder()
     try:
         with open(f"{folder}/commondir", encoding="utf-8", errors="surrogateescape") as file:
             folder = os.path.join(folder, file.read().strip())
@@ -175,7 +163,12 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
     """In state `prepared` the references still have their old values."""
     known = [f"--glob=refs/heads/{bracketed(glob)}" for glob in globs] or ["--branches"]
-    return run([*LOG, *news, "--not", *known, "--remotes", *tips, "--"])
+    # git runs this hook, so it has decided that the repository is safe; with its folder named, it does not ask again.
+    here = {"GIT_DIR": git_folder()} | places()
+    output = read_git([*LOG, *news, "--not", *known, "--remotes", *tips, "--"], here)
+    if output is None:
+        raise RefusedError("tandem gate: refused, because git log failed here. Run `git fsck`.")
+    return output
 
 
 def bracketed(glob: str) -> str:
@@ -190,19 +183,6 @@ def clean_merges(log: bytes) -> bytes:
     from gsd_review_broker.gate.merges import clean
 
     return b"".join(b"clean=%b\n" % commit.encode() for commit in clean(log))
-
-
-def run(command: "list[str]") -> bytes:
-    reading, writing = os.pipe()
-    actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
-    child = os.posix_spawnp(command[0], command, environment(), file_actions=actions)
-    os.close(writing)
-    with open(reading, "rb") as file:
-        output = file.read()
-    _, status = os.waitpid(child, 0)
-    if status != 0:
-        raise RefusedError(f"tandem gate: refused, because {' '.join(command[:1])} log failed here.")
-    return output
 
 
 def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":

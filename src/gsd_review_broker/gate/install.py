@@ -6,7 +6,6 @@ it is replaced by a folder of ours in the git folder, in which every hook calls 
 import base64
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
+from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database
 
@@ -67,8 +67,7 @@ class GateSite:
 
 def hooks_path(site: GateSite) -> str | None:
     """What the user's own git would use; None for the git folder's own hooks."""
-    answer = _git(site, "config", "--get", "--type=path", "core.hooksPath")
-    return os.fsdecode(answer.stdout).removesuffix("\n") if answer.returncode == 0 else None
+    return _setting(site, "--type=path")
 
 
 def hook_file(site: GateSite) -> Path:
@@ -136,16 +135,15 @@ def _install_in_front(site: GateSite, named: str) -> None:
     hooks.mkdir(mode=0o700, exist_ok=True)
     for name in _NAMES:
         _write(hooks / name, pass_on_script(folder=named, name=name), _EXECUTABLE)
-    local = _git(site, "config", "--local", "--get", "core.hooksPath")
     receipt: dict[str, Any] = {
         "kind": "in front",
         "hooks_path": named,
-        "local": os.fsdecode(local.stdout).removesuffix("\n") if local.returncode == 0 else None,
+        "local": _setting(site, "--local"),
         "config": base64.b64encode(before).decode(),
     }
     _write(site.receipt_file, json.dumps(receipt), 0o600)
     _write(hooks / _HOOK, _script(site), _EXECUTABLE)
-    _must(site, "config", "--local", "core.hooksPath", str(hooks))
+    _configure(site, "core.hooksPath", str(hooks))
     receipt["config_after"] = base64.b64encode(site.config_file.read_bytes()).decode()
     _write(site.receipt_file, json.dumps(receipt), 0o600)
 
@@ -184,13 +182,12 @@ def _restore_config(site: GateSite, receipt: dict[str, Any]) -> None:
     if site.config_file.read_bytes() == after:
         site.config_file.write_bytes(base64.b64decode(receipt["config"]))
         return
-    present = _git(site, "config", "--local", "--get", "core.hooksPath")
-    if os.fsdecode(present.stdout).removesuffix("\n") != str(site.own / "hooks"):
+    if _setting(site, "--local") != str(site.own / "hooks"):
         return
     if receipt["local"] is None:
-        _must(site, "config", "--local", "--unset", "core.hooksPath")
+        _configure(site, "--unset", "core.hooksPath")
     else:
-        _must(site, "config", "--local", "core.hooksPath", receipt["local"])
+        _configure(site, "core.hooksPath", receipt["local"])
 
 
 def _script(site: GateSite) -> str:
@@ -228,8 +225,8 @@ def _facts(site: GateSite, database: Database, user_database: Database, tips: li
 
 def _tips(site: GateSite) -> list[str]:
     """What the branches hold now is history; the gate judges what comes after."""
-    answer = _must(site, "for-each-ref", "--format=%(objectname)", "refs/heads")
-    return sorted(set(answer.decode("ascii").split()))
+    answer = run_git(site.folder, "for-each-ref", "--format=%(objectname)", "refs/heads")
+    return sorted(set(_good(answer).decode("ascii").split()))
 
 
 def known_tips(site: GateSite) -> list[str]:
@@ -241,16 +238,17 @@ def _write(path: Path, text: str, mode: int) -> None:
     write_private(path, text.encode("utf-8", "surrogateescape"), mode=mode)
 
 
-def _git(site: GateSite, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The user's own git: which hooks run is a question of the user's configuration."""
-    return subprocess.run(
-        ["git", *arguments], cwd=site.folder, stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
+def _setting(site: GateSite, *options: str) -> str | None:
+    """`core.hooksPath`; None where it is not set."""
+    answer = run_users_git_config(site.folder, *options, "--get", "core.hooksPath")
+    return text_of(answer.output) if answer.code == 0 else None
 
 
-def _must(site: GateSite, *arguments: str) -> bytes:
-    answer = _git(site, *arguments)
-    if answer.returncode != 0:
-        why = answer.stderr.decode("utf-8", "replace").strip()
-        raise BrokerError(Code.UNAVAILABLE, f"git {arguments[0]} failed: {why}", "Look at the repository.")
-    return answer.stdout
+def _configure(site: GateSite, *arguments: str) -> None:
+    _good(run_users_git_config(site.folder, "--local", *arguments))
+
+
+def _good(answer: Answer) -> bytes:
+    if answer.code != 0:
+        raise BrokerError(Code.UNAVAILABLE, f"git failed: {answer.why}", "Look at the repository.")
+    return answer.output

@@ -1,15 +1,18 @@
 """Merges that are git's own: the tree that git makes of the two parents without a conflict, and nothing else."""
 
 import os
-import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from gsd_review_broker.domain.gate.request import parse_log
-from gsd_review_broker.gate import hook
-from gsd_review_broker.git.program import alternate
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.apart import Apart, make_apart
+from gsd_review_broker.git.command import places
+from gsd_review_broker.git.program import run_git, text_of
 
 _SHA1_LENGTH = 40
+_ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 
 def clean(log: bytes) -> list[str]:
@@ -18,40 +21,26 @@ def clean(log: bytes) -> list[str]:
     if not merges:
         return []
     with tempfile.TemporaryDirectory(prefix="tandem-") as scratch:
-        environment = _empty_repository(Path(scratch), is_sha256=len(merges[0][0]) > _SHA1_LENGTH)
-        return [commit for commit, tree, ours, theirs in merges if _merged(scratch, environment, ours, theirs) == tree]
+        apart = _empty_repository(Path(scratch), "sha256" if len(merges[0][0]) > _SHA1_LENGTH else "sha1")
+        return [commit for commit, tree, ours, theirs in merges if _merged(apart, ours, theirs) == tree]
 
 
 def _ids(log: bytes) -> list[list[str]]:
     return [[commit.id, commit.tree, *commit.parents] for commit in parse_log(log)]
 
 
-def _empty_repository(scratch: Path, *, is_sha256: bool) -> dict[str, str]:
+def _empty_repository(scratch: Path, object_format: str) -> Apart:
     """Beside the real one, with its objects and none of its configuration: that could name programs that merge."""
-    objects = subprocess.run(
-        ["git", "rev-parse", "--path-format=absolute", "--git-path", "objects"],
-        env=hook.environment(), capture_output=True, check=True,
-    ).stdout  # fmt: skip
-    folder = scratch / "git"
-    for name in ("objects", "refs"):
-        (folder / name).mkdir(parents=True)
-    (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    if is_sha256:
-        config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = sha256\n"
-        (folder / "config").write_text(config)
-    sources = [os.fsdecode(objects).removesuffix("\n")]
-    sources += filter(None, os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "").split(os.pathsep))
-    return hook.environment() | {
-        "GIT_DIR": str(folder),
-        "GIT_COMMON_DIR": str(folder),
-        "GIT_OBJECT_DIRECTORY": str(folder / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join([alternate(sources[0]), *sources[1:]]),
-    }
+    known = places()
+    answer = run_git(Path.cwd(), "rev-parse", "--path-format=absolute", "--git-path", "objects", environment=known)
+    if not answer.is_good:
+        raise BrokerError(Code.UNAVAILABLE, f"git rev-parse: {answer.why}", "Look at the repository.")
+    apart = make_apart(scratch, objects=text_of(answer.output), object_format=object_format)
+    listed = (apart.environment[_ALTERNATES], known.get(_ALTERNATES, ""))
+    return replace(apart, environment=apart.environment | {_ALTERNATES: os.pathsep.join(filter(None, listed))})
 
 
-def _merged(scratch: str, environment: dict[str, str], ours: str, theirs: str) -> str | None:
-    done = subprocess.run(
-        ["git", "merge-tree", "--write-tree", "--no-messages", ours, theirs],
-        cwd=scratch, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-    )  # fmt: skip
-    return done.stdout.decode("ascii", "replace").strip() if done.returncode == 0 else None
+def _merged(apart: Apart, ours: str, theirs: str) -> str | None:
+    merge = ("merge-tree", "--write-tree", "--no-messages", ours, theirs)
+    answer = run_git(apart.folder, *merge, environment=apart.environment)
+    return text_of(answer.output).strip() if answer.is_good else None

@@ -1,6 +1,5 @@
 """Deciding from receipts alone: for CI, for a server's pre-receive hook, and for the hook while no broker answers."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from gsd_review_broker.domain.gate.receipts import Receipt, verified
 from gsd_review_broker.domain.gate.records import Steps, composed, raw_records
 from gsd_review_broker.domain.gate.search import digest
 from gsd_review_broker.domain.identity import is_human
-from gsd_review_broker.gate import hook
+from gsd_review_broker.git.command import places
 from gsd_review_broker.git.program import run_git
 
 NOTES = "refs/notes/tandem"
@@ -51,8 +50,9 @@ def read_proofs(folder: Path, public_key: bytes, repository: str | None) -> Proo
 
 def _noted(folder: Path) -> list[str]:
     """Each receipt is one line of a note."""
-    kept = {name: os.environ[name] for name in hook.OBJECTS if name in os.environ}
-    answer = run_git(folder, "grep", "-a", "-h", "--no-color", "-F", "-e", '"signature"', NOTES, "--", environment=kept)
+    answer = run_git(
+        folder, "grep", "-a", "-h", "--no-color", "-F", "-e", '"signature"', NOTES, "--", environment=places()
+    )
     return answer.output.decode("utf-8", "replace").splitlines() if answer.code == 0 else []
 
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.git.program import alternate
+from gsd_review_broker.git.command import alternate
 
 
 @dataclass(frozen=True, slots=True)

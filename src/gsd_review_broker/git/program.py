@@ -1,7 +1,8 @@
-"""The one place where git is started: by broker, command line, hook, demo and benchmarks.
+"""The one place where git is started: by broker, command line, demo and benchmarks. The gate's hook cannot afford
+these imports; it starts git through `git/command`, with the same options and the same environment.
 
 git runs alone: with nothing of the user's or the system's configuration, and no program but itself. What the
-repository's own configuration could change is set here, or is harmless (see `_OPTIONS`). A claim goes further and runs
+repository's own configuration could change is set there, or is harmless (see `OPTIONS`). A claim goes further and runs
 git in an empty repository beside the real one, where the real one's configuration does not count at all.
 
 Light enough for a command that lives for some milliseconds: the standard library, and little of it.
@@ -14,53 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gsd_review_broker.git.command import AS_IT_IS, NO_PROGRAMS, OPTIONS, TRUE_OBJECTS, git_environment
+
 GIT_TIMEOUT_SECONDS = 30.0
 _LONGEST_COMPLAINT = 4_000
-# No other program is run, whatever the configuration says.
-_NO_PROGRAMS = (
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.fsmonitor=false",
-    "-c", "diff.external=",
-    "-c", "core.alternateRefsCommand=false",
-)  # fmt: skip
-# A partial clone fetches what is missing, by a program that its configuration names. git before 2.45 does not know
-# GIT_NO_LAZY_FETCH.
-_NO_NETWORK = (
-    "-c", "protocol.allow=never",
-    "-c", "core.sshCommand=false",
-    "-c", "credential.helper=",
-)  # fmt: skip
-# git reads what is stored: diffs are taken as they are, and no cache answers instead of an object.
-_AS_IT_IS = (
-    "-c", "apply.whitespace=nowarn",
-    "-c", "apply.ignoreWhitespace=no",
-    "-c", "core.protectHFS=true",
-    "-c", "core.protectNTFS=true",
-    "-c", "core.commitGraph=false",
-    "-c", "core.untrackedCache=false",
-)  # fmt: skip
-# Settings of the repository that are left alone, since none of them changes which records a digest is made of:
-# - core.autocrlf, core.eol, core.safecrlf, filter.*, core.bigFileThreshold, core.symlinks, core.fileMode,
-#   core.trustctime, core.checkStat, core.sparseCheckout: about the work tree. A digest compares trees and the index.
-# - core.ignoreCase, core.precomposeUnicode: how names are looked up in a file system.
-# - index.*, core.splitIndex, core.preloadIndex, core.multiPackIndex, pack.*: where things are stored. What a claim
-#   rests on is hashed again, wherever it comes from.
-# - diff.*: records are asked for with --no-renames, --no-relative, --full-index, --ignore-submodules=none and -z, and
-#   sorted, so renames, order, prefixes, abbreviations and quoting do not matter.
-# - i18n.*: about the text of commit messages, which are not read.
-# - core.worktree: a root from which git does not find the same repository is refused (`git/checkout`).
-# - extensions.*: git refuses what it does not know. objectFormat is read from git and used.
-# - include.path: whatever it includes is one of the settings above.
-_OPTIONS = (
-    *_NO_PROGRAMS,
-    *_NO_NETWORK,
-    *_AS_IT_IS,
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "core.excludesFile=/dev/null",
-)  # fmt: skip
-# Objects are what their ids say, and commits have the parents that they name.
-_TRUE_OBJECTS = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
-_FROM_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +65,13 @@ def run_users_git(
 ) -> Answer:
     """With the user's configuration and environment, since it is about the user's work tree: what is ignored, and how
     files are converted. No hook and no monitor runs, and objects are still what their ids say."""
-    command = ["git", *_NO_PROGRAMS, *_AS_IT_IS, *arguments]
-    return _finished(command, folder, {**os.environ, **_TRUE_OBJECTS, **(environment or {})}, None, timeout)
+    command = ["git", *NO_PROGRAMS, *AS_IT_IS, *arguments]
+    return _finished(command, folder, {**os.environ, **TRUE_OBJECTS, **(environment or {})}, None, timeout)
+
+
+def run_users_git_config(folder: str | Path | None, *arguments: str) -> Answer:
+    """`git config` as the user's own git answers it: which hooks run, and which folders are safe, is theirs to say."""
+    return _finished(["git", "config", *arguments], folder, dict(os.environ), None, GIT_TIMEOUT_SECONDS)
 
 
 def start_git(folder: str | Path, *arguments: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -124,7 +87,7 @@ def start_git(folder: str | Path, *arguments: str, environment: Mapping[str, str
 
 
 def git_command() -> list[str]:
-    return ["git", *_OPTIONS, *_trusted()]
+    return ["git", *OPTIONS, *_trusted()]
 
 
 def _finished(
@@ -150,8 +113,7 @@ def _finished(
 @cache
 def _trusted() -> tuple[str, ...]:
     """Folders of other owners that the user has declared safe. Nothing else of the user's configuration is used."""
-    command = ["git", "config", "--global", "--get-all", "safe.directory"]
-    listed = _finished(command, None, dict(os.environ), None, GIT_TIMEOUT_SECONDS).output
+    listed = run_users_git_config(None, "--global", "--get-all", "safe.directory").output
     folders = text_of(listed).split("\n") if listed else []
     return tuple(word for folder in folders for word in ("-c", f"safe.directory={folder}"))
 
@@ -159,27 +121,3 @@ def _trusted() -> tuple[str, ...]:
 def text_of(output: bytes) -> str:
     """Without git's final line feed; a path may contain any other character, and even that one."""
     return os.fsdecode(output).removesuffix("\n")
-
-
-def git_environment() -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _FROM_ENVIRONMENT if name in os.environ}
-    return {
-        **kept,
-        **_TRUE_OBJECTS,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_PAGER": "cat",
-        "LC_ALL": "C",
-    }
-
-
-def alternate(path: str) -> str:
-    """A path in the list of alternates, quoted if it contains the list's separator or a quote."""
-    if os.pathsep not in path and '"' not in path and "\n" not in path:
-        return path
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -30,7 +30,10 @@ def test_the_hook_imports_next_to_nothing() -> None:
     loaded = modules_after("from gsd_review_broker.gate.hook import main")
     assert loaded & HEAVY == set()
     own = {name for name in loaded if name.startswith("gsd_review_broker")}
-    assert own == {"gsd_review_broker", "gsd_review_broker.gate", "gsd_review_broker.gate.hook"}
+    assert own == {
+        "gsd_review_broker", "gsd_review_broker.gate", "gsd_review_broker.gate.hook",
+        "gsd_review_broker.git", "gsd_review_broker.git.command",
+    }  # fmt: skip
 
 
 def test_the_answer_without_a_broker_imports_nothing_of_the_server() -> None:

@@ -1,7 +1,6 @@
 """The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from gsd_review_broker.domain.gate.decision import Covered
 from gsd_review_broker.domain.gate.request import parse_request
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
+from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings import locations
@@ -91,8 +91,7 @@ def plain_revision(revision: str) -> str:
 
 def commits_log(site: install.GateSite, revisions: list[str]) -> bytes:
     """The same output that the hook sends."""
-    kept = {name: os.environ[name] for name in hook.OBJECTS if name in os.environ}
-    answer = run_git(site.folder, *hook.LOG[1:], *revisions, "--", environment=kept)
+    answer = run_git(site.folder, *hook.LOG, *revisions, "--", environment=places())
     if not answer.is_good:
         raise BrokerError(Code.INVALID_ARGUMENT, f"git log: {answer.why}", "Give a range that git knows, as A..B.")
     return answer.output

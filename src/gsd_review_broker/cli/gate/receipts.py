@@ -1,7 +1,6 @@
 """`tandem gate receipt`, `key` and `check --offline`: approvals that prove themselves."""
 
 import json
-import subprocess
 from pathlib import Path
 
 from gsd_review_broker.cli.context import Context
@@ -15,6 +14,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.gate.offline import NOTES, decide_offline, read_proofs
 from gsd_review_broker.git.origin import root_commit
+from gsd_review_broker.git.program import Answer, run_users_git
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy_file
 
@@ -32,18 +32,17 @@ def show_receipt(context: Context, review: str, *, note: str | None) -> int:
 
 def _attach(text: str, commit: str) -> None:
     """Appended, since a squashed commit has several; the same receipt only once."""
-    present = _git("notes", f"--ref={NOTES}", "show", commit)
-    if text in present.stdout.decode("utf-8", "replace").splitlines():
+    present = _notes("show", commit)
+    if text in present.output.decode("utf-8", "replace").splitlines():
         return
-    done = _git("notes", f"--ref={NOTES}", "append", "-m", text, commit)
-    if done.returncode != 0:
-        why = done.stderr.decode("utf-8", "replace").strip()
-        raise BrokerError(Code.INVALID_ARGUMENT, f"git notes: {why}", "Name a commit of this repository.")
+    done = _notes("append", "-m", text, commit)
+    if done.code != 0:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"git notes: {done.why}", "Name a commit of this repository.")
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def _notes(*arguments: str) -> Answer:
     """The user's own git, since the note is the user's."""
-    return subprocess.run(["git", *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return run_users_git(Path.cwd(), "notes", f"--ref={NOTES}", *arguments)
 
 
 def show_key(context: Context) -> int:
