@@ -50,9 +50,11 @@ class Account:
         url: str | None = URL,
         role: ClientRole = ClientRole.PROPOSER,
         trust: bool = False,
+        shared: bool = False,
         dry_run: bool = False,
     ) -> InstallOutcome:
-        return install(client, Choice(url=url, role=role, scope=scope, trust=trust), self.around, dry_run=dry_run)
+        choice = Choice(url=url, role=role, scope=scope, trust=trust, shared=shared)
+        return install(client, choice, self.around, dry_run=dry_run)
 
     def uninstall(
         self, client: Client = CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False

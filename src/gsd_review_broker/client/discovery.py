@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings.locations import Locations, locate
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, new_challenge
@@ -120,6 +121,17 @@ def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
         return connect(target, token=token)
     except UnreachableError:
         return None
+
+
+def answering(url: str) -> RunningBroker | None:
+    """Whoever answers at an address, whatever it serves; None if no broker does."""
+    try:
+        connection = Connection(url)
+        broker = _answered(connection, connection.get("/healthz"), started_at=None)
+    except BrokerError:
+        return None
+    broker.connection.close()
+    return broker
 
 
 def described(place: Locations) -> str:

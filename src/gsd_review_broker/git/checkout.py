@@ -116,14 +116,17 @@ def _names(root: Path, file: Path) -> set[str]:
     return {part.as_posix().casefold() for part in (relative, *relative.parents[:-1])}
 
 
+def exclude_file(root: Path) -> Path | None:
+    """The repository's own exclude file; None without a repository, and for a link, which may lead to any file."""
+    # Not as an absolute path: git would follow the link itself.
+    name = _line(root, "rev-parse", "--git-path", "info/exclude")
+    return root / name if name and not (root / name).is_symlink() else None
+
+
 def exclude_from_git(root: Path, pattern: str) -> None:
     """Keep our files out of `git status`, by the repository's own exclude file and not by its .gitignore."""
-    name = _line(root, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-    if name is None:
-        return
-    path = Path(name)
-    if path.is_symlink():
-        # The link may lead to any file.
+    path = exclude_file(root)
+    if path is None:
         return
     try:
         present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""

@@ -5,11 +5,12 @@
 replaces a file completely. `receipts` records how to undo it.
 """
 
+from gsd_review_broker.integrations.addresses import given_endpoint, running_endpoint
 from gsd_review_broker.integrations.clients import client_named, every_client
-from gsd_review_broker.integrations.clients.setup import Choice, Client
+from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
 from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
-from gsd_review_broker.integrations.install import InstallOutcome, endpoint, install, uninstall
+from gsd_review_broker.integrations.install import InstallOutcome, install, uninstall, without_ours
 from gsd_review_broker.integrations.plugin import write_plugin
 
 __all__ = [
@@ -23,10 +24,13 @@ __all__ = [
     "Origin",
     "Scope",
     "client_named",
-    "endpoint",
     "every_client",
+    "given_endpoint",
     "install",
+    "running_endpoint",
     "status",
+    "tandem_program",
     "uninstall",
+    "without_ours",
     "write_plugin",
 ]

@@ -1,6 +1,5 @@
 """Which clients are installed, and which of them are connected to the broker."""
 
-import os
 import re
 import shlex
 import shutil
@@ -58,7 +57,7 @@ class ClientStatus:
 def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
     """Of every client. Asking the programs for their versions takes a second or two."""
     clients = every_client()
-    programs = [shutil.which(client.name, path=around.variables.get("PATH", os.defpath)) for client in clients]
+    programs = [shutil.which(client.name, path=around.path) for client in clients]
     with ThreadPoolExecutor(len(programs)) as pool:
         versions_found = list(pool.map(_version, programs)) if versions else [None] * len(programs)
     return [
@@ -122,7 +121,7 @@ def _entry(server: ServerEntry, path: Path) -> Any:
     try:
         value = form.find(text_of(snapshot), server.path)
     except (UnreadableError, UnfitError) as error:
-        raise refused(path, str(error), "Mend the file.") from error
+        raise refused(path, str(error), "Fix the file.") from error
     return None if value is MISSING else value
 
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -53,6 +54,16 @@ class Environment:
             root=_work_tree(folder),
             state=locations.state_folder() / "installed",
         )
+
+    @property
+    def path(self) -> str:
+        """Where programs are looked for."""
+        return self.variables.get("PATH", os.defpath)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the Python that runs this, with the commands of our package."""
+        return Path(sys.executable).parent
 
     def project(self) -> Path:
         if self.root is None:

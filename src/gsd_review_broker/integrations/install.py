@@ -5,17 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.checkout import find_root
-from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Choice, Client
+from gsd_review_broker.integrations import excluding, files
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientSetup
 from gsd_review_broker.integrations.detection import Origin, places_of
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.planning import FileChange, plan_install, plan_undo
 from gsd_review_broker.integrations.receipts import Receipt, Receipts
-from gsd_review_broker.settings import config, locations
 
 _ATTEMPTS = 5
 _PROJECT_MODE = 0o644
@@ -47,8 +44,11 @@ def install(client: Client, choice: Choice, around: Environment, *, dry_run: boo
     def attempt() -> InstallOutcome:
         receipt = receipts.read(client.name, base)
         changes = plan_install(setup, receipt, within=base)
+        new = _with_excluded(_receipt(client, choice, base, changes, receipt), setup, choice)
+        # First of all, so that git never sees a file that is to be kept out.
+        changes = [*excluding.plan(new, receipts.projects()), *changes]
         if not dry_run:
-            _carry_out(receipts, _receipt(client, choice, base, changes, receipt), receipt, changes)
+            _carry_out(receipts, new, receipt, changes)
         notes = setup.notes if any(change.is_change for change in changes) else ()
         return InstallOutcome(
             client=client,
@@ -71,12 +71,9 @@ def uninstall(client: Client, scope: Scope, around: Environment, *, dry_run: boo
             return InstallOutcome(
                 client=client, scope=scope, address=None, changes=(), notes=_elsewhere(client, around)
             )
-        changes = plan_undo(receipt.files, within=base)
+        changes = _planned_undo(receipts, receipt)
         if not dry_run:
-            for change in changes:
-                _write(change, base)
-            files.remove_empty([Path(folder) for folder in receipt.folders])
-            receipts.remove(receipt)
+            _undo(receipts, receipt, changes)
         return InstallOutcome(
             client=client, scope=scope, address=receipt.address, changes=tuple(changes), notes=_notes(changes)
         )
@@ -84,47 +81,13 @@ def uninstall(client: Client, scope: Scope, around: Environment, *, dry_run: boo
     return attempt() if dry_run else _repeated(receipts, attempt)
 
 
-def endpoint(role: ClientRole, scope: Scope, around: Environment, given: str | None = None) -> str:
-    """Where to connect: as given, else as the configuration of the project's (or the user's) broker says."""
-    if given is not None:
-        return _checked(given, role)
-    root = find_root(around.project()) if scope is Scope.PROJECT else None
-    settings = config.load(root=root, flags={}).settings
-    if settings.port == 0:
-        raise _no_address("the configured port is 0, another at each start")
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    if root is not None:
-        _refuse_shared(f"{host}:{settings.port}", root, Receipts(around.state))
-    return f"http://{host}:{settings.port}{role.endpoint}"
-
-
-def _checked(address: str, role: ClientRole) -> str:
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not address.isprintable() or set(address) & set(" \"'\\<>"):
-        raise _no_address(f"{address!r} is not an http address")
-    return address if urlsplit(address).path.rstrip("/") else address.rstrip("/") + role.endpoint
-
-
-def _no_address(why: str) -> BrokerError:
-    return BrokerError(Code.INVALID_ARGUMENT, why, "Say where it is, such as --url http://127.0.0.1:8321")
-
-
-def _refuse_shared(server: str, root: Path, receipts: Receipts) -> None:
-    """Two projects on one port: whichever broker is running would get the reviews of both."""
-    for other in receipts.projects():
-        if urlsplit(other.address).netloc != server or not Path(other.root or "").is_dir():
-            continue
-        if other.root != str(root) and find_root(Path(other.root or "")) != root:
-            raise BrokerError(
-                Code.CONFLICT,
-                f"{server} is what {other.root} is connected to, and each project has a broker of its own",
-                "Use --stdio, which needs no port; or give this project one, such as "
-                f'{{"port": {int(server.rpartition(":")[2]) + 1}}} in {locations.project_file(root)}.',
-            )
+def without_ours(path: Path, around: Environment) -> bytes | None:
+    """A project's file as it would be without our entries; None if it would not be there."""
+    receipts = [receipt for receipt in Receipts(around.state).projects() if receipt.root == str(around.root)]
+    records = [record for receipt in receipts for record in receipt.files if record.path == str(path)]
+    if not records:
+        return files.read(path).content
+    return plan_undo(records[:1], within=around.root)[0].after
 
 
 def _repeated(receipts: Receipts, attempt: Callable[[], Result]) -> Result:
@@ -152,9 +115,24 @@ def _receipt(
         root=str(base) if base else None,
         address=choice.shown,
         role=choice.role.value,
+        shared=choice.shared,
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),
     )
+
+
+def _with_excluded(receipt: Receipt, setup: ClientSetup, choice: Choice) -> Receipt:
+    """The files that we created are kept out of git, unless they are to be shared. A file that was there stays as
+    visible as it was."""
+    root = Path(receipt.root) if receipt.root else None
+    exclude = excluding.place(root)
+    if root is None or exclude is None:
+        return receipt
+    personal = {str(document.path) for document in setup.documents if document.personal}
+    created = [record.path for record in receipt.files if record.is_new]
+    chosen = [path for path in created if not choice.shared or path in personal]
+    patterns = tuple(excluding.pattern(Path(path), root) for path in chosen)
+    return receipt.model_copy(update={"exclude": str(exclude), "excluded": patterns})
 
 
 def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, changes: list[FileChange]) -> None:
@@ -167,7 +145,7 @@ def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, cha
             _write(change, Path(receipt.root) if receipt.root else None)
     except BrokerError:
         if before is None:
-            _take_back(receipts, receipt)
+            _undo(receipts, receipt, _planned_undo(receipts, receipt))
         raise
     if receipt.files:
         receipts.write(_without_unneeded_folders(receipt))
@@ -175,10 +153,14 @@ def _carry_out(receipts: Receipts, receipt: Receipt, before: Receipt | None, cha
         receipts.remove(receipt)
 
 
-def _take_back(receipts: Receipts, receipt: Receipt) -> None:
-    base = Path(receipt.root) if receipt.root else None
-    for change in plan_undo(receipt.files, within=base):
-        _write(change, base)
+def _planned_undo(receipts: Receipts, receipt: Receipt) -> list[FileChange]:
+    undone = plan_undo(receipt.files, within=Path(receipt.root) if receipt.root else None)
+    return [*undone, *excluding.plan(receipt.model_copy(update={"excluded": ()}), receipts.projects())]
+
+
+def _undo(receipts: Receipts, receipt: Receipt, changes: list[FileChange]) -> None:
+    for change in changes:
+        _write(change, Path(receipt.root) if receipt.root else None)
     files.remove_empty([Path(folder) for folder in receipt.folders])
     receipts.remove(receipt)
 

@@ -72,6 +72,11 @@ class DocumentRecord(_Record):
     states: dict[str, tuple[ReceiptStep, ...]]
     """By the digest of a content that we wrote: the steps from there back to what was before us."""
 
+    @property
+    def is_new(self) -> bool:
+        """Was there no such file before us?"""
+        return self.created
+
 
 class AssetRecord(_Record):
     """A whole file of ours."""
@@ -81,6 +86,10 @@ class AssetRecord(_Record):
     digests: tuple[str, ...]
     prior: str | None
     """What a foreign file in its place said."""
+
+    @property
+    def is_new(self) -> bool:
+        return self.prior is None
 
 
 class Receipt(_Record):
@@ -92,6 +101,11 @@ class Receipt(_Record):
     role: str
     files: tuple[DocumentRecord | AssetRecord, ...] = Field(default=())
     folders: tuple[str, ...] = ()
+    exclude: str | None = None
+    """The repository's exclude file, in which the files that we created are listed."""
+    excluded: tuple[str, ...] = ()
+    shared: bool = False
+    """The other files are to be committed."""
 
     def document(self, path: Path) -> DocumentRecord | None:
         return next((r for r in self.files if isinstance(r, DocumentRecord) and r.path == str(path)), None)

@@ -418,3 +418,39 @@ def test_outside_a_repository_the_users_broker_takes_it_with_the_project_named(
         created = Tandem(repository, own_home)("propose", "-m", "x", "--worktree", "--user")
         proposal = proposed(users.client(), created)
         assert (proposal["project"], proposal["workspace"]) == ("repository", str(repository))
+
+
+# What `tandem install` wrote is not part of the change.
+
+
+def test_what_install_wrote_is_not_proposed(tandem: Tandem, repository: Path) -> None:
+    tandem("install", "claude", "codex", "gemini", "opencode", "--trust")
+    (repository / "hello.txt").write_text("one\nTWO\nthree\n")
+    # Whatever became of the exclude file.
+    (repository / ".git" / "info" / "exclude").write_text("")
+    assert [file["path"] for file in tandem("propose", "-m", "x")["affected_files"]] == ["hello.txt"]
+    tandem("uninstall", "claude", "codex", "gemini", "opencode")
+
+
+def test_only_the_others_part_of_a_file_is_proposed(tandem: Tandem, mcp: Mcp, repository: Path) -> None:
+    path = repository / ".mcp.json"
+    path.write_text('{\n  "mcpServers": {\n    "a": {"command": "a"}\n  }\n}\n')
+    git(repository, "add", ".mcp.json")
+    git(repository, "commit", "-qm", "servers")
+    tandem("install", "claude")
+    refused = tandem.run("propose", "-m", "x")
+    assert (refused.code, "there is no change" in refused.err) == (2, True)
+
+    path.write_text(path.read_text().replace('"command": "a"', '"command": "b"'))
+    diff = proposed(mcp, tandem("propose", "-m", "x"))["diff"]
+
+    assert '+    "a": {"command": "b"}' in diff
+    assert "gsdreview" not in diff
+    landed(repository, diff)
+    tandem("uninstall", "claude")
+
+
+def test_what_is_to_be_shared_is_proposed(tandem: Tandem) -> None:
+    tandem("install", "gemini", "--shared")
+    assert [file["path"] for file in tandem("propose", "-m", "x")["affected_files"]] == [".gemini/settings.json"]
+    tandem("uninstall", "gemini")

@@ -36,14 +36,16 @@ def test_a_project_is_connected_by_one_command_and_left_by_another(repository: P
     done = tandem(repository, own_home, "install", "claude", "codex")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        "Claude Code (project): connected to http://127.0.0.1:8321/mcp/proposer\n  created  .mcp.json\n" in done.stdout
-    )
+    assert "Claude Code (project): will connect to tandem mcp --role proposer\n" in done.stdout
+    assert "  Claude Code is not installed: there is no claude on the PATH.\n" in done.stdout
+    assert "  changed  .git/info/exclude\n  created  .mcp.json\n" in done.stdout
     assert "Undo: tandem uninstall claude --scope project" in done.stdout
     again = tandem(repository, own_home, "install", "claude", "codex")
     assert again.stdout.splitlines() == [
-        "Claude Code (project): already connected to http://127.0.0.1:8321/mcp/proposer",
-        "Codex (project): already connected to http://127.0.0.1:8321/mcp/proposer",
+        "Claude Code (project): will connect to tandem mcp --role proposer",
+        "  Claude Code is not installed: there is no claude on the PATH.",
+        "Codex (project): will connect to tandem mcp --role proposer",
+        "  Codex is not installed: there is no codex on the PATH.",
     ]
     undone = tandem(repository, own_home, "uninstall", "claude", "codex")
     assert undone.returncode == 0
@@ -55,14 +57,15 @@ def test_json_says_the_same_to_a_program(repository: Path, own_home: Path) -> No
     shown = json.loads(tandem(repository, own_home, "install", "gemini", "--dry-run", "--json").stdout)
     assert shown["dry_run"] is True
     result = shown["results"][0]
-    assert {key: result[key] for key in ("client", "scope", "address", "changed")} == {
+    assert {key: result[key] for key in ("client", "scope", "address", "installed", "changed")} == {
         "client": "gemini",
         "scope": "project",
-        "address": "http://127.0.0.1:8321/mcp/proposer",
+        "address": "tandem mcp --role proposer",
+        "installed": False,
         "changed": True,
     }
-    assert result["files"][0]["action"] == "created"
-    assert "+++ " in result["files"][0]["diff"]
+    assert [file["action"] for file in result["files"]] == ["changed", "created"]
+    assert all("+++ " in file["diff"] for file in result["files"])
     assert not (repository / ".gemini").exists()
 
     tandem(repository, own_home, "install", "gemini")
@@ -73,7 +76,8 @@ def test_json_says_the_same_to_a_program(repository: Path, own_home: Path) -> No
         "scope": "project",
         "path": str(repository / ".gemini/settings.json"),
         "origin": "ours",
-        "url": "http://127.0.0.1:8321/mcp/proposer",
+        "url": "tandem mcp --role proposer",
+        "serves": None,
         "problem": None,
     }
 
@@ -82,7 +86,7 @@ def test_outside_a_repository_the_account_is_set_up(tmp_path: Path, own_home: Pa
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     assert tandem(nowhere, own_home, "install", "codex").returncode == 0
-    assert 'url = "http://127.0.0.1:8321/mcp/proposer"' in (own_home / ".codex/config.toml").read_text()
+    assert 'args = ["mcp", "--role", "proposer"]' in (own_home / ".codex/config.toml").read_text()
     refused = tandem(nowhere, own_home, "install", "codex", "--scope", "project")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "not in a git repository" in refused.stderr
@@ -144,6 +148,4 @@ def test_eight_at_once_leave_one_installation(repository: Path, own_home: Path) 
 def test_the_plugin_is_written_where_asked(repository: Path, own_home: Path, tmp_path: Path) -> None:
     done = tandem(repository, own_home, "install", "claude", "--plugin", str(tmp_path / "plugin"), "--role", "all")
     assert done.returncode == 0
-    assert {".mcp.json", ".claude-plugin/plugin.json", "commands/review.md", "hooks/hooks.json"} <= set(
-        files(tmp_path / "plugin")
-    )
+    assert {".mcp.json", ".claude-plugin/plugin.json", "commands/review.md"} <= set(files(tmp_path / "plugin"))

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +20,12 @@ from gsd_review_broker.integrations import (
     ClientRole,
     Origin,
     Scope,
-    endpoint,
     every_client,
     files,
+    given_endpoint,
+    running_endpoint,
     status,
+    tandem_program,
     write_plugin,
 )
 from gsd_review_broker.integrations.clients.claude_files import of_role
@@ -437,27 +440,6 @@ def test_from_an_address_to_a_program_and_back(account: Account) -> None:
     assert account.seen() == before
 
 
-def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
-    first, second = (make_repository(tmp_path / name) for name in ("first", "second"))
-    git(first, "worktree", "add", "-q", str(tmp_path / "linked"))
-    account = Account.in_folder(tmp_path)
-
-    def at(folder: Path) -> Account:
-        return Account(dataclasses.replace(account.around, root=folder))
-
-    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(first).around) == OURS
-    at(first).install()
-
-    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(first).around) == OURS
-    assert endpoint(ClientRole.ALL, Scope.PROJECT, at(tmp_path / "linked").around) == "http://127.0.0.1:8321/mcp"
-    assert endpoint(ClientRole.PROPOSER, Scope.USER, at(second).around) == OURS
-    with pytest.raises(BrokerError, match=f"127.0.0.1:8321 is what {first} is connected to") as refusal:
-        endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(second).around)
-    assert "Use --stdio" in refusal.value.hint
-    put(second / ".planning/review-broker.json", '{"port": 8322}')
-    assert endpoint(ClientRole.PROPOSER, Scope.PROJECT, at(second).around) == "http://127.0.0.1:8322/mcp/proposer"
-
-
 @pytest.mark.parametrize(
     ("given", "url"),
     [
@@ -475,10 +457,109 @@ def test_each_project_is_sent_to_its_own_broker(tmp_path: Path) -> None:
 )
 def test_an_address_is_completed_or_refused(account: Account, given: str, url: str | None) -> None:
     if url is not None:
-        assert endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given) == url
+        assert given_endpoint(given, ClientRole.REVIEWER, Scope.USER, account.around) == url
         return
     with pytest.raises(BrokerError, match="is not an http address"):
-        endpoint(ClientRole.REVIEWER, Scope.USER, account.around, given)
+        given_endpoint(given, ClientRole.REVIEWER, Scope.USER, account.around)
+
+
+def test_without_a_broker_there_is_no_address_to_write(tmp_path: Path, account: Account) -> None:
+    around = dataclasses.replace(account.around, root=make_repository(tmp_path / "repository"))
+    for scope in Scope:
+        with pytest.raises(BrokerError, match="there is no address to write: no broker is running for") as refusal:
+            running_endpoint(ClientRole.PROPOSER, scope, around)
+        assert "Without --http" in refusal.value.hint
+
+
+def test_our_program_is_named_where_the_path_leads_to_it(account: Account, tmp_path: Path) -> None:
+    put(tmp_path / "bin" / "tandem", "#!/bin/sh\n", mode=0o755)
+    found = dataclasses.replace(account.around, variables={"PATH": str(tmp_path / "bin")})
+    hidden = dataclasses.replace(account.around, variables={"PATH": str(tmp_path)})
+    assert tandem_program(found, shared=False) == "tandem"
+    assert tandem_program(hidden, shared=True) == "tandem"
+    assert tandem_program(hidden, shared=False) == str(Path(sys.executable).with_name("tandem"))
+
+
+# What git sees.
+
+
+@pytest.fixture
+def versioned(tmp_path: Path) -> Account:
+    """An account whose project is a repository."""
+    account = Account.in_folder(tmp_path)
+    make_repository(account.root)
+    return account
+
+
+def untracked(account: Account) -> list[str]:
+    return git(account.root, "status", "--porcelain", "-uall").decode().splitlines()
+
+
+@pytest.mark.parametrize("template", [b"# as git makes it\n*.log\n", b"no line end", b"", None])
+def test_what_is_written_is_kept_out_of_git_and_taken_back_to_the_byte(
+    versioned: Account, template: bytes | None
+) -> None:
+    exclude = versioned.root / ".git/info/exclude"
+    if template is None:
+        exclude.unlink()
+    else:
+        exclude.write_bytes(template)
+    before = versioned.seen()
+
+    for client in every_client():
+        versioned.install(client, trust=True)
+    assert untracked(versioned) == []
+    if template:
+        assert exclude.read_bytes().endswith(template)
+    lines = exclude.read_bytes()
+    for client in every_client():
+        assert not versioned.install(client, trust=True).is_change
+    assert exclude.read_bytes() == lines
+
+    for client in every_client():
+        versioned.uninstall(client)
+        assert untracked(versioned) == []
+    assert versioned.seen() == before
+
+
+def test_lines_that_others_add_to_the_exclude_file_stay(versioned: Account) -> None:
+    exclude = versioned.root / ".git/info/exclude"
+    before = exclude.read_bytes()
+    versioned.install()
+    exclude.write_bytes(b"above\n" + exclude.read_bytes() + b"below\n")
+    versioned.uninstall()
+    assert exclude.read_bytes() == b"above\n" + before + b"below\n"
+
+
+def test_shared_files_are_visible_and_personal_ones_are_not(versioned: Account) -> None:
+    versioned.install(trust=True, shared=True)
+    seen = untracked(versioned)
+    assert "?? .mcp.json" in seen
+    assert "?? .claude/settings.local.json" not in seen
+    versioned.install(trust=True)
+    assert untracked(versioned) == []
+    versioned.install(trust=True, shared=True)
+    assert untracked(versioned) == seen
+
+
+def test_a_file_that_was_there_stays_as_visible_as_it_was(versioned: Account) -> None:
+    put(versioned.root / ".mcp.json", "{}")
+    git(versioned.root, "add", ".mcp.json")
+    git(versioned.root, "commit", "-qm", "mine")
+    put(versioned.root / "opencode.json", "{}")
+    versioned.install()
+    versioned.install(OPENCODE)
+    assert untracked(versioned) == [" M .mcp.json", "?? opencode.json"]
+
+
+def test_a_linked_exclude_file_is_not_written(versioned: Account) -> None:
+    victim = put(versioned.around.home / "victim", "mine")
+    exclude = versioned.root / ".git/info/exclude"
+    exclude.unlink()
+    exclude.symlink_to(victim)
+    versioned.install()
+    assert victim.read_text() == "mine"
+    versioned.uninstall()
 
 
 def test_another_role_brings_other_files_and_takes_the_old_ones(account: Account) -> None:
@@ -654,8 +735,8 @@ def test_programs_are_found_and_asked_for_their_version(account: Account) -> Non
 def test_the_guide_shows_what_is_written(account: Account) -> None:
     guide = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
     for client in every_client():
-        account.install(client)
-    for name in (".mcp.json", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
+        account.install(client, url=None)
+    for name in (".mcp.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json"):
         text = (account.root / name).read_text()
         assert f"```{'toml' if name.endswith('toml') else 'json'}\n{text}```\n" in guide, name
 

@@ -1,6 +1,7 @@
 """`tandem install` and `tandem uninstall`: each client's own configuration."""
 
 import argparse
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,9 @@ _STATUS = "status"
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _INSTALL = """\
 Adds one entry to the client's own configuration and keeps everything else byte for byte. `tandem uninstall` removes the
-entry. For Claude Code it also writes a skill, the commands /tandem:… and a hook that starts the broker with a session.
-Run it again to update an older installation. `tandem install status` shows which clients are connected."""
+entry. By default the client starts `tandem mcp`, which finds the broker of the project, or starts it. Clients that have
+skills and commands get them too. The files are kept out of git, unless --shared is given. Run it again to update an
+older installation. `tandem install status` shows which clients are connected, and who answers them."""
 
 
 def register(commands: Commands) -> None:
@@ -39,9 +41,18 @@ def register(commands: Commands) -> None:
         default="proposer",
         help="the role whose tools the client sees (proposer)",
     )
-    install.add_argument("--url", help="the broker's address (else the configured one)")
+    how = install.add_mutually_exclusive_group()
+    how.add_argument(
+        "--stdio",
+        action="store_true",
+        help="connect through `tandem mcp`, which finds or starts the broker of its folder (the default)",
+    )
+    how.add_argument(
+        "--http", action="store_true", help="connect to the address of the broker that serves this project"
+    )
+    how.add_argument("--url", help="connect to this address")
     install.add_argument(
-        "--stdio", action="store_true", help="connect through `tandem mcp`, which finds each project's broker"
+        "--shared", action="store_true", help="the project's files are to be committed: do not keep them out of git"
     )
     install.add_argument(
         "--trust", action="store_true", help="let the client call the broker's tools without asking each time"
@@ -110,16 +121,25 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
 
     scope = _scope(options, around)
     role = integrations.ClientRole(options.role)
-    if options.stdio and options.url is not None:
-        raise BrokerError(Code.INVALID_ARGUMENT, "--stdio and --url cannot be used together", "Use one of them.")
-    url = None if options.stdio else integrations.endpoint(role, scope, around, options.url)
-    return integrations.Choice(url=url, role=role, scope=scope, trust=options.trust)
+    url = None
+    if options.url is not None:
+        url = integrations.given_endpoint(options.url, role, scope, around)
+    elif options.http:
+        url = integrations.running_endpoint(role, scope, around)
+    return integrations.Choice(
+        url=url,
+        role=role,
+        scope=scope,
+        trust=options.trust,
+        shared=options.shared,
+        tandem=integrations.tandem_program(around, shared=options.shared),
+    )
 
 
 def _report(outcomes: "list[InstallOutcome]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
     screen = Screen()
     if options.json:
-        screen.json({"dry_run": options.dry_run, "results": [_facts(outcome) for outcome in outcomes]})
+        screen.json({"dry_run": options.dry_run, "results": [_facts(outcome, around) for outcome in outcomes]})
         return Exit.DONE
     for outcome in outcomes:
         if options.dry_run:
@@ -142,8 +162,11 @@ def _show_difference(screen: Screen, outcome: "InstallOutcome") -> None:
 def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environment", *, undo: bool) -> None:
     name = f"{outcome.client.full_name} ({outcome.scope})"
     if undo:
-        done = "connected to" if outcome.is_change else "already connected to"
+        missing = _missing(outcome.client, around)
+        done = "will connect to" if missing else "connected to" if outcome.is_change else "already connected to"
         screen.say(Span(name, Style.BOLD), f": {done} {outcome.address}")
+        if missing:
+            screen.say("  ", missing)
     else:
         done = "taken back" if outcome.address else "nothing to remove"
         screen.say(Span(name, Style.BOLD), f": {done}")
@@ -154,17 +177,25 @@ def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environmen
         screen.say(f"  Undo: tandem uninstall {outcome.client} --scope {outcome.scope}")
 
 
+def _missing(client: "Client", around: "Environment") -> str | None:
+    """What to say of a client that is not on this machine: its files are written all the same."""
+    if client.server is None or shutil.which(client.name, path=around.path):
+        return None
+    return f"{client.full_name} is not installed: there is no {client.name} on the PATH."
+
+
 def _short(path: Path, around: "Environment") -> str:
     if around.root and path.is_relative_to(around.root):
         return str(path.relative_to(around.root))
     return f"~/{path.relative_to(around.home)}" if path.is_relative_to(around.home) else str(path)
 
 
-def _facts(outcome: "InstallOutcome") -> dict[str, Any]:
+def _facts(outcome: "InstallOutcome", around: "Environment") -> dict[str, Any]:
     return {
         "client": outcome.client.name,
         "scope": outcome.scope.value,
         "address": outcome.address,
+        "installed": _missing(outcome.client, around) is None,
         "changed": outcome.is_change,
         "files": [
             {"path": str(change.path), "action": change.action, "diff": change.difference()}
@@ -223,14 +254,33 @@ def _show_status(options: argparse.Namespace) -> int:
 def _shown(place: "ConfigFile", around: "Environment") -> tuple[str, str, str]:
     match place.origin:
         case "ours":
-            text = place.url or "?"
+            text = _with_answer(place)
         case "foreign":
-            text = f"{place.url or '?'} (not by tandem install)"
+            text = f"{_with_answer(place)} (not by tandem install)"
         case "unreadable":
             text = "cannot be read"
         case _:
             text = "-"
     return place.scope.value, text, _short(place.path, around)
+
+
+def _with_answer(place: "ConfigFile") -> str:
+    if not _is_address(place):
+        return place.url or "?"
+    serves = _serves(place)
+    return f"{place.url} ({f'serves {serves}' if serves else 'no answer'})"
+
+
+def _is_address(place: "ConfigFile") -> bool:
+    return (place.url or "").startswith(("http://", "https://"))
+
+
+def _serves(place: "ConfigFile") -> str | None:
+    """What the broker serves that answers at the client's address now."""
+    from gsd_review_broker.client.discovery import answering  # noqa: PLC0415
+
+    broker = answering(place.url or "") if _is_address(place) else None
+    return broker.serves if broker else None
 
 
 def _client_facts(client: "ClientStatus") -> dict[str, Any]:
@@ -245,6 +295,7 @@ def _client_facts(client: "ClientStatus") -> dict[str, Any]:
                 "path": str(place.path),
                 "origin": place.origin.value,
                 "url": place.url,
+                "serves": _serves(place),
                 "problem": place.problem,
             }
             for place in client.places

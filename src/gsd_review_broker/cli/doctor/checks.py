@@ -8,14 +8,14 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gsd_review_broker import __version__
+from gsd_review_broker.cli.doctor.check import Check, green, red, yellow
+from gsd_review_broker.cli.doctor.clients import clients
 from gsd_review_broker.cli.doctor.stored import what_is_wrong
-from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect, find
+from gsd_review_broker.client import Target, UnreachableError, connect
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.durations import in_words
@@ -31,32 +31,6 @@ _LEAST_GIT = (2, 31)
 _WAL_BUG = ((3, 7, 0), (3, 51, 2))
 _LITTLE_SPACE = 200 * 1024 * 1024
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
-
-
-class CheckState(StrEnum):
-    GREEN = "green"
-    YELLOW = "yellow"
-    RED = "red"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    state: CheckState
-    found: str
-    hint: str = ""
-
-
-def green(name: str, found: str, hint: str = "") -> Check:
-    return Check(name, CheckState.GREEN, found, hint)
-
-
-def yellow(name: str, found: str, hint: str) -> Check:
-    return Check(name, CheckState.YELLOW, found, hint)
-
-
-def red(name: str, found: str, hint: str) -> Check:
-    return Check(name, CheckState.RED, found, hint)
 
 
 def python() -> Check:
@@ -190,7 +164,9 @@ def _port(target: Target) -> Check:
             trial.bind(("127.0.0.1", port))
         except OSError:
             return yellow(
-                "port", f"{port} is taken{_holder(port)}", "`tandem up` takes another; MCP clients need its address."
+                "port",
+                f"{port} is taken{_holder(port)}",
+                "`tandem up` takes another one; `tandem mcp` and the commands find it.",
             )
     return green("port", f"{port} is free")
 
@@ -201,33 +177,6 @@ def _holder(port: int) -> str:
         return f" by the broker that serves {health['serves']} (pid {health['pid']})"
     except (UnreachableError, KeyError):
         return " by another program"
-
-
-def clients(target: Target) -> Iterator[Check]:
-    """Who knows the broker, and does the address they know lead to ours?"""
-    from gsd_review_broker import integrations  # noqa: PLC0415 - not light
-
-    running = find(target)
-    around = integrations.Environment.of(Path.cwd())
-    for one in integrations.status(around, versions=False):
-        places_known = [place for place in one.places if place.url]
-        unreadable = [place for place in one.places if place.problem]
-        if unreadable:
-            yield yellow(one.client.name, f"{unreadable[0].path}: {unreadable[0].problem}", "Mend the file.")
-        elif places_known:
-            yield _client(one.client.name, [place.url or "" for place in places_known], running)
-        elif one.program is not None:
-            yield yellow(one.client.name, "found, but not connected", f"tandem install {one.client}")
-
-
-def _client(name: str, known: Sequence[str], running: RunningBroker | None) -> Check:
-    elsewhere = [
-        url for url in known if url.startswith("http://") and running and not url.startswith(running.connection.url)
-    ]
-    if elsewhere:
-        hint = f"No broker is there, or it serves another project: tandem install {name}, or --stdio."
-        return yellow(name, f"connected to {elsewhere[0]}, which is not this broker", hint)
-    return green(name, f"connected: {', '.join(known)}")
 
 
 def reviewers() -> Check:

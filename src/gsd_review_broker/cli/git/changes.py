@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli.git.installed import installed_files
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.apart import make_empty_repository
 from gsd_review_broker.git.command import alternate
@@ -220,8 +221,44 @@ def _commit(tree: Tree, name: str) -> str:
 
 
 def _add_everything(tree: Tree) -> None:
-    """With the user's own configuration, which says what is ignored and how files are cleaned; but no hook runs."""
-    _add(tree, [":/", _NOT_OURS])
+    """With the user's own configuration, which says what is ignored and how files are cleaned; but no hook runs.
+
+    Without what `tandem install` wrote: it is about this account, not about the change."""
+    ours = {file.path.relative_to(tree.root).as_posix(): file for file in installed_files(tree.root)}
+    seen = _seen_by_git(tree, list(ours))
+    _add(tree, [":/", _NOT_OURS, *(f":(top,exclude,literal){name}" for name in seen)])
+    for name in seen:
+        if not ours[name].is_whole:
+            _add_without_entry(tree, ours[name].path, name)
+
+
+def _seen_by_git(tree: Tree, names: Sequence[str]) -> list[str]:
+    """Those that are tracked or not ignored. `git add` refuses to leave out a path that it ignores anyway."""
+    if not names:
+        return []
+    paths = [f":(top,literal){name}" for name in names]
+    listed = run_users_git(
+        tree.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths,
+        environment=tree.environment,
+    )  # fmt: skip
+    seen = {os.fsdecode(name) for name in listed.output.split(b"\0")}
+    return [name for name in names if name in seen]
+
+
+def _add_without_entry(tree: Tree, path: Path, name: str) -> None:
+    """A file that was there before us, and that others have changed since: their part of it."""
+    from gsd_review_broker import integrations  # noqa: PLC0415 - not light, and seldom needed
+
+    content = integrations.without_ours(path, integrations.Environment.of(tree.root))
+    copy = tree.scratch / "without-entry"
+    copy.write_bytes(content or b"")
+    answer = run_users_git(
+        tree.root, "hash-object", "-w", f"--path={name}", "--", str(copy), environment=tree.environment
+    )
+    if answer.code != 0:
+        raise _failed("hash-object", answer.why, "")
+    mode = "100755" if os.access(path, os.X_OK) else "100644"
+    tree.must("update-index", "--add", "--cacheinfo", f"{mode},{text_of(answer.output)},{name}")
 
 
 def _add(tree: Tree, paths: Sequence[str]) -> None:

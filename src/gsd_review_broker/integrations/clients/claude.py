@@ -1,7 +1,6 @@
 """Anthropic's Claude Code: the server's entry, a hook, skills and commands."""
 
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,6 @@ from gsd_review_broker.integrations.clients.setup import (
     ClientFile,
     ClientSetup,
     ServerEntry,
-    tandem,
 )
 from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry
@@ -47,7 +45,7 @@ def up_command(choice: Choice) -> str | None:
     parts = urlsplit(choice.url or "")
     if parts.hostname not in _THIS_MACHINE:
         return None
-    words = [tandem(choice.scope), "up", "--port", str(parts.port or 80)]
+    words = [choice.tandem, "up", "--port", str(parts.port or 80)]
     return shlex.join(words if choice.scope is Scope.PROJECT else [*words, "--user"])
 
 
@@ -63,12 +61,9 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
 
 
 def _notes(choice: Choice) -> list[str]:
-    notes: list[str] = []
-    if not choice.trust:
-        notes.append("Claude Code asks once whether to use the server of the project's .mcp.json.")
-    if not shutil.which("tandem"):
-        notes.append("tandem is not on your PATH; Claude Code needs it there.")
-    return notes
+    if choice.trust:
+        return []
+    return ["Claude Code asks once whether to use the server of the project's .mcp.json; with --trust it does not ask."]
 
 
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
@@ -81,7 +76,8 @@ def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
     enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
-    return settings, ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed))
+    local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
+    return settings, local
 
 
 def _start_hooks(choice: Choice) -> tuple[Entry, ...]:

@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,15 @@ class Choice:
     role: ClientRole = ClientRole.PROPOSER
     scope: Scope = Scope.PROJECT
     trust: bool = False
+    shared: bool = False
+    """The project's files are to be committed; otherwise they are kept out of git."""
+    tandem: str = "tandem"
+    """How the client starts our program."""
 
     @property
     def program(self) -> tuple[str, ...]:
         role = () if self.role is ClientRole.ALL else ("--role", self.role.value)
-        return tandem(self.scope), "mcp", *role
+        return self.tandem, "mcp", *role
 
     @property
     def shown(self) -> str:
@@ -51,6 +54,8 @@ class ClientFile:
     entries: tuple[Entry, ...]
     start: str = ""
     """What a new file begins with."""
+    personal: bool = False
+    """Never shared, also where the project's other files are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,10 +119,11 @@ class Client:
         return ClientSetup(documents=(server, *more.documents), assets=more.assets, notes=more.notes)
 
 
-def tandem(scope: Scope) -> str:
-    """A project's files are shared, so only the program's name is written."""
-    named = scope is Scope.PROJECT or shutil.which("tandem")
-    return "tandem" if named else str(Path(sys.executable).with_name("tandem"))
+def tandem_program(around: Environment, *, shared: bool) -> str:
+    """By its name if the PATH leads to it, and in files that others use too; else where this Python has it."""
+    if shared or shutil.which("tandem", path=around.path):
+        return "tandem"
+    return shutil.which("tandem", path=str(around.programs)) or "tandem"
 
 
 def note_in_project(text: str) -> Callable[[Choice, Environment], ClientSetup]:
