@@ -1,6 +1,7 @@
 """`make docs`: write the generated pages and snapshots anew; look at the difference before you commit it."""
 
 from tests.contract.commands import COMMANDS_PAGE, COMMANDS_SNAPSHOT, commands_page, commands_text
+from tests.contract.first_answers import FIRST_ANSWERS, first_answers_text
 from tests.contract.page import PAGE, SNAPSHOT, page, snapshot_text
 from tests.contract.schemas import SCHEMAS, schemas_text
 
@@ -9,3 +10,4 @@ PAGE.write_text(page())
 COMMANDS_SNAPSHOT.write_text(commands_text())
 COMMANDS_PAGE.write_text(commands_page())
 SCHEMAS.write_text(schemas_text())
+FIRST_ANSWERS.write_text(first_answers_text())

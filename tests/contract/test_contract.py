@@ -6,6 +6,7 @@ import pytest
 
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
+from tests.contract.first_answers import FIRST_ANSWERS, first_answers_text
 from tests.contract.page import CONFIGURATION, PAGE, ROOT, SNAPSHOT, page, setting_names, snapshot, snapshot_text
 
 PARAMETERS = {
@@ -91,6 +92,10 @@ def test_the_snapshot_is_what_the_code_says() -> None:
 
 def test_the_tool_reference_is_current() -> None:
     assert PAGE.read_text() == page(), "write it anew with make docs"
+
+
+def test_what_is_answered_while_the_broker_starts_is_current() -> None:
+    assert FIRST_ANSWERS.read_text() == first_answers_text(), "write it anew with make docs"
 
 
 def test_every_tool_takes_exactly_the_parameters_of_the_contract() -> None:

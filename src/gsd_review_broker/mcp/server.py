@@ -31,9 +31,10 @@ from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
 log = structlog.get_logger()
 
 SERVER_NAME = "gsdreview"
+SERVER_TITLE = "GSD Tandem review broker"
 _LONG_LIST = 20
 _LONG_TEXT = 8_192
-_INSTRUCTIONS = {
+INSTRUCTIONS = {
     Audience.ALL: "Review broker: propose a change with create_review, judge one with claim_next.",
     Audience.PROPOSER: "Propose each change with create_review before you commit it, wait for the verdict with "
     "get_review_status(wait=true), and land only what was approved.",
@@ -89,8 +90,8 @@ def _server(answer: AnswerCall, tools: dict[str, Tool], audience: Audience) -> S
     server = _ToolServer(
         SERVER_NAME,
         version=__version__,
-        title="GSD Tandem review broker",
-        instructions=_INSTRUCTIONS[audience],
+        title=SERVER_TITLE,
+        instructions=INSTRUCTIONS[audience],
         # No tool takes an argument by header, so there is nothing to look up for each call.
         get_tool_input_schema=lambda _name: None,
         on_list_tools=list_tools,

@@ -66,7 +66,8 @@ class Core:
         later = rules.put_off(review, caller=caller, policy=self.policy, now=self.clock.now())
         if later is None or later.claim_expires_at is None:
             return
-        if later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS:
+        is_due = later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS
+        if is_due or rules.is_unused(review, self.policy):
             await self.store.write(lambda tx: self._put_off(tx, review, caller))
 
     def _put_off(self, tx: Transaction, review: Review, caller: Identity) -> None:

@@ -269,6 +269,10 @@ class Machine(RuleBasedStateMachine):
             if before.applies:
                 expected = review_id
                 break
+        for review_id, review in self.modelled.items():
+            if (review.claimed_by, review.status) == (reviewer, "claimed") and review_id != expected:
+                # It has used its claims, so none of them is given again.
+                self.client("get_proposal", review_id=review_id, caller_id=reviewer)
         result = self.client("claim_next", reviewer_id=reviewer, project=self.project)
         assert (result["claimed"], result.get("review_id")) == (expected is not None, expected)
         for review_id in self.modelled:

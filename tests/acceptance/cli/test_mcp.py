@@ -2,16 +2,22 @@
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from gsd_review_broker.files import locks
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER
 from tests.support.local import PROPOSAL
 from tests.support.mcp import request_body
 from tests.support.processes import BrokerProcess
@@ -81,16 +87,19 @@ class Lines:
         return answer["id"], answer["result"]["structuredContent"]
 
 
-@pytest.fixture
-def lines(process: BrokerProcess) -> Generator[Lines]:
-    import subprocess
-
-    tandem = Tandem(process.folder, process.home)
+@contextlib.contextmanager
+def bridge(tandem: Tandem, *arguments: str) -> Generator[Lines]:
     with Running(
-        [PROGRAM, "mcp", "--no-start"], cwd=process.folder, env=tandem.environment,
+        [PROGRAM, "mcp", *arguments], cwd=tandem.folder, env=tandem.environment,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as running:  # fmt: skip
         yield Lines(running)
+
+
+@pytest.fixture
+def lines(process: BrokerProcess) -> Generator[Lines]:
+    with bridge(Tandem(process.folder, process.home), "--no-start") as lines:
+        yield lines
 
 
 def test_a_quick_call_overtakes_one_that_waits(lines: Lines) -> None:
@@ -170,3 +179,109 @@ def test_a_writing_call_has_a_key_by_which_it_is_done_once(process: BrokerProces
     assert len(keys) == 2
     assert keys[1] == "mine"
     assert len(keys[0]) == 32
+
+
+def test_nothing_is_claimed_for_a_client_that_was_killed(process: BrokerProcess, lines: Lines) -> None:
+    lines.call(1, "claim_next", reviewer_id="codex", wait=True, wait_seconds=60)
+    mcp = process.client()
+    while mcp("broker_status")["waiting"] == 0:
+        pass
+    assert lines.running.stdin is not None
+    lines.running.stdin.close()
+    assert lines.running.wait(9) == 0
+    while mcp("broker_status")["waiting"] == 1:
+        pass
+    review_id = mcp("create_review", **PROPOSAL)["review_id"]
+    assert mcp("get_review_status", review_id=review_id)["status"] == "pending"
+
+
+@contextlib.contextmanager
+def no_start_goes_on(tandem: Tandem) -> Generator[None]:
+    """Holds what everybody who starts a broker has to hold."""
+    state = tandem.home / ".local" / "state"
+    database = Database(tandem.folder / PROJECT_FOLDER / DATABASE_NAME)
+    path = state / "gsd-review-broker" / "brokers" / f"{database.key}.lock"
+    path.parent.mkdir(parents=True)
+    with locks.held(path):
+        yield
+
+
+HELLO = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+def first_questions(version: str) -> Generator[dict[str, Any]]:
+    yield {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": version, **HELLO}}
+    yield {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    yield {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+    yield {"jsonrpc": "2.0", "id": 3, "method": "ping"}
+
+
+def modern_questions() -> Generator[dict[str, Any]]:
+    for number, method in enumerate(("server/discover", "tools/list"), 1):
+        yield json.loads(request_body(method, {}, number))
+
+
+QUESTIONS = [
+    *(list(first_questions(version)) for version in ("2025-06-18", "2025-11-25", "1999-01-01")),
+    list(modern_questions()),
+]
+
+
+def answers_to(lines: Lines, questions: list[dict[str, Any]]) -> list[Any]:
+    answers = []
+    for question in questions:
+        lines.send(question)
+        if "id" in question:
+            answers.append(lines.receive())
+    return answers
+
+
+def test_what_a_client_asks_first_is_answered_before_the_broker_is_up_and_as_the_broker_does(tandem: Tandem) -> None:
+    """The lock is held, so that no broker can come up. The answers are those of a running broker."""
+    early = {}
+    with contextlib.ExitStack() as stack:
+        with no_start_goes_on(tandem):
+            for role in ("", "reviewer"):
+                lines = stack.enter_context(bridge(tandem, *(["--role", role] if role else [])))
+                early[role] = [answers_to(lines, questions) for questions in QUESTIONS]
+        lines.call(9, "list_reviews")
+        assert lines.result()[1]["reviews"] == []
+    for role, answers in early.items():
+        with bridge(tandem, "--no-start", *(["--role", role] if role else [])) as lines:
+            assert [answers_to(lines, questions) for questions in QUESTIONS] == answers
+
+
+def test_a_broker_that_it_starts_is_not_among_its_descendants(tandem: Tandem) -> None:
+    """opencode stops the whole tree below an MCP server that it started."""
+    with bridge(tandem) as lines:
+        lines.call(1, "broker_status")
+        lines.result()
+        broker = psutil.Process(tandem("status")["pid"])
+        of_bridge = psutil.Process(lines.running.pid)
+        assert broker.pid not in {child.pid for child in of_bridge.children(recursive=True)}
+        assert of_bridge.pid not in {parent.pid for parent in broker.parents()}
+        assert os.getsid(broker.pid) == broker.pid
+    assert tandem("status")["pid"] == broker.pid
+
+
+def test_down_is_not_undone_by_a_client_that_calls_again_and_up_serves_it_again(tandem: Tandem) -> None:
+    wait = {"reviewer_id": "codex", "wait": True, "wait_seconds": 60}
+    with bridge(tandem, "--patience", "30") as lines, bridge(tandem, "--patience", "0") as other:
+        lines.call(1, "claim_next", **wait)
+        other.call(1, "broker_status")
+        other.result()
+        while tandem("status")["waiting"] == 0:
+            pass
+        assert tandem("down")["ended"] is True
+        assert lines.result()[1] == {"claimed": False}
+        lines.call(2, "claim_next", **wait)
+        other.call(2, "broker_status")
+        assert "was stopped with `tandem down`" in other.receive()["error"]["message"]
+        assert tandem.run("status").code == 3
+        tandem("up")
+        review_id = tandem("propose", "-m", "x", "--no-diff")["review_id"]
+        assert lines.result()[1]["review_id"] == review_id
+        tandem("down")
+    with bridge(tandem) as later:
+        later.call(1, "broker_status")
+        assert later.result()[1]["serves"] == str(tandem.folder)

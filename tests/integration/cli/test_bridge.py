@@ -2,14 +2,18 @@
 
 import io
 import json
+import select
+import socket
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from gsd_review_broker.cli.broker.bridge import Bridge
+from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 
@@ -26,6 +30,11 @@ class BrokenServer(ThreadingHTTPServer):
         shown = all_tools().shown_to(Audience.ALL).values()
         self.tools = [tool.wire.model_dump(mode="json", by_alias=True) for tool in shown]
         self.lists = 0
+        self.refuses_large_bodies = False
+        # A call that waits is answered when this is set.
+        self.has_work = threading.Event()
+        self.callers_gone = 0
+        self.is_called = threading.Event()
 
     @property
     def url(self) -> str:
@@ -36,19 +45,39 @@ class _Handler(BaseHTTPRequestHandler):
     server: BrokenServer
 
     def do_POST(self) -> None:
+        if self.server.refuses_large_bodies and int(self.headers["content-length"]) > 1000:
+            self.server.calls.append({})
+            self.close_connection = True
+            self._answer(413, "text/plain", b"too_large: the body is over the limit")
+            return
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if request["method"] == "tools/call":
             self.server.calls.append(request)
             if len(self.server.calls) <= self.server.breaks:
                 self.close_connection = True
                 return
+            self.server.is_called.set()
+            if request["params"]["arguments"].get("wait") and not self._work_came():
+                return
         result: dict[str, Any] = {"structuredContent": {}}
         if request["method"] == "tools/list":
             self.server.lists += 1
             result = {"tools": self.server.tools}
         body = json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self._answer(200, "application/json", body)
+
+    def _work_came(self) -> bool:
+        while not self.server.has_work.wait(0.01):
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            if readable and not self.connection.recv(1, socket.MSG_PEEK):
+                self.server.callers_gone += 1
+                self.close_connection = True
+                return False
+        return True
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -118,3 +147,45 @@ def test_the_list_of_tools_is_read_once_for_all_calls(server: BrokenServer) -> N
     for call in calls:
         bridge.run([json.dumps(call).encode()])
     assert (len(server.calls), server.lists) == (3, 1)
+
+
+def call_of(number: int, tool: str, **arguments: Any) -> bytes:
+    params = {"name": tool, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+
+
+def test_at_the_end_of_input_calls_that_wait_are_dropped_and_the_others_answered(server: BrokenServer) -> None:
+    """Nobody waits for them any more, and a claim made for them would be lost."""
+    server.breaks = 0
+    out = io.BytesIO()
+
+    def lines() -> Iterator[bytes]:
+        yield call_of(1, "claim_next", reviewer_id="codex", wait=True)
+        assert server.is_called.wait(5)
+        yield call_of(2, "broker_status")
+
+    began = time.monotonic()
+    Bridge(address=lambda: server.url, endpoint="/mcp", out=out, token=None).run(lines())
+    assert time.monotonic() - began < 5
+    assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [2]
+    while server.callers_gone == 0:
+        time.sleep(0.01)
+
+
+def test_a_call_that_waits_is_not_asked_again_after_the_end_of_input(server: BrokenServer) -> None:
+    def nowhere() -> str:
+        raise UnreachableError("no broker is running")
+
+    out = io.BytesIO()
+    began = time.monotonic()
+    Bridge(address=nowhere, endpoint="/mcp", out=out, token=None).run([call_of(1, "claim_next", wait=True)])
+    assert time.monotonic() - began < 5
+    assert (server.calls, out.getvalue()) == ([], b"")
+
+
+@pytest.mark.parametrize("size", [2_000, 20_000_000])
+def test_a_message_that_is_too_large_is_refused_at_once(server: BrokenServer, size: int) -> None:
+    server.breaks, server.refuses_large_bodies = 0, True
+    answer = carried_over(server, "create_review", intent="x" * size)
+    assert (answer["id"], len(server.calls)) == (7, 1)
+    assert "too_large: the body is over the limit" in answer["error"]["message"]

@@ -29,12 +29,17 @@ GOOD_ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 WRONG_TYPES: dict[str, list[Any]] = {
     "string": [5, True, ["x"], {"x": 1}],
+    "label": [True, ["x"], {"x": 1}, float("nan")],
     "integer": ["5", 1.5, True, [1]],
     "number": ["5", True, [1.0]],
     "boolean": ["yes", 1, 0],
     "array": ["x", {"a": 1}],
     "object": ["x", [1]],
 }
+
+
+# Models write them as numbers.
+LABELS = {"phase", "plan", "task"}
 
 
 def parameters() -> list[tuple[str, str, dict[str, Any]]]:
@@ -63,7 +68,7 @@ async def refuse(broker: LocalBroker, tool: str, **changed: Any) -> ToolError:
 async def test_a_wrong_type_is_an_invalid_argument_that_names_it(
     broker: LocalBroker, tool: str, name: str, schema: dict[str, Any]
 ) -> None:
-    for wrong in WRONG_TYPES[schema["type"]]:
+    for wrong in WRONG_TYPES["label" if name in LABELS else schema["type"]]:
         error = await refuse(broker, tool, **{name: wrong})
         assert error.code == "invalid_argument"
         assert error.message.startswith(name)
@@ -234,3 +239,10 @@ async def test_a_project_that_could_say_something_in_a_prompt_is_refused(
 @pytest.mark.parametrize("project", ["shop", "acme/shop", "@acme/shop-2", "naïve", "a" * 100])
 async def test_a_project_of_usual_characters_is_taken(broker: LocalBroker, project: str) -> None:
     assert (await broker.create(project=project))["status"] == "pending"
+
+
+async def test_a_phase_may_be_written_as_a_number(broker: LocalBroker) -> None:
+    whole = await broker.create(phase=1, plan=2, task=3)
+    decimal = await broker.create(phase=2.1)
+    assert [row["id"] for row in (await broker("list_reviews", phase=1, plan=2))["reviews"]] == [whole["review_id"]]
+    assert [row["id"] for row in (await broker("list_reviews", phase="2.1"))["reviews"]] == [decimal["review_id"]]

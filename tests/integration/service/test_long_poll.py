@@ -60,7 +60,7 @@ async def test_a_timeout_is_a_short_answer(broker: LocalBroker) -> None:
     answer = await broker("get_review_status", review_id=review_id, wait=True, wait_seconds=0)
     assert answer == {"review_id": review_id, "status": "pending", "version": 1, "changed": False}
     await broker("claim_next", reviewer_id="codex")
-    assert await broker("claim_next", reviewer_id="codex", wait=True, wait_seconds=0) == {"claimed": False}
+    assert await broker("claim_next", reviewer_id="claude", wait=True, wait_seconds=0) == {"claimed": False}
     empty = await broker("list_reviews", status="pending", wait=True, wait_seconds=0)
     assert empty == {"reviews": [], "next_cursor": None, "changed": False}
 

@@ -188,6 +188,8 @@ async def test_claim_next_takes_critical_first_then_oldest_and_never_ones_own(br
     own = (await broker.create(proposer_id="codex"))["review_id"]
     taken = [(await broker("claim_next", reviewer_id="codex"))["review_id"] for _ in range(4)]
     assert taken == [critical, old, young, low]
+    for review_id in taken:
+        await broker("get_proposal", review_id=review_id, caller_id="codex")
     assert await broker("claim_next", reviewer_id="codex") == {"claimed": False}
     assert (await broker("claim_next", reviewer_id="claude"))["review_id"] == own
 

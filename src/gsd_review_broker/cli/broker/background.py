@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.cli.broker import launching
-from gsd_review_broker.client import RunningBroker, Target, find
+from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
+from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
@@ -37,12 +39,19 @@ class Files:
     log: Path
     pid: Path
     lock: Path
+    # Exists after `tandem down`, until a broker is started again.
+    stopped: Path
 
     @classmethod
     def of(cls, database: Database) -> "Files":
         name = database.key
         folder = locations.state_folder() / "brokers"
-        return cls(log=folder / f"{name}.log", pid=folder / f"{name}.pid", lock=folder / f"{name}.lock")
+        return cls(
+            log=folder / f"{name}.log",
+            pid=folder / f"{name}.pid",
+            lock=folder / f"{name}.lock",
+            stopped=folder / f"{name}.stopped",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,10 +61,13 @@ class StartedBroker:
     log: Path
 
 
-def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = True) -> StartedBroker:
+def start(
+    target: Target, *, flags: Sequence[str] = (), port_is_free: bool = True, running_since: float | None = None
+) -> StartedBroker:
     """The running broker; started if there is none.
 
-    `flags` are the broker's own. With `port_is_free` nobody has chosen the port, and any free one may be used.
+    `flags` are the broker's own. With `port_is_free` nobody has chosen the port, and any free one may be used. A client
+    that has been `running_since` a time does not undo a `tandem down` after that time.
     """
     files = Files.of(target.locations.database)
     running = find(target)
@@ -67,6 +79,11 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
         running = find(target)
         if running is not None:
             return StartedBroker(broker=running, is_new=False, log=files.log)
+        if running_since is not None and _was_stopped_after(running_since, files):
+            raise UnreachableError(
+                f"the broker that serves {described(target.locations)} was stopped with `tandem down`",
+                "Start it with `tandem up`.",
+            )
         if port_is_free and not _can_listen(locations.DEFAULT_PORT):
             flags = [*flags, "--port", "0"]
         return StartedBroker(broker=_launched(target, files, flags), is_new=True, log=files.log)
@@ -74,6 +91,10 @@ def start(target: Target, *, flags: Sequence[str] = (), port_is_free: bool = Tru
 
 def stop(broker: RunningBroker, database: Database, *, force: bool = False) -> None:
     """Signals only the process that proved a moment ago that it is our broker; its number may be reused by now."""
+    files = Files.of(database)
+    make_private_folder(files.stopped.parent)
+    # First of all: a client that waits looks for the broker as soon as its connection breaks.
+    write_private(files.stopped, b"")
     kind = signal.SIGKILL if force and sys.platform != "win32" else signal.SIGTERM
     broker.connection.close()
     if not send_signal(broker.pid, broker.process_start, kind):
@@ -92,7 +113,14 @@ def stop(broker: RunningBroker, database: Database, *, force: bool = False) -> N
     if force:
         # A killed broker could not clean up.
         runtime_path(database).unlink(missing_ok=True)
-    Files.of(database).pid.unlink(missing_ok=True)
+    files.pid.unlink(missing_ok=True)
+
+
+def _was_stopped_after(moment: float, files: Files) -> bool:
+    try:
+        return files.stopped.stat().st_mtime >= moment
+    except FileNotFoundError:
+        return False
 
 
 def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
@@ -102,13 +130,15 @@ def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBrok
     with open(open_private(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:  # noqa: PTH123 - a descriptor
         begin = log.tell()
         folder = target.locations.root or Path.home()
-        process = launching.launch(flags, folder=folder, environment=inherited, log=log)
+        process = launching.launch_detached(flags, folder=folder, environment=inherited, log=log)
     owner = json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n"
     write_private(files.pid, owner.encode())
     running = launching.await_answer(process, target, seconds=START_SECONDS)
     if running is not None:
-        # It goes on without us; without a code, subprocess would warn about a child that still runs.
-        process.returncode = 0
+        files.stopped.unlink(missing_ok=True)
+        if isinstance(process, subprocess.Popen):
+            # It goes on without us; without a code, subprocess would warn about a child that still runs.
+            process.returncode = 0
         return running
     if process.poll() is None:
         process.terminate()

@@ -4,17 +4,18 @@ Each incoming message is one POST; the answer is passed on unchanged. The broker
 call is repeated, and each writing call carries a key so that it runs only once.
 """
 
+import contextlib
 import http.client
 import json
 import secrets
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, cast
-from urllib.parse import urlsplit
 
+from gsd_review_broker.cli.broker.bridge_call import Call, RefusedError
+from gsd_review_broker.cli.broker.first_answers import FirstAnswers
 from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
@@ -23,8 +24,6 @@ from gsd_review_broker.errors import BrokerError, StartError
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _COME_BACK_SECONDS = 20.0
 _PAUSE_SECONDS = 0.3
-# More than the longest wait that the broker grants.
-_ANSWER_SECONDS = 300.0
 _LAST_ANSWERS_SECONDS = 10.0
 _SERVER_ERROR = -32000
 _PARSE_ERROR = -32700
@@ -39,38 +38,64 @@ class Bridge:
         out: BinaryIO,
         token: str | None,
         patience: float = _COME_BACK_SECONDS,
+        first_answers: FirstAnswers | None = None,
     ) -> None:
         self._address = address
         self._endpoint = endpoint
         self._out = out
         self._token = token
         self._patience = patience
+        # What is answered while the broker starts; None if it runs, or must not be started.
+        self._first_answers = first_answers
         self._writing = threading.Lock()
         # Calls under way by request id, so that they can be cancelled.
-        self._calls: dict[Any, _Call] = {}
+        self._calls: dict[Any, Call] = {}
         # The version that an older client and the broker agreed on; a newer client sends it with each request.
         self._agreed: str | None = None
         # Does a tool take an idempotency key? From the broker's own list.
         self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Runs until the input ends, and then waits a while for outstanding answers."""
+        """Runs until the input ends. Then it drops the calls that wait, since nobody waits for their answers, and gives
+        the others some seconds."""
         threads: list[threading.Thread] = []
         for line in lines:
-            if not line.strip():
+            message = self._read(line) if line.strip() else None
+            if message is None or self._is_cancellation(message) or self._is_answered_first(message):
                 continue
-            message = self._read(line)
-            if message is None or self._is_cancellation(message):
-                continue
+            call = self._new_call(_object(message))
             threads = [thread for thread in threads if thread.is_alive()]
-            threads.append(threading.Thread(target=self._forward, args=(message,), daemon=True))
+            threads.append(threading.Thread(target=self._forward, args=(call, message), daemon=True))
             threads[-1].start()
             if _object(message).get("method") in {"initialize", "notifications/initialized"}:
                 # The messages after it depend on it.
                 threads[-1].join()
+        for call in list(self._calls.values()):
+            if call.waits:
+                call.cancel()
         end = time.monotonic() + _LAST_ANSWERS_SECONDS
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
+
+    def _new_call(self, request: Json) -> Call:
+        arguments = _object(_object(request.get("params")).get("arguments"))
+        call = Call(self._headers(request), waits=bool(arguments.get("wait")))
+        if "id" in request:
+            self._calls[_hashable(request["id"])] = call
+        return call
+
+    def _is_answered_first(self, message: Any) -> bool:
+        """A client asks for the tools before its model's first turn, and a broker needs seconds to start."""
+        if self._first_answers is None:
+            return False
+        request = _object(message)
+        answer = self._first_answers.answer(request)
+        if answer is None:
+            return False
+        self._remember_version(request, answer)
+        if "id" in request:
+            self._send({"jsonrpc": "2.0", "id": request["id"], **answer})
+        return True
 
     def _read(self, line: bytes) -> Any:
         try:
@@ -83,38 +108,35 @@ class Bridge:
         """Without sessions the broker cannot know which call is meant; a dropped connection tells it."""
         if _object(message).get("method") != "notifications/cancelled":
             return False
-        call = self._calls.get(_object(message["params"]).get("requestId")) if "params" in message else None
+        call = self._calls.get(_hashable(_object(message.get("params")).get("requestId")))
         if call is not None:
             call.cancel()
         return True
 
-    def _forward(self, message: Any) -> None:
+    def _forward(self, call: Call, message: Any) -> None:
         request = _object(message)
-        number = request.get("id")
-        call = _Call(self._headers(request))
-        self._calls[number] = call
         try:
             self._exchange(call, message)
-        except (BrokerError, StartError) as error:
+        except (BrokerError, StartError, RefusedError) as error:
             self._fail(call, request, str(error))
         except (OSError, http.client.HTTPException) as error:
             self._fail(call, request, f"the broker does not answer: {error or type(error).__name__}")
         finally:
-            self._calls.pop(number, None)
+            self._calls.pop(_hashable(request.get("id")), None)
 
-    def _fail(self, call: "_Call", request: Json, why: str) -> None:
+    def _fail(self, call: Call, request: Json, why: str) -> None:
         if call.is_cancelled:
             return
         print(visible_block(f"tandem mcp: {why}"), file=sys.stderr)
         if "id" in request and "method" in request:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
-    def _exchange(self, call: "_Call", message: Any) -> None:
+    def _exchange(self, call: Call, message: Any) -> None:
         """Repeats the call until it is answered. A missing broker gets time to come back; the key stays the same."""
         request = _object(message)
         key = secrets.token_hex(16)
         end = 0.0
-        while True:
+        while not call.is_cancelled:
             try:
                 body = json.dumps(self._with_key(message, key)).encode()
                 for answer in call.answers(self._address(), self._endpoint, body):
@@ -149,7 +171,7 @@ class Bridge:
         """In the protocol version of the client's own request."""
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
-        call = _Call(self._headers(question))
+        call = Call(self._headers(question))
         answers = call.answers(self._address(), self._endpoint, json.dumps(question).encode())
         results = [_object(_object(answer).get("result")) for answer in answers]
         tools = [_object(tool) for result in results for tool in result.get("tools", [])]
@@ -176,64 +198,10 @@ class Bridge:
         return headers
 
     def _send(self, message: Any) -> None:
-        with self._writing:
+        # A client that was killed reads no more; then the input ends too.
+        with self._writing, contextlib.suppress(BrokenPipeError):
             self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
             self._out.flush()
-
-
-class _Call:
-    """One POST, and the messages that answer it."""
-
-    def __init__(self, headers: dict[str, str]) -> None:
-        self._headers = headers
-        self._http: http.client.HTTPConnection | None = None
-        self.is_cancelled = False
-        self.has_answered = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-        connection = self._http
-        if connection is not None and connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-
-    def answers(self, url: str, endpoint: str, body: bytes) -> Iterator[Any]:
-        parts = urlsplit(url)
-        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
-        try:
-            self._http.request("POST", endpoint, body, self._headers)
-            response = self._http.getresponse()
-            if response.getheader("content-type", "").startswith("text/event-stream"):
-                yield from self._streamed(response)
-            else:
-                yield from self._plain(response)
-        finally:
-            self._http.close()
-
-    def _plain(self, response: http.client.HTTPResponse) -> Iterator[Any]:
-        body = response.read()
-        if not body.strip():
-            return
-        try:
-            message = json.loads(body)
-        except ValueError as error:
-            raise http.client.HTTPException(f"status {response.status}: {body[:200]!r}") from error
-        self.has_answered = True
-        yield message
-
-    def _streamed(self, response: http.client.HTTPResponse) -> Iterator[Any]:
-        data: list[bytes] = []
-        while line := response.readline():
-            line = line.rstrip(b"\r\n")
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
-            elif not line and any(data):
-                message = json.loads(b"\n".join(data))
-                # A progress message may come twice; the answer ends the call.
-                self.has_answered = "result" in message or "error" in message
-                yield message
-                data = []
-        if not self.has_answered:
-            raise http.client.HTTPException("the answer broke off")
 
 
 def _takes_key(tool: Json) -> bool:
@@ -248,3 +216,7 @@ def _object(value: Any) -> Json:
 
 def _error(number: Any, code: int, message: str) -> Json:
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
+
+
+def _hashable(number: Any) -> Any:
+    return number if isinstance(number, str | int) else None

@@ -1,16 +1,53 @@
-"""A broker of ours as a child process: started in the folder that it serves, and awaited until it answers."""
+"""A broker of ours as a process: started in the folder that it serves, and awaited until it answers."""
 
+import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from gsd_review_broker.cli.broker import child_python
 from gsd_review_broker.client import RunningBroker, Target, find
+from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings.state_files import runtime_path
 
 _LOOK_SECONDS = 0.02
+# Starts the program that its arguments name, outside of its own session, tells its number, and exits.
+_DETACHER = """\
+import os, sys
+report = int(sys.argv[1])
+child = os.fork()
+if child:
+    os.write(report, b"%d" % child)
+    os._exit(0)
+os.close(report)
+os.setsid()
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
+class DetachedProcess:
+    """Not a child of ours, so there is no exit code: only whether it still runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._start = start_of(pid)
+
+    def poll(self) -> int | None:
+        return None if is_alive(self.pid) and start_of(self.pid) == self._start else 0
+
+    def terminate(self) -> None:
+        send_signal(self.pid, self._start, signal.SIGTERM)
 
 
 def launch(
@@ -28,7 +65,34 @@ def launch(
     )
 
 
-def await_answer(process: "subprocess.Popen[bytes]", target: Target, *, seconds: float) -> RunningBroker | None:
+def launch_detached(
+    flags: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: IO[bytes]
+) -> "DetachedProcess | subprocess.Popen[bytes]":
+    """With no process of ours above it: some clients stop all descendants of the MCP server that they started."""
+    if sys.platform == "win32":
+        return launch(flags, folder=folder, environment=environment, log=log)
+    reading, writing = os.pipe()
+    broker = child_python.command("gsd_review_broker", *flags)
+    try:
+        # Isolated: the working folder and the environment choose nothing that this short program runs.
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _DETACHER, str(writing), *broker],
+            cwd=folder,
+            env=child_python.environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writing,),
+            start_new_session=True,
+            check=True,
+        )
+        return DetachedProcess(int(os.read(reading, 32)))
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def await_answer(process: Process, target: Target, *, seconds: float) -> RunningBroker | None:
     """The broker that this very process became. None if the process has exited, or still runs after so long."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:

@@ -1,16 +1,20 @@
 """`tandem mcp`: the broker's tools over standard input and output."""
 
 import argparse
+import contextlib
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.broker.bridge import Bridge
+from gsd_review_broker.cli.broker.first_answers import FirstAnswers
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options
-from gsd_review_broker.client import Target, connect
+from gsd_review_broker.client import Target, connect, find
+from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
 
 _DETAILS = """\
@@ -40,6 +44,7 @@ class _Address:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._looking = threading.Lock()
+        self._running_since = time.time()
         self._target = Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
 
     def __call__(self) -> str:
@@ -50,9 +55,24 @@ class _Address:
                 root = self._target.locations.root
                 _, origin = locations.setting("port", root, flag=None, config=self._options.config)
                 free = origin == "default"
-                broker = background.start(self._target, flags=_flags(self._options), port_is_free=free).broker
+                broker = background.start(
+                    self._target,
+                    flags=_flags(self._options),
+                    port_is_free=free,
+                    running_since=self._running_since,
+                ).broker
             broker.connection.close()
             return broker.connection.url
+
+    @property
+    def may_start(self) -> bool:
+        return not (self._target.url or self._options.no_start)
+
+    def is_running(self) -> bool:
+        broker = find(self._target)
+        if broker is not None:
+            broker.connection.close()
+        return broker is not None
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
@@ -64,12 +84,28 @@ def _flags(options: argparse.Namespace) -> list[str]:
 
 
 def run_bridge(options: argparse.Namespace) -> int:
+    address = _Address(options)
+    endpoint = f"/mcp/{options.role}" if options.role else "/mcp"
     bridge = Bridge(
-        address=_Address(options),
-        endpoint=f"/mcp/{options.role}" if options.role else "/mcp",
+        address=address,
+        endpoint=endpoint,
         out=sys.stdout.buffer,
         token=os.environ.get("BROKER_TOKEN"),
+        first_answers=_first_answers(address, endpoint) if address.may_start else None,
         **({} if options.patience is None else {"patience": options.patience}),
     )
     bridge.run(sys.stdin.buffer)
     return Exit.DONE
+
+
+def _first_answers(address: _Address, endpoint: str) -> FirstAnswers:
+    def start() -> None:
+        # What goes wrong is the answer to the first call, which looks for the broker too.
+        with contextlib.suppress(BrokerError, StartError, OSError):
+            address()
+            first_answers.has_come_up()
+
+    first_answers = FirstAnswers(
+        endpoint, is_running=address.is_running, start=threading.Thread(target=start, daemon=True).start
+    )
+    return first_answers

@@ -123,7 +123,18 @@ def put_off(review: Review, *, caller: Identity, policy: Policy, now: Millisecon
     """The claimant called: move its deadline. There is no event, because nothing happened to the review."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
-    return replace(review, claim_expires_at=deadline(review, policy, now))
+    at_least = Milliseconds((review.claim_expires_at or 0) + 1)
+    return replace(review, claim_expires_at=max(deadline(review, policy, now), at_least))
+
+
+def is_unused(review: Review, policy: Policy) -> bool:
+    """Did its claimant do nothing since it claimed? Perhaps the answer to its claim never reached it.
+
+    Everything that a claimant does moves the deadline.
+    """
+    if review.status is not Status.CLAIMED or review.claimed_at is None or review.verdict_reason is not None:
+        return False
+    return review.claim_expires_at == deadline(review, policy, review.claimed_at)
 
 
 def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Change:

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, Key, Role
+from gsd_review_broker.mcp.arguments import Category, Key, Label, Role
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
 from gsd_review_broker.service.commands.proposals import NewProposal
 from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
@@ -19,9 +19,9 @@ async def create_review(
     intent: str,
     agent_type: str,
     agent_role: Role,
-    phase: str,
-    plan: str | None = None,
-    task: str | None = None,
+    phase: Label,
+    plan: Label | None = None,
+    task: Label | None = None,
     category: Category | None = None,
     description: str | None = None,
     diff: Annotated[str | None, Field(description="one unified diff")] = None,

@@ -27,8 +27,8 @@ async def claim_next(
     idempotency_key: Key = None,
 ) -> Claim | NotClaimed:
     """Claim the first review that you may judge: critical first, then oldest. With wait=true it waits
-    for one (25 s; claimed=false means: call again). Next: get_proposal, then submit_verdict with the
-    claim_generation."""
+    for one (25 s; claimed=false means: call again). One call at a time for each name. Next: get_proposal,
+    then submit_verdict with the claim_generation."""
     return await call.broker.claims.claim_next(
         call.caller,
         reviewer_id,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key, Role, Since, Status
+from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key, Label, Role, Since, Status
 from gsd_review_broker.mcp.registry import EVERYBODY, Audience, Call, Registry
 from gsd_review_broker.ports import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
@@ -70,8 +70,8 @@ async def list_reviews(
     status: Status | None = None,
     category: Category | None = None,
     project: str | None = None,
-    phase: str | None = None,
-    plan: str | None = None,
+    phase: Label | None = None,
+    plan: Label | None = None,
     proposer_id: str | None = None,
     parent_id: str | None = None,
     needs_human: bool | None = None,

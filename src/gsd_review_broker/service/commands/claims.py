@@ -16,6 +16,7 @@ from gsd_review_broker.ports import QUEUE, Applies, DoesNotApply, ListPosition, 
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
+from gsd_review_broker.service.claim_turns import ClaimTurns, Turn
 from gsd_review_broker.service.commands.approvals import keep_reviewed_change
 from gsd_review_broker.service.commands.findings import open_findings
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 
 _ATTEMPTS = 5
 _CANDIDATES = 20
+# More reviewers than that do not claim at the same time.
+_LIVE_CLAIMS = 500
 _ANY_PROJECT = "*"
 # Errors of one candidate that do not stop the search for another.
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
@@ -41,6 +44,16 @@ R = TypeVar("R")
 class _Wanted:
     category: str | None
     project: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _NextCall:
+    """One call of claim_next."""
+
+    caller: Caller
+    reviewer: Identity
+    wanted: _Wanted
+    repeat: Repeat | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,7 @@ class Claims:
         self._core = core
         self._waiting = waiting
         self._applies = applies
+        self._turns = ClaimTurns()
 
     async def claim(
         self, _caller: Caller, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
@@ -193,23 +207,48 @@ class Claims:
         wanted = _Wanted(category, project)
         within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
-        async def look() -> Claim | None:
-            return await self._first_claimable(caller, reviewer, wanted, within)
-
-        claim: Claim | None = await self._core.store.glance(
-            lambda reader: recalled(reader, self._core, within, project)
-        )
-        if claim is None:
-            claim = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
+        async with self._turns.turn_of(reviewer) as turn:
+            claim: Claim | None = await self._core.store.glance(
+                lambda reader: recalled(reader, self._core, within, project)
+            )
+            if claim is None:
+                call = _NextCall(caller, reviewer, wanted, within)
+                claim = await self._wait_for_claim(call, turn, wait=wait, wait_seconds=wait_seconds)
         if claim is None:
             return {"claimed": False}
         claim["claimed"] = True
         return claim
 
-    async def _first_claimable(
-        self, caller: Caller, reviewer: Identity, wanted: _Wanted, repeat: Repeat | None
+    async def _wait_for_claim(
+        self, call: "_NextCall", turn: Turn, *, wait: bool, wait_seconds: float | None
     ) -> Claim | None:
-        of_pool = self._refuse_draining(reviewer)
+        is_first_look = True
+
+        async def look() -> Claim | None:
+            nonlocal is_first_look
+            if wait:
+                turn.refuse_if_stopped()
+            claim = await self._first_claimable(call)
+            if claim is None and is_first_look:
+                claim = await self._own_unused(call)
+            is_first_look = False
+            return claim
+
+        return await self._waiting.until(
+            QUEUE, look, wait=wait, wait_seconds=wait_seconds, interruption=turn.interruption
+        )
+
+    async def _own_unused(self, call: "_NextCall") -> Claim | None:
+        """A claim of the same reviewer with which nothing was done: its answer was lost."""
+        wanted = ReviewFilter(status=Status.CLAIMED, category=call.wanted.category, project=call.wanted.project)
+        claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
+        for review, _ in claimed:
+            if same_identity(review.claimed_by, call.reviewer) and rules.is_unused(review, self._core.policy):
+                return await self._try(call, review)
+        return None
+
+    async def _first_claimable(self, call: "_NextCall") -> Claim | None:
+        of_pool = self._refuse_draining(call.reviewer)
         # All waiting reviewers ask this at each new review, so the cheap query comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
             return None
@@ -219,9 +258,9 @@ class Claims:
                 lambda reader, after=position: reader.reviews(
                     ReviewFilter(
                         status=Status.PENDING,
-                        category=wanted.category,
-                        project=wanted.project,
-                        claimable_by=reviewer,
+                        category=call.wanted.category,
+                        project=call.wanted.project,
+                        claimable_by=call.reviewer,
                         claimable_at=self._core.clock.now(),
                         for_pool=of_pool,
                     ),
@@ -230,15 +269,15 @@ class Claims:
                 )
             )
             for candidate, position in candidates:  # noqa: B007 - the last position is where the next page begins
-                claimed = await self._try(caller, candidate, reviewer, repeat)
+                claimed = await self._try(call, candidate)
                 if claimed is not None:
                     return claimed
             if len(candidates) < _CANDIDATES:
                 return None
 
-    async def _try(self, caller: Caller, candidate: Review, reviewer: Identity, repeat: Repeat | None) -> Claim | None:
+    async def _try(self, call: "_NextCall", candidate: Review) -> Claim | None:
         try:
-            result = await self.claim(caller, candidate.id, reviewer, repeat=repeat)
+            result = await self.claim(call.caller, candidate.id, call.reviewer, repeat=call.repeat)
         except BrokerError as error:
             if error.code not in _PASSED_OVER:
                 raise

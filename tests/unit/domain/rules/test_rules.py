@@ -242,6 +242,18 @@ def test_only_the_live_claimant_puts_its_deadline_off() -> None:
     assert rules.put_off(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
 
 
+def test_a_claim_is_unused_until_its_claimant_does_something() -> None:
+    review = claimed()
+    assert rules.is_unused(review, POLICY)
+    assert review.claimed_at is not None
+    # In the same millisecond too.
+    used = rules.put_off(review, caller=REVIEWER, policy=POLICY, now=review.claimed_at)
+    assert used is not None
+    assert not rules.is_unused(used, POLICY)
+    assert not rules.is_unused(replace(review, verdict_reason="hm"), POLICY)
+    assert not any(rules.is_unused(in_status(status), POLICY) for status in Status if status is not Status.CLAIMED)
+
+
 def test_releasing_with_an_old_generation_or_nothing_claimed_is_refused() -> None:
     refused(Code.STALE_CLAIM, lambda: rules.release(claimed(), claim_generation=0, now=LATER))
     refused(Code.INVALID_TRANSITION, lambda: rules.release(created().review, claim_generation=0, now=LATER))
