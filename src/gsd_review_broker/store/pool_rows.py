@@ -111,10 +111,6 @@ class PoolReads:
     def work_under_way(self) -> list[Work]:
         return [WORK.read(row) for row in self._statements.rows(_UNDER_WAY, {})]
 
-    def open_work(self, review_id: ReviewId) -> Work | None:
-        row = self._statements.row(_OPEN_WORK, {"review_id": review_id})
-        return WORK.read(row) if row else None
-
     def work_on(self, review_id: ReviewId) -> list[Work]:
         return [WORK.read(row) for row in self._statements.rows(_WORK_ON, {"review_id": review_id})]
 

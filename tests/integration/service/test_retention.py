@@ -771,6 +771,14 @@ def test_statistics_altered_after_a_prune_are_named_with_the_archive(kept: tuple
     ]
 
 
+def test_an_archive_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    with archive.opened_archive(tmp_path / "elsewhere"):
+        pass
+    (link := tmp_path / "archive").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StartError, match="is a link"), archive.opened_archive(link):
+        pass
+
+
 def test_a_foreign_archive_is_named(kept: tuple[Path, Path], tmp_path: Path) -> None:
     main, old = kept
     empty = tmp_path / "empty"

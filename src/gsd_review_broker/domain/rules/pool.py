@@ -60,7 +60,7 @@ def failed_on(
         case EndReason.IDLE:
             # It did not even begin, although there was work.
             return [] if reviewer.reviews_completed or worked_on else list(next_up)
-        case EndReason.TTL | EndReason.MANUAL | EndReason.BROKER_STOPPED | EndReason.BROKER_DIED:
+        case _:
             return []
 
 

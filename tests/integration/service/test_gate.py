@@ -1,0 +1,135 @@
+"""The gate's answers and records, asked of the broker in this process. The hook itself is in tests/acceptance/gate."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gsd_review_broker.domain.gate.decision import Because
+from gsd_review_broker.domain.gate.ledger import Origin
+from gsd_review_broker.domain.gate.request import LOG_FORMAT, Asker, GateRequest, parse_log
+from gsd_review_broker.service.commands.gate import Gate
+from tests.support.local import LocalBroker, local_broker
+from tests.support.processes import git
+
+
+class Gatehouse:
+    """A broker, its repository, and questions about the newest commit."""
+
+    def __init__(self, broker: LocalBroker, repository: Path) -> None:
+        self.broker = broker
+        self.repository = repository
+
+    @property
+    def gate(self) -> Gate:
+        return self.broker.application.broker.gate
+
+    @property
+    def origin(self) -> Origin:
+        root = git(self.repository, "rev-list", "--max-parents=0", "HEAD").decode().strip()
+        return Origin(root=root, folder=str(self.repository / ".git"))
+
+    async def approve(self, name: str, content: str) -> str:
+        """Stages the change and has it approved."""
+        (self.repository / name).write_text(content)
+        git(self.repository, "add", "-A")
+        diff = git(self.repository, "diff", "--cached", "--full-index").decode()
+        review_id = (await self.broker.create(diff=diff))["review_id"]
+        claim = await self.broker("claim_review", review_id=review_id, reviewer_id="codex-1")
+        await self.broker(
+            "submit_verdict", review_id=review_id, reviewer_id="codex-1", verdict="approved",
+            claim_generation=claim["claim_generation"],
+        )  # fmt: skip
+        return review_id
+
+    def commit(self, subject: str) -> GateRequest:
+        git(self.repository, "commit", "-q", "-m", subject)
+        log = ("log", "-1", "-z", "--raw", "--no-renames", "--full-index", "--no-abbrev", f"--format={LOG_FORMAT}")
+        return GateRequest(
+            origin=self.origin,
+            asker=Asker.HOOK,
+            root=str(self.repository),
+            branches=("refs/heads/main",),
+            commits=parse_log(git(self.repository, *log)),
+        )
+
+
+@pytest.fixture
+async def house(tmp_path: Path, repository: Path) -> AsyncGenerator[Gatehouse]:
+    async with local_broker(tmp_path, root=repository) as broker:
+        yield Gatehouse(broker, repository)
+
+
+async def test_what_landed_is_linked_to_its_review_once(house: Gatehouse) -> None:
+    review_id = await house.approve("hello.txt", "one\nTWO\nthree\n")
+    waiting = await house.gate.ledger()
+    assert [row["review_id"] for row in waiting["never_landed"]] == [review_id]
+
+    request = house.commit("Shout")
+    answer = await house.gate.check(request)
+    first, second = await house.gate.landed(request), await house.gate.landed(request)
+
+    assert (answer.outcome, first, second) == ("pass", {"recorded": 1}, {"recorded": 0})
+    ledger = await house.gate.ledger()
+    assert (ledger["never_landed"], ledger["without_approval"]) == ([], [])
+    assert [(row["subject"], row["because"], row["reviews"]) for row in ledger["landed"]] == [
+        ("Shout", Because.REVIEW.value, [review_id])
+    ]
+    timeline = (await house.broker("get_review_timeline", review_id=review_id))["events"]
+    assert timeline[-1]["metadata"]["commit"] == request.commits[0].id
+
+
+async def test_a_commit_that_nobody_approved_names_the_nearest_review(house: Gatehouse) -> None:
+    review_id = await house.approve("hello.txt", "one\nTWO\nthree\n")
+    (house.repository / "hello.txt").write_text("one\nTWO!\nthree\n")
+    git(house.repository, "add", "-A")
+    request = house.commit("Shout louder")
+
+    answer = await house.gate.check(request)
+    await house.gate.landed(request)
+
+    [row] = answer.as_json(request.commits)["commits"]
+    assert (row["covered"], row["files"], row["nearest"]["review_id"]) == (False, ["hello.txt"], review_id)
+    ledger = await house.gate.ledger()
+    assert [(row["subject"], row["because"]) for row in ledger["without_approval"]] == [("Shout louder", None)]
+    assert [row["review_id"] for row in ledger["never_landed"]] == [review_id]
+
+
+async def test_an_approval_carries_over_another_change_in_the_same_file(house: Gatehouse) -> None:
+    lines = [f"line {number}\n" for number in range(40)]
+    (house.repository / "long.txt").write_text("".join(lines))
+    git(house.repository, "add", "-A")
+    git(house.repository, "commit", "-q", "-m", "base")
+    review_id = await house.approve("long.txt", "".join([*lines[:-1], "the last line\n"]))
+    (house.repository / "long.txt").write_text("".join(["the first line\n", *lines[1:]]))
+    git(house.repository, "commit", "-q", "-a", "-m", "another change in the same file")
+    (house.repository / "long.txt").write_text("".join(["the first line\n", *lines[1:-1], "the last line\n"]))
+    git(house.repository, "add", "-A")
+
+    answer = await house.gate.check(house.commit("the approved change"))
+
+    [covered] = answer.covered.values()
+    assert (covered.because, covered.reviews) == (Because.CARRIED, (review_id,))
+
+
+async def test_an_override_of_this_repository_lets_a_commit_in_until_it_expires(house: Gatehouse) -> None:
+    await house.gate.override(house.origin, str(house.repository), "human:ann", "the build is on fire", 10)
+    (house.repository / "hello.txt").write_text("quick fix\n")
+    git(house.repository, "add", "-A")
+    request = house.commit("Quick fix")
+
+    during = await house.gate.check(request)
+    await house.gate.landed(request)
+    house.broker.clock.pass_time(601)
+    elsewhere = replace(request, origin=Origin(root="0" * 40, folder="elsewhere"))
+
+    [covered] = during.covered.values()
+    assert covered.because is Because.OVERRIDE
+    assert (await house.gate.check(request)).refusals
+    assert (await house.gate.check(elsewhere)).refusals
+    # A check by a person still knows that the commit was let in by somebody.
+    assert (await house.gate.check(replace(request, asker=Asker.CHECK))).covered
+    ledger = await house.gate.ledger()
+    assert [(row["person"], row["reason"]) for row in ledger["overrides"]] == [("human:ann", "the build is on fire")]
+    assert [row["because"] for row in ledger["without_approval"]] == [Because.OVERRIDE.value]

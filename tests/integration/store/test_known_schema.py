@@ -1,0 +1,56 @@
+"""A database file counts as ours only if it holds what our migrations make."""
+
+import contextlib
+import sqlite3
+
+import pytest
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.store.sqlite import known_schema, schema
+
+
+class SwitchedConnection(sqlite3.Connection):
+    """Newer Pythons can switch triggers and views off for a connection."""
+
+    switched: dict[int, bool]
+
+    def setconfig(self, option: int, enable: bool = True) -> None:
+        self.switched = {**getattr(self, "switched", {}), option: enable}
+
+
+@pytest.mark.parametrize("factory", [sqlite3.Connection, SwitchedConnection])
+def test_a_file_is_opened_with_its_own_code_switched_off(factory: type[sqlite3.Connection]) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:", factory=factory)) as connection:
+        known_schema.harden(connection)
+        assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
+        if isinstance(connection, SwitchedConnection):
+            # SQLite's numbers for: defensive, enable trigger, enable view.
+            assert connection.switched == {1010: True, 1003: False, 1015: False}
+
+
+@pytest.mark.parametrize(
+    ("statement", "altered"),
+    [
+        ("CREATE TRIGGER helpful AFTER INSERT ON reviews BEGIN SELECT 1; END", "trigger helpful"),
+        ("CREATE VIEW verdicts AS SELECT 1", "view verdicts"),
+        ("CREATE INDEX quick ON reviews (status)", "index quick"),
+        ("ALTER TABLE reviews ADD COLUMN extra TEXT", "table reviews"),
+    ],
+)
+def test_a_file_with_more_than_we_made_is_refused(statement: str, altered: str) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        known_schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
+        connection.execute(statement)
+        with pytest.raises(StartError, match=altered):
+            known_schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
+
+
+def test_in_a_version_without_a_list_triggers_are_still_refused() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        connection.execute("CREATE INDEX quick ON reviews (status)")
+        known_schema.refuse_altered(connection, "0000", "x.sqlite3")
+        connection.execute("CREATE TRIGGER helpful AFTER INSERT ON reviews BEGIN SELECT 1; END")
+        with pytest.raises(StartError, match="trigger helpful is added"):
+            known_schema.refuse_altered(connection, "0000", "x.sqlite3")
