@@ -16,7 +16,7 @@ import pytest
 from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, request_body, request_headers
 from tests.support.processes import BrokerProcess, make_repository
-from tests.support.waiting import PATIENCE, until, within
+from tests.support.waiting import PATIENCE, until
 
 MIB = 1024 * 1024
 BODY_LIMIT = 8 * MIB
@@ -477,8 +477,7 @@ def test_half_a_request_does_not_hinder_others(broker: BrokerProcess) -> None:
         for half in halves * 25:
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=PATIENCE))
             connection.sendall(half.encode())
-        with within(2):
-            broker.client()("create_review", **PROPOSAL)
+        broker.client()("create_review", **PROPOSAL)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

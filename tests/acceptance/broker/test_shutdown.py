@@ -17,10 +17,11 @@ from gsd_review_broker.settings.runtime_file import runtime_path
 from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, AsyncMcp, request_body, request_headers, tool_result
 from tests.support.processes import DATABASE, BrokerProcess, free_environment
-from tests.support.waiting import PATIENCE, until, within
+from tests.support.waiting import PATIENCE, until
 
 WAITS = 50
-LONGEST_END_SECONDS = 4
+# What the broker logs when it gives up on a call that is still under way.
+CUT_OFF = "timeout graceful shutdown exceeded"
 OLDER = "2025-06-18"
 
 
@@ -37,7 +38,7 @@ async def wait_for_a_verdict(session: aiohttp.ClientSession, port: int, protocol
 
 
 async def end_while_many_wait(process: BrokerProcess, protocol: str, kind: signal.Signals) -> list[Any]:
-    """What each wait was answered; the end takes no longer than it may."""
+    """What each wait was answered. Each would last longer than a test waits for anything."""
     assert process.process is not None
     client = process.client()
     review_id = client("create_review", **PROPOSAL)["review_id"]
@@ -48,10 +49,9 @@ async def end_while_many_wait(process: BrokerProcess, protocol: str, kind: signa
         ]
         while await asyncio.to_thread(lambda: client("broker_status")["waiting"]) < WAITS:
             await asyncio.sleep(0.01)
-        with within(LONGEST_END_SECONDS):
-            process.process.send_signal(kind)
-            answers = await asyncio.gather(*waits)
-            await asyncio.to_thread(process.process.wait, PATIENCE)
+        process.process.send_signal(kind)
+        answers = await asyncio.gather(*waits)
+        await asyncio.to_thread(process.process.wait, PATIENCE)
     client.close()
     return answers
 
@@ -67,6 +67,7 @@ async def test_waits_are_answered_before_the_broker_ends(
     assert process.stop() == code
     assert not process.runtime_file.exists()
     assert "Traceback" not in process.output()
+    assert CUT_OFF not in process.output()
     wal = process.database.with_name(process.database.name + "-wal")
     assert not wal.exists() or wal.stat().st_size == 0
 
@@ -83,8 +84,8 @@ def test_an_idle_connection_and_half_a_request_do_not_keep_the_broker(process: B
         assert stream.recv(100).startswith(b"HTTP/1.1 405")
         half.sendall(f"POST /mcp HTTP/1.1\r\n{host}Content-Length: 100\r\n\r\n{{".encode())
         process.client()("broker_status")
-        with within(LONGEST_END_SECONDS):
-            assert process.stop() == 0
+        assert process.stop() == 0
+    assert CUT_OFF in process.output()
 
 
 async def test_a_call_during_the_end_is_answered_or_cut_off_and_never_hangs(process: BrokerProcess) -> None:
@@ -150,10 +151,12 @@ def test_a_second_interrupt_ends_it_at_once(process: BrokerProcess) -> None:
     with socket.create_connection(("127.0.0.1", process.port), timeout=PATIENCE) as half:
         half.sendall(f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{process.port}\r\nContent-Length: 99\r\n\r\n{{".encode())
         assert process.client()("broker_status")["waiting"] == 0
-        with within(LONGEST_END_SECONDS):
-            process.process.send_signal(signal.SIGINT)
-            process.process.send_signal(signal.SIGINT)
-            assert process.process.wait(PATIENCE) == 130
+        process.process.send_signal(signal.SIGINT)
+        # Two signals that are both pending are delivered as one.
+        until(lambda: not process.runtime_file.exists())
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(PATIENCE) == 130
+    assert CUT_OFF not in process.output()
     assert not process.runtime_file.exists()
 
 
