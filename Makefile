@@ -8,6 +8,10 @@ WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # make test RANDOM=1 shuffles the tests and prints the seed; SEED=123 repeats that order.
 ORDER  := $(if $(SEED),-p randomly --randomly-seed=$(SEED),$(if $(RANDOM),-p randomly))
 PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
+# make test EXEC=1 starts every program as people do, and not in a fork of one that has imported the package.
+ifdef EXEC
+export TANDEM_TEST_EXEC := 1
+endif
 # Each broker that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -15,6 +15,7 @@ from gsd_review_broker.git.scratch import prefix_of
 from gsd_review_broker.pool.child.leftovers import end_leftovers
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
 from gsd_review_broker.settings.database import Database
+from tests.support.forks import Forked, can_fork
 from tests.support.mcp import Mcp
 from tests.support.waiting import PATIENCE
 
@@ -63,17 +64,14 @@ class BrokerProcess:
         self.database = folder / database
         self.runtime_file = self.database.with_name(self.database.name + ".runtime.json")
         self._arguments = arguments
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | subprocess.Popen[bytes] | None = None
         self.port = 0
         self._clients: list[Mcp] = []
 
     def start(self, *, port: int = 0, deadline: float = PATIENCE) -> Self:
         self.runtime_file.unlink(missing_ok=True)
         self.log = (self.home / "broker.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gsd_review_broker", "--port", str(port), *self._arguments],
-            cwd=self.folder, env=free_environment(self.home), stdout=self.log, stderr=self.log,
-        )  # fmt: skip
+        self.process = self._started(("--port", str(port), *self._arguments))
         try:
             self._await_port(self.process, deadline)
         except BaseException:
@@ -82,7 +80,18 @@ class BrokerProcess:
             raise
         return self
 
-    def _await_port(self, process: "subprocess.Popen[bytes]", deadline: float) -> None:
+    def _started(self, arguments: tuple[str, ...]) -> "Forked | subprocess.Popen[bytes]":
+        environment = free_environment(self.home)
+        if can_fork(environment):
+            with Path(os.devnull).open("rb") as nothing:
+                streams = (nothing.fileno(), self.log.fileno(), self.log.fileno())
+                return Forked("gsd-review-broker", arguments, self.folder, environment, streams)
+        return subprocess.Popen(
+            [sys.executable, "-m", "gsd_review_broker", *arguments],
+            cwd=self.folder, env=environment, stdout=self.log, stderr=self.log,
+        )  # fmt: skip
+
+    def _await_port(self, process: "Forked | subprocess.Popen[bytes]", deadline: float) -> None:
         end = time.monotonic() + deadline
         while time.monotonic() < end:
             if process.poll() is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.forks import can_fork, run_forked
 from tests.support.processes import BrokerProcess, free_environment, git, make_repository
 
 PROGRAM = str(Path(sys.executable).parent / "tandem")
@@ -57,17 +58,15 @@ class Tandem:
         self.environment = {**kept, **names}
 
     def run(self, *arguments: str, stdin: bytes | None = None, timeout: float = 60, **environment: str) -> Said:
-        # By default standard input is closed: a command must not wait for it.
-        input_options = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-        done = subprocess.run(
-            [PROGRAM, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **environment},
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            **input_options,
-        )
+        command, variables = [PROGRAM, *arguments], {**self.environment, **environment}
+        if can_fork(variables):
+            done = run_forked(command, self.folder, variables, stdin=stdin, timeout=timeout)
+        else:
+            # Standard input is empty if none is given: a command must not wait for it.
+            done = subprocess.run(
+                command, cwd=self.folder, env=variables, input=stdin or b"", capture_output=True, timeout=timeout,
+                check=False,
+            )  # fmt: skip
         return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *arguments: str, **environment: str) -> Running:
