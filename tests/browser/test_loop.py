@@ -1,14 +1,16 @@
 """The whole negotiation, by clicking: an agent over MCP on one side, a person in the browser on the other."""
 
 import getpass
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import APIResponse, BrowserContext, Page, Route, expect
 
 from tests.support.dashboard import PROPOSAL, Person, propose, token_of
 from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
 
 Keep = Callable[[Page, str], None]
 
@@ -103,6 +105,40 @@ def test_what_happens_shows_up_without_reloading(
 
 
 @pytest.mark.fresh
+def test_a_slow_answer_does_not_hide_what_happened_since(shop: BrokerProcess, person: Person) -> None:
+    agent = shop.client()
+    review_id = propose(agent, diff=None)
+    page = person.go(f"/r/{review_id}")
+    expect(page.locator("#pulse.on")).to_be_visible()
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold_the_first(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append((route, route.fetch()))
+
+    page.route(re.compile(f"/r/{review_id}"), hold_the_first)
+    claim = agent("claim_review", review_id=review_id, reviewer_id="codex-1")
+    until(lambda: page.title() and held)
+    agent(
+        "submit_verdict", review_id=review_id, reviewer_id="codex-1", verdict="approved",
+        claim_generation=claim["claim_generation"],
+    )  # fmt: skip
+    page.evaluate(
+        """(review) => new Promise((told) => {
+            const events = new EventSource(`/events?after=0&review=${review}`);
+            events.onmessage = ({ data }) => {
+                if (JSON.parse(data).event_type === "verdict_submitted") { events.close(); told(); }
+            };
+        })""",
+        review_id,
+    )
+    [(route, response)] = held
+    route.fulfill(response=response)
+    expect(page.locator(".head .chip.approved")).to_be_visible()
+
+
 def test_a_person_is_called_and_the_title_counts(shop: BrokerProcess, person: Person, keep: Keep) -> None:
     agent = shop.client()
     page = person.go("/")

@@ -25,19 +25,23 @@ function tellTimes() {
 
 // Live updates: when something happens, the page is fetched again and its live parts are replaced.
 // Not more often than this, to spare a busy broker; nobody reads faster.
-let last = 0, planned = null;
+// One at a time: of two answers under way, the older one could come last and stay.
+let last = 0, planned = null, isLooking = false, isWanted = false;
 function refresh() {
+  if (isLooking) { isWanted = true; return; }
   const pause = document.hidden ? 5000 : 600;
   planned ??= setTimeout(look, Math.max(0, last + pause - performance.now()));
 }
 async function look() {
-  last = Infinity;
   planned = null;
+  isLooking = true;
   try {
-    const answer = await fetch(body.dataset.source || location.href);
+    const answer = await fetch(body.dataset.source || location.href, { signal: AbortSignal.timeout(30000) });
     if (answer.ok) take(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch { /* the broker is away; the stream tells when it is back */ }
+  isLooking = false;
   last = performance.now();
+  if (isWanted) { isWanted = false; refresh(); }
 }
 function take(news) {
   const decision = $("#decision"), next = $("#decision", news);
