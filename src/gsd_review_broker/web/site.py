@@ -97,7 +97,7 @@ class Site:
             "path": request.url.path,
             "done": request.query_params.get("done", ""),
             "inbox_count": len((await self.inbox()).entries),
-            "last_event_id": await self.broker.page_queries.last_event_id(),
+            "last_event_id": request.state.last_event_id,
             **facts,
         }
         text = await asyncio.to_thread(lambda: self.templates.render(template, facts))
@@ -126,6 +126,8 @@ class Site:
         return Route(path, answer, methods=["POST"])
 
     async def _guarded(self, request: Request, do: Callable[[], Awaitable[Response]], read: list[Form]) -> Response:
+        # The page listens for what comes after this event, so it is read before what the page shows.
+        request.state.last_event_id = await self.broker.page_queries.last_event_id()
         try:
             return await do()
         except BrokerError as error:
