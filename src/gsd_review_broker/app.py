@@ -91,10 +91,10 @@ class Application:
         )
         pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
         dispatch = Dispatch(
-            {path: endpoint.asgi for path, endpoint in self._endpoints.items()},
+            {path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
             otherwise=BodyLimit(pages, limit=policy.limits.body),
         )
-        admission = Admission(dispatch, self.broker.gatekeeper, tools=self._endpoints)
+        admission = Admission(dispatch, self.broker.gatekeeper, tools=self._endpoints.by_path)
         self.asgi = HostAndOriginGuard(admission, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
@@ -122,8 +122,7 @@ class Application:
         """The store is opened before, so that a problem with it is reported in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
-            for endpoint in self._endpoints.values():
-                await stack.enter_async_context(endpoint.manager.run())
+            stack.push_async_callback(self._endpoints.stop)
             sweeping = asyncio.create_task(self.broker.sweep.run())
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)
@@ -135,6 +134,7 @@ class Application:
             gc.collect()
             gc.freeze()
             gc.set_threshold(50_000, 20, 20)
+            gc.enable()
             yield
             self.wakeups.close()
 

@@ -5,9 +5,9 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import mcp_types as types
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
@@ -17,6 +17,9 @@ from gsd_review_broker.service.access import Act, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.core import Repeat
 from gsd_review_broker.service.validation import encoded, refuse_unstorable
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 
 class Audience(StrEnum):
@@ -41,13 +44,36 @@ class Call:
     caller: Caller = LOCAL
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tool:
     name: str
     function: Callable[..., Awaitable[Any]]
     audiences: frozenset[Audience]
-    arguments: type[BaseModel]
-    wire: types.Tool
+    reads: bool
+    repeatable: bool
+
+    @cached_property
+    def arguments(self) -> type[BaseModel]:
+        """Made at the first call: all of them together would be a good part of a start."""
+        return _model(self.function)
+
+    @cached_property
+    def wire(self) -> "types.Tool":
+        """As tools/list shows it."""
+        import mcp_types as types  # noqa: PLC0415 - only the SDK's servers need it
+
+        return types.Tool(
+            name=self.name,
+            description=inspect.getdoc(self.function) or "",
+            input_schema=compact_schema(self.arguments),
+            annotations=types.ToolAnnotations(
+                read_only_hint=self.reads,
+                # Everything is appended, nothing deleted.
+                destructive_hint=False,
+                idempotent_hint=self.reads or self.repeatable,
+                open_world_hint=False,
+            ),
+        )
 
     async def __call__(
         self,
@@ -73,18 +99,13 @@ class Tool:
             action=self.name,
             right=self.right,
             # In pool tools, reviewer_id is the target, not the caller.
-            names=names_in(arguments, writes=self.writes) if self.audiences else (),
+            names=names_in(arguments, writes=not self.reads) if self.audiences else (),
             review_id=arguments.get("review_id"),
         )
 
     @property
-    def writes(self) -> bool:
-        annotations = self.wire.annotations
-        return annotations is None or not annotations.read_only_hint
-
-    @property
     def right(self) -> Right:
-        if not self.writes:
+        if self.reads:
             return Right.READ
         match Audience.PROPOSER in self.audiences, Audience.REVIEWER in self.audiences:
             case True, True:
@@ -153,20 +174,7 @@ class Registry:
 
         def register(function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
             name = function.__name__
-            arguments = _model(function)
-            wire = types.Tool(
-                name=name,
-                description=inspect.getdoc(function) or "",
-                input_schema=compact_schema(arguments),
-                annotations=types.ToolAnnotations(
-                    read_only_hint=reads,
-                    # Everything is appended, nothing deleted.
-                    destructive_hint=False,
-                    idempotent_hint=reads or repeatable,
-                    open_world_hint=False,
-                ),
-            )
-            self._tools[name] = Tool(name, function, frozenset(audiences), arguments, wire)
+            self._tools[name] = Tool(name, function, frozenset(audiences), reads, repeatable)
             return function
 
         return register

@@ -31,7 +31,7 @@ class Ways:
     """Both ways to one broker, and a count of the calls that the short way passed on."""
 
     def __init__(self, endpoint: Endpoint, gatekeeper: Gatekeeper) -> None:
-        self.sdk = admitted(endpoint.manager.asgi_app, gatekeeper)
+        self.sdk = admitted(endpoint.sdk, gatekeeper)
         self.passed_on = 0
         assert isinstance(endpoint.asgi, LeanCalls)
         self.calls = endpoint.asgi
@@ -83,20 +83,9 @@ def facts(message: Any) -> Any:
 
 @contextlib.asynccontextmanager
 async def ways_of(broker: LocalBroker, path: str = "/mcp") -> AsyncGenerator[Ways]:
-    endpoint = make_endpoints(broker.application.broker, body_limit=LIMIT)[path]
-    ready, done = asyncio.Event(), asyncio.Event()
-
-    async def run() -> None:
-        async with endpoint.manager.run():
-            ready.set()
-            await done.wait()
-
-    # The SDK wants to be stopped by the task that started it; a fixture's two halves are two tasks.
-    running = asyncio.create_task(run())
-    await ready.wait()
-    yield Ways(endpoint, broker.application.broker.gatekeeper)
-    done.set()
-    await running
+    endpoints = make_endpoints(broker.application.broker, body_limit=LIMIT)
+    yield Ways(endpoints.by_path[path], broker.application.broker.gatekeeper)
+    await endpoints.stop()
 
 
 @pytest.fixture

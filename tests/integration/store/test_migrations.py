@@ -54,7 +54,7 @@ def as_of_the_first_schema(database: Path) -> Path:
     ):
         upgrade = command.upgrade
         patch.setattr(command, "upgrade", lambda config, _revision: upgrade(config, "0001"))
-        schema.upgrade(target)
+        schema.migrate(target)
         for (table,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             if table not in {"alembic_version", "sqlite_sequence", "counters", "histograms"}:
                 _copy(source, target, table)

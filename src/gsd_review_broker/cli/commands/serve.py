@@ -1,9 +1,11 @@
 """`tandem serve` and `tandem config`."""
 
 import argparse
+import gc
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from gsd_review_broker.cli.registering import Commands, add_place_options
@@ -35,7 +37,11 @@ def _configuration(options: argparse.Namespace) -> Any:
 
 
 def run_broker(options: argparse.Namespace) -> int:
+    # Nothing of what a start makes is garbage; it is collected and set aside when the broker is ready.
+    gc.disable()
     configuration = _configuration(options)
+    # structlog imports rich where it is installed, for tracebacks that our logs do not use.
+    sys.modules.setdefault("rich", cast("ModuleType", None))
     from gsd_review_broker import server  # noqa: PLC0415
 
     return server.serve(configuration)

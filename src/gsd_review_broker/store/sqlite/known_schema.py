@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from gsd_review_broker.errors import StartError
 
@@ -58,4 +58,4 @@ def refuse_altered(connection: sqlite3.Connection, version: str, database: objec
 
 @cache
 def _known() -> dict[str, dict[str, str]]:
-    return json.loads(resources.files("gsd_review_broker.store.sqlite").joinpath(FILE).read_text("utf-8"))
+    return json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))

@@ -1,0 +1,97 @@
+"""Answers a tool call in wire form: runs the tool, counts and logs it, and words its result or refusal."""
+
+import asyncio
+from time import perf_counter
+from typing import Any, cast
+
+import structlog
+from starlette.types import Scope
+
+from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code, broker_failed
+from gsd_review_broker.mcp.lean import AnswerCall
+from gsd_review_broker.mcp.registry import Audience, Tool, as_text
+from gsd_review_broker.observe import logs
+from gsd_review_broker.service.access import caller_in
+from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
+
+log = structlog.get_logger()
+
+_LONG_LIST = 20
+_LONG_TEXT = 8_192
+_WORDING = WORDING_HEADER.encode()
+
+
+def answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> AnswerCall:
+    async def answer(scope: Scope, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        tool = tools.get(name)
+        if tool is None:
+            return _failed(_no_such_tool(name, tools), scope)
+        return await _called(tool, broker, arguments, audience, scope)
+
+    return answer
+
+
+def _wording(scope: Scope) -> Wording:
+    return wording_of(next((value for name, value in scope["headers"] if name == _WORDING), b"").decode("latin-1"))
+
+
+async def _called(
+    tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience, scope: Scope
+) -> dict[str, Any]:
+    logs.call_begins(tool.name, arguments.get("review_id"))
+    began, outcome = perf_counter(), "cancelled"
+    try:
+        result = await tool(broker, arguments, audience, caller_in(scope))
+        outcome = "ok"
+    except BrokerError as error:
+        outcome = error.code.value
+        return _failed(error, scope)
+    except Exception:
+        log.exception("tool_failed")
+        outcome = Code.INTERNAL.value
+        return _failed(broker_failed(), scope)
+    finally:
+        took = perf_counter() - began
+        broker.meters.tools[tool.name, outcome].add(took)
+        log.debug("tool_called", outcome=outcome, seconds=took)
+    if _is_page(result):
+        # Work of a millisecond is done in pieces, so that a short call need not wait for all of it.
+        await asyncio.sleep(0)
+    text = as_text(result)
+    if len(text) > _LONG_TEXT:
+        await asyncio.sleep(0)
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": result,
+        "isError": False,
+        "resultType": "complete",
+    }
+
+
+def _is_page(result: dict[str, Any]) -> bool:
+    return any(isinstance(value, list) and len(cast("list[Any]", value)) > _LONG_LIST for value in result.values())
+
+
+def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:
+    return BrokerError(
+        Code.NOT_FOUND,
+        f"there is no tool {name[:100]!r} on this endpoint",
+        f"It has {', '.join(tools)}; /mcp has all.",
+    )
+
+
+def _failed(error: BrokerError, scope: Scope) -> dict[str, Any]:
+    # It may quote a caller's own words, which need not be valid Unicode.
+    fields = {name: _sendable(text) for name, text in envelope(error, _wording(scope)).items()}
+    text = f"{fields['code']}: {fields['message']}"
+    return {
+        "content": [{"type": "text", "text": f"{text}\n{fields['hint']}" if fields["hint"] else text}],
+        "structuredContent": {"error": fields},
+        "isError": True,
+        "resultType": "complete",
+    }
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,109 @@
+"""The SDK's servers, one for each endpoint. Nothing else imports the SDK, and this module is imported only when a
+request needs it (late_sdk.py): importing the SDK takes as long as the rest of a start.
+
+The low-level server, not its decorators: arguments are checked by our own models (it ignores unknown ones),
+results go out as they are (it indents the text), and errors carry our codes.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
+from mcp_types import methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from gsd_review_broker.mcp.offer import Offer
+from gsd_review_broker.mcp.plain import METHOD, Call
+from gsd_review_broker.observe import tracing
+
+
+def make_manager(offer: Offer, *, body_limit: int) -> StreamableHTTPSessionManager:
+    """Stateless, so that a restart is invisible; Host and Origin are checked for all routes together."""
+    return StreamableHTTPSessionManager(
+        app=make_server(offer), stateless=True, json_response=False, max_request_body_size=body_limit
+    )
+
+
+def is_well_formed(call: Call, headers: Mapping[bytes, bytes]) -> bool:
+    """According to the SDK's own checks of the headers, and its own schema of the revision."""
+    if call.is_modern:
+        texts = {name.decode("ascii"): value.decode("latin-1") for name, value in headers.items()}
+        request = {"method": METHOD, "params": call.params}
+        if not isinstance(classify_inbound_request(request, headers=texts), InboundModernRoute):
+            return False
+    try:
+        methods.validate_client_request(METHOD, call.revision, call.params)
+    except ValidationError:
+        return False
+    return True
+
+
+class _ToolServer(Server[Any]):
+    """Answers that there are no resources or prompts.
+
+    It does not advertise them: opencode offers its model three more tools for a server that does.
+    """
+
+    def get_capabilities(self, *arguments: Any, **options: Any) -> types.ServerCapabilities:
+        whole = super().get_capabilities(*arguments, **options)
+        return whole.model_copy(update={"resources": None, "prompts": None})
+
+
+def make_server(offer: Offer) -> Server[Any]:
+    listing = types.ListToolsResult(tools=[tool.wire for tool in offer.tools.values()])
+
+    async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+        return listing
+
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
+        return await offer.answer(context.request.scope, params.name, params.arguments or {})
+
+    async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[])
+
+    async def list_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[])
+
+    server = _ToolServer(
+        offer.info["name"],
+        version=offer.info["version"],
+        title=offer.info["title"],
+        instructions=offer.instructions,
+        # No tool takes an argument by header, so there is nothing to look up for each call.
+        get_tool_input_schema=lambda _name: None,
+        on_list_tools=list_tools,
+        on_list_resources=list_resources,
+        on_list_prompts=list_prompts,
+    )
+    # Registered separately, because it answers in wire form: models would be built only to be serialized again.
+    server.add_request_handler(METHOD, types.CallToolRequestParams, call_tool)
+    if not tracing.is_on():
+        # The SDK's one built-in middleware makes a span for each call, even if nobody collects them.
+        server.middleware.clear()
+    server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
+    return server
+
+
+_CallTool = Callable[[Any, types.CallToolRequestParams], Awaitable[dict[str, Any]]]
+
+
+def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> ServerMiddleware[Any]:
+    """On the newest revision a tool's answer is complete, including the envelope; the SDK would walk through it twice
+    more.
+
+    Older revisions go through the SDK, which leaves out fields that they do not know.
+    """
+
+    async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method != METHOD or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return await call_next(ctx)
+        params = types.CallToolRequestParams.model_validate(ctx.params or {}, by_name=False)
+        result = await call_tool(ctx, params)
+        return {**result, "_meta": {types.SERVER_INFO_META_KEY: server_info}}
+
+    return middleware
