@@ -79,7 +79,8 @@ def tracked_among(root: Path, files: Sequence[Path]) -> list[Path]:
 
     If git gives no answer, or answers for another repository (a submodule, a link), that counts as yes.
     """
-    unclear = [file for file in files if not _is_below(root, file)]
+    tops: dict[Path, str | None] = {}
+    unclear = [file for file in files if not _is_below(root, file, tops)]
     rest = [file for file in files if file not in unclear]
     if not rest:
         return unclear
@@ -89,12 +90,14 @@ def tracked_among(root: Path, files: Sequence[Path]) -> list[Path]:
     return [file for file in files if file in unclear or _names(root, file) & entries]
 
 
-def _is_below(root: Path, file: Path) -> bool:
-    """It is where its name says, and not in a repository of its own."""
+def _is_below(root: Path, file: Path, tops: dict[Path, str | None]) -> bool:
+    """It is where its name says, and not in a repository of its own. Each folder's top is asked for once."""
     if not file.is_relative_to(root) or _real(str(file)) != file:
         return False
     folder = next(parent for parent in file.parents if parent.is_dir())
-    top = _line(folder, "rev-parse", "--show-toplevel")
+    if folder not in tops:
+        tops[folder] = _line(folder, "rev-parse", "--show-toplevel")
+    top = tops[folder]
     return top is not None and _real(top) == root
 
 
