@@ -42,7 +42,7 @@ from gsd_review_broker.web.api.pool import pool_routes
 from gsd_review_broker.web.api.problems import problem_routes
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
-from gsd_review_broker.web.pages.dashboard import dashboard_routes
+from gsd_review_broker.web.late_routes import LateRoutes
 
 
 class Application:
@@ -98,7 +98,6 @@ class Application:
         self.asgi = HostAndOriginGuard(admission, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
-        limit = configuration.settings.policy().limits.body
         return [
             Route("/healthz", health_endpoint(configuration.serves, str(configuration.database), self.secret)),
             Route("/metrics", metrics_endpoint(self.broker)),
@@ -106,16 +105,23 @@ class Application:
             *pool_routes(self.broker),
             *problem_routes(configuration.problems),
             *gate_routes(self.broker),
-            *dashboard_routes(
-                self.broker,
-                self.wakeups,
-                person=person,
-                serves=configuration.serves,
-                url=url,
-                form_limit=limit,
-                problems=configuration.problems,
-            ),
+            # Everything else is a page.
+            Route("/{page:path}", LateRoutes(lambda: self._dashboard(configuration, person, url))),
         ]
+
+    def _dashboard(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+        # Many brokers never show a page.
+        from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415
+
+        return dashboard_routes(
+            self.broker,
+            self.wakeups,
+            person=person,
+            serves=configuration.serves,
+            url=url,
+            form_limit=configuration.settings.policy().limits.body,
+            problems=configuration.problems,
+        )
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
