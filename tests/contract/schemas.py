@@ -31,4 +31,4 @@ def content_of(connection: sqlite3.Connection) -> list[str]:
     """One statement for each table, row and index. Layout within a statement does not count."""
     bracket = {"BEGIN TRANSACTION;", "COMMIT;"}
     whole = [line for line in connection.iterdump() if line not in bracket and "sqlite_sequence" not in line]
-    return ["\n".join(line.rstrip() for line in one.removesuffix(";").splitlines()) for one in whole]
+    return ["\n".join(line.rstrip() for line in one.removesuffix(";").strip().splitlines()) for one in whole]

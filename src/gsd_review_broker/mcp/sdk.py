@@ -16,10 +16,14 @@ from mcp.shared.inbound import InboundModernRoute, classify_inbound_request
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from sse_starlette.sse import AppStatus
 
 from gsd_review_broker.mcp.offer import Offer
 from gsd_review_broker.mcp.plain import METHOD, Call
 from gsd_review_broker.observe import tracing
+
+# At its stop the broker answers every open wait. This library would cut off answers after half a second.
+AppStatus.disable_automatic_graceful_drain()
 
 
 def make_manager(offer: Offer, *, body_limit: int) -> StreamableHTTPSessionManager:

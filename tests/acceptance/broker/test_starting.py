@@ -18,6 +18,7 @@ import pytest
 from gsd_review_broker import __version__
 from gsd_review_broker.git.checkout import exclude_from_git, find_root
 from tests.support.local import PROPOSAL
+from tests.support.mcp import ToolError
 from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository, run_broker
 from tests.support.waiting import PATIENCE
 
@@ -133,10 +134,14 @@ def test_every_command_tells_its_version(own_home: Path, name: str) -> None:
     assert said.stdout == f"{name} {__version__}\n"
 
 
-def test_a_database_that_is_up_to_date_costs_no_import_of_the_migrations(process: BrokerProcess) -> None:
-    """And one that is not does, or this test would prove nothing."""
+# Each of these would be a good part of a start.
+LATER = ("mcp", "mcp_types", "alembic", "jinja2", "pygments", "rich.traceback", "opentelemetry")
+
+
+def test_a_start_imports_nothing_that_only_some_calls_need(process: BrokerProcess) -> None:
+    """Neither with a database that is up to date nor with a new one."""
     assert process.stop() == 0
-    for database, imported in ((process.database, False), (process.database.with_name("new.sqlite3"), True)):
+    for database in (process.database, process.database.with_name("new.sqlite3")):
         with subprocess.Popen(
             [sys.executable, "-X", "importtime", "-m", "gsd_review_broker", "--port", "0", "--db", database],
             cwd=process.folder,
@@ -153,8 +158,24 @@ def test_a_database_that_is_up_to_date_costs_no_import_of_the_migrations(process
             again.terminate()
             again.communicate()
         modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-        assert "gsd_review_broker.store.sqlite.store" in modules
-        assert ("alembic" in modules) is imported
+        assert {"gsd_review_broker.store.sqlite.store", "sqlalchemy", "pydantic"} <= modules
+        assert [name for name in LATER if name in modules] == []
+
+
+def test_plain_calls_are_answered_without_the_sdk_and_the_first_other_request_imports_it(
+    repository: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with BrokerProcess(repository, home=own_home) as broker:
+        client = broker.client()
+        review_id = client("create_review", **PROPOSAL)["review_id"]
+        client("claim_review", review_id=review_id, reviewer_id="codex")
+        client("submit_verdict", review_id=review_id, reviewer_id="codex", verdict="approved")
+        with pytest.raises(ToolError):
+            client("close_review", review_id="nothing")
+        assert "mcp_types" not in broker.output()
+        assert "create_review" in {tool["name"] for tool in client.tools()}
+        assert "mcp_types" in broker.output()
 
 
 # Whose port and whose database it is.

@@ -6,11 +6,14 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import mcp_types as types
 import pytest
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types import methods
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gsd_review_broker.git.repository import GitRepository
+from gsd_review_broker.mcp import plain
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
@@ -335,6 +338,57 @@ async def test_an_envelope_that_lacks_something_is_judged_by_the_sdk(ways: Ways,
     params = {"name": "broker_status", "arguments": {}, "_meta": meta}
     _, taken = await ways.both(headers("broker_status", PROTOCOL), request("broker_status", {}, params=params))
     assert not taken
+
+
+INFO = "io.modelcontextprotocol/clientInfo"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+# What clients write about themselves; the short way takes it, whether it or the SDK knows that it is well formed.
+METAS: dict[str, tuple[dict[str, Any], bool]] = {
+    "client info": ({INFO: {"name": "x", "version": "1"}}, True),
+    "client info with a title": ({INFO: {"name": "x", "version": "1", "title": "ü"}}, True),
+    "client info without a version": ({INFO: {"name": "x"}}, False),
+    "client info, a number as name": ({INFO: {"name": 5, "version": "1"}}, False),
+    "capabilities": ({CAPABILITIES: {"elicitation": {}, "roots": {"listChanged": True}}}, True),
+    "capabilities, a list": ({CAPABILITIES: []}, False),
+    "progress token": ({"progressToken": 5}, True),
+    "progress token, a text": ({"progressToken": "ü"}, True),
+    "progress token, huge": ({"progressToken": 10**40}, True),
+    "progress token, true": ({"progressToken": True}, True),
+    "progress token, a fraction": ({"progressToken": 1.5}, False),
+    "a field of its own": ({"claudecode/toolUseId": "toolu_1"}, True),
+}
+
+
+@pytest.mark.parametrize("revision", [LEGACY, PROTOCOL])
+@pytest.mark.parametrize("name", METAS)
+async def test_what_a_client_says_about_itself_is_judged_as_the_sdk_judges_it(
+    ways: Ways, name: str, revision: str
+) -> None:
+    meta, expected = METAS[name]
+    params = {"name": "broker_status", "arguments": {}, "_meta": {**META, **meta} if revision == PROTOCOL else meta}
+    _, taken = await ways.both(headers("broker_status", revision), request("broker_status", {}, params=params))
+    if revision == PROTOCOL or name.startswith("progress token"):
+        assert taken == expected
+
+
+@pytest.mark.parametrize("revision", [LEGACY, PROTOCOL])
+@pytest.mark.parametrize("argument", ["ü", "\ud800", "\u202e", "", "a\0"])
+async def test_odd_names_of_arguments_are_answered_the_same_either_way(
+    ways: Ways, argument: str, revision: str
+) -> None:
+    await ways.both(headers("broker_status", revision), request("broker_status", {argument: 1}, revision))
+
+
+def test_a_plain_call_is_what_the_sdk_calls_well_formed() -> None:
+    """The names and lists that are written out, so that the SDK need not be imported."""
+    assert set(HANDSHAKE_PROTOCOL_VERSIONS) == plain.HANDSHAKE_REVISIONS
+    assert set(MODERN_PROTOCOL_VERSIONS) == plain.MODERN_REVISIONS
+    assert types.DEFAULT_NEGOTIATED_VERSION == plain.DEFAULT_REVISION
+    assert types.SERVER_INFO_META_KEY == plain.SERVER_INFO
+    sample = {"content": [], "structuredContent": {}, "isError": False, "resultType": "complete"}
+    for revision in HANDSHAKE_PROTOCOL_VERSIONS:
+        fields = methods.serialize_server_result(plain.METHOD, revision, sample)
+        assert set(fields) == set(plain.HANDSHAKE_FIELDS)
 
 
 async def test_a_body_in_pieces_is_read_whole(ways: Ways) -> None:

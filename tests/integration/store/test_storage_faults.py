@@ -506,6 +506,8 @@ def later_version(folder: Path, *statements: str) -> Generator[None]:
         patch.setattr(Config, "set_main_option", lambda config, name, _: setting(config, name, str(scripts)))
         patch.setattr(schema, "_KNOWN", (*schema._KNOWN, "later"))
         patch.setattr(schema, "HEAD", "later")
+        # The script for a new database is the present version's.
+        patch.setattr(schema, "_create", schema.migrate)
         yield
 
 

@@ -9,8 +9,7 @@ CREATE TABLE approved_paths (
 	review_id VARCHAR(32) NOT NULL,
 	CONSTRAINT pk_approved_paths PRIMARY KEY (path_key, old_id, review_id)
 )
- WITHOUT ROWID
-;
+ WITHOUT ROWID;
 CREATE TABLE audit_gaps (
 	first INTEGER NOT NULL,
 	last BIGINT NOT NULL,
@@ -46,8 +45,7 @@ CREATE TABLE counters (
 	value BIGINT NOT NULL,
 	CONSTRAINT pk_counters PRIMARY KEY (scope, name, "key")
 )
- WITHOUT ROWID
-;
+ WITHOUT ROWID;
 CREATE TABLE events (
 	id INTEGER NOT NULL,
 	review_id VARCHAR(32),
@@ -105,8 +103,7 @@ CREATE TABLE histogram_buckets (
 	most BIGINT NOT NULL,
 	CONSTRAINT pk_histogram_buckets PRIMARY KEY (scope, name, bucket)
 )
- WITHOUT ROWID
-;
+ WITHOUT ROWID;
 CREATE TABLE idempotency_keys (
 	project VARCHAR(256) NOT NULL,
 	tool VARCHAR(32) NOT NULL,
