@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,8 @@ class Stage:
 
 @contextlib.contextmanager
 def set_up(*, quick: bool) -> Iterator[Stage]:
+    # As people start it: a fork of the tests' server would share its memory and its imports.
+    os.environ["TANDEM_TEST_EXEC"] = "1"
     with tempfile.TemporaryDirectory(prefix="tandem-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         home = folder / "home"

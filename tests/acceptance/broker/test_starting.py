@@ -166,6 +166,8 @@ def test_plain_calls_are_answered_without_the_sdk_and_the_first_other_request_im
     repository: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    # A fork has everything imported.
+    monkeypatch.setenv("TANDEM_TEST_EXEC", "1")
     with BrokerProcess(repository, home=own_home) as broker:
         client = broker.client()
         review_id = client("create_review", **PROPOSAL)["review_id"]
