@@ -27,6 +27,8 @@ class Gated:
         self.folder = folder or process.folder
         # Each test writes something else, so that no two have the same content.
         self.word = ""
+        # What the tests of a module go back to.
+        self.first = ""
         self.tandem = Tandem(self.folder, home)
         self.call = process.client()
         self.environment = {

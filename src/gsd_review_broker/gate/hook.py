@@ -101,7 +101,10 @@ class Site:
 
     @classmethod
     def here(cls) -> "Site":
-        common = common_folder()
+        return cls.of(common_folder())
+
+    @classmethod
+    def of(cls, common: str) -> "Site":
         known: dict[str, str] = {}
         tips: list[str] = []
         try:
@@ -162,27 +165,34 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
     """In state `prepared` the references still have their old values."""
-    known = [f"--glob=refs/heads/{bracketed(glob)}" for glob in globs] or ["--branches"]
     # git runs this hook, so it has decided that the repository is safe; with its folder named, it does not ask again.
     here = {"GIT_DIR": git_folder()} | places()
-    output = read_git([*LOG, *news, "--not", *known, "--remotes", *tips, "--"], here)
+    output = read_git([*LOG, *news, "--not", *guarded_globs(globs), "--remotes", *tips, "--"], here)
     if output is None:
         raise RefusedError("tandem gate: refused, because git log failed here. Run `git fsck`.")
     return output
 
 
-def bracketed(glob: str) -> str:
+def guarded_globs(globs: "tuple[str, ...]") -> "list[str]":
+    """The guarded branches as `git log` takes them."""
+    return [f"--glob=refs/heads/{_bracketed(glob)}" for glob in globs] or ["--branches"]
+
+
+def _bracketed(glob: str) -> str:
     """git adds `/*` to a name without wildcards; with its last letter in brackets it is taken as it is."""
     return glob if any(sign in glob for sign in "*?[") else f"{glob[:-1]}[{glob[-1:]}]"
 
 
-def clean_merges(log: bytes) -> bytes:
-    """A line for each merge that is git's own; merges are rare, and so is this import."""
+def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> bytes:
+    """A line for each merge that is git's own; merges are rare, and so is this import. `environment` says where the
+    objects are; a hook's own is the default."""
     if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004
         return b""
     from gsd_review_broker.gate.merges import clean
 
-    return b"".join(b"clean=%b\n" % commit.encode() for commit in clean(log))
+    return b"".join(
+        b"clean=%b\n" % commit.encode() for commit in clean(log, places() if environment is None else environment)
+    )
 
 
 def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import gsd_review_broker
+from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
+from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.gate import read_policy
 
 _HOOK = "reference-transaction"
 _EXECUTABLE = 0o755
@@ -207,8 +210,21 @@ def _receipt_kind(site: GateSite) -> str | None:
         return None
 
 
-def _facts(site: GateSite, database: Database, user_database: Database, tips: list[str]) -> str:
-    values = {
+def policy_of(site: GateSite) -> GatePolicy:
+    return read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+
+
+def hook_site(site: GateSite) -> Site:
+    """What the hook knows of this repository; or would know, where it is not installed."""
+    if site.facts_file.exists():
+        return Site.of(str(site.common))
+    place = locations.locate(site.root, db=None, config=None)
+    user = locations.locate(None, db=None, config=None, environment={})
+    return Site(str(site.common), _known(site, place.database, user.database), [])
+
+
+def _known(site: GateSite, database: Database, user_database: Database) -> dict[str, str]:
+    return {
         "root": str(site.root or ""),
         "commit": root_commit(site.folder) or "",
         "database": str(database),
@@ -217,6 +233,10 @@ def _facts(site: GateSite, database: Database, user_database: Database, tips: li
         "user_file": str(locations.user_file()),
         "public_key": str(locations.public_key_file()),
     }
+
+
+def _facts(site: GateSite, database: Database, user_database: Database, tips: list[str]) -> str:
+    values = _known(site, database, user_database)
     lines = [f"{key}={value}" for key, value in values.items()] + [f"tip={tip}" for tip in tips]
     if any("\n" in line for line in lines):
         raise BrokerError(Code.CONFLICT, "a path of this repository has a line feed in it", "Move the repository.")

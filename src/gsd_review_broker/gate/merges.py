@@ -8,20 +8,20 @@ from pathlib import Path
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.apart import Apart, make_apart
-from gsd_review_broker.git.command import places
 from gsd_review_broker.git.program import run_git, text_of
 
 _SHA1_LENGTH = 40
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 
-def clean(log: bytes) -> list[str]:
-    """Of the merges in the output of `git log`, those whose tree equals git's own clean merge."""
+def clean(log: bytes, environment: dict[str, str]) -> list[str]:
+    """Of the merges in the output of `git log`, those whose tree equals git's own clean merge. `environment` names the
+    repository and its objects."""
     merges = [ids for ids in _ids(log) if len(ids) == 4]  # noqa: PLR2004 - commit, tree and two parents
     if not merges:
         return []
     with tempfile.TemporaryDirectory(prefix="tandem-") as scratch:
-        apart = _empty_repository(Path(scratch), "sha256" if len(merges[0][0]) > _SHA1_LENGTH else "sha1")
+        apart = _empty_repository(Path(scratch), environment, "sha256" if len(merges[0][0]) > _SHA1_LENGTH else "sha1")
         return [commit for commit, tree, ours, theirs in merges if _merged(apart, ours, theirs) == tree]
 
 
@@ -29,9 +29,8 @@ def _ids(log: bytes) -> list[list[str]]:
     return [[commit.id, commit.tree, *commit.parents] for commit in parse_log(log)]
 
 
-def _empty_repository(scratch: Path, object_format: str) -> Apart:
+def _empty_repository(scratch: Path, known: dict[str, str], object_format: str) -> Apart:
     """Beside the real one, with its objects and none of its configuration: that could name programs that merge."""
-    known = places()
     answer = run_git(Path.cwd(), "rev-parse", "--path-format=absolute", "--git-path", "objects", environment=known)
     if not answer.is_good:
         raise BrokerError(Code.UNAVAILABLE, f"git rev-parse: {answer.why}", "Look at the repository.")

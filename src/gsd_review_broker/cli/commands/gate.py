@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
@@ -35,6 +34,11 @@ def register(commands: Commands) -> None:
     add_review(receipt)
     receipt.add_argument("--note", metavar="COMMIT", help="store it in git notes (refs/notes/tandem) of this commit")
     group.add("key", _key, summary="print the public key that receipts are checked with", parents=[options])
+    claude = group.add(
+        "claude", _claude, summary="answer a hook of Claude Code, which `tandem install claude --gate` puts in place",
+        details="It reads the event as JSON from standard input.",
+    )  # fmt: skip
+    claude.add_argument("event", choices=("pre-tool-use", "stop"), help="the event that Claude Code reports")
     override = group.add(
         "override", _override, summary="let commits through for some minutes, with a reason",
         parents=[options, identity_option()],
@@ -44,39 +48,28 @@ def register(commands: Commands) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.settings_file import changed_setting  # noqa: PLC0415
-    from gsd_review_broker.gate import install  # noqa: PLC0415
-    from gsd_review_broker.settings import locations  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.setup import install_gate  # noqa: PLC0415
 
     context = Context(options)
-    site = install.GateSite.of(Path.cwd())
-    place = context.target.locations
-    user = locations.locate(None, db=None, config=None, environment={})
-    if options.mode is not None:
-        file = locations.project_file(site.root) if site.root else locations.user_file()
-        changed_setting(file, "gate", {"mode": options.mode})
-    is_new = install.install(site, database=place.database, user_database=user.database)
-    mode = _policy(site).mode.value
-    result = {"installed": True, "changed": is_new, "mode": mode, "hook": str(install.hook_file(site))}
-    verb = "is in place" if is_new else "was in place already"
-    context.answer(result, f"The gate {verb}: {result['hook']}, mode {mode}.")
+    result = install_gate(Path.cwd(), database=context.target.locations.database, mode=options.mode)
+    verb = "is in place" if result["changed"] else "was in place already"
+    context.answer(result, f"The gate {verb}: {result['hook']}, mode {result['mode']}.")
     return Exit.DONE
-
-
-def _policy(site: Any) -> Any:
-    from gsd_review_broker.settings import locations  # noqa: PLC0415
-    from gsd_review_broker.settings.gate import read_policy  # noqa: PLC0415
-
-    return read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
 
 
 def _uninstall(options: argparse.Namespace) -> int:
-    from gsd_review_broker.gate import install  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.setup import uninstall_gate  # noqa: PLC0415
 
     context = Context(options)
-    changed = install.uninstall(install.GateSite.of(Path.cwd()))
+    changed = uninstall_gate(Path.cwd())
     context.answer({"installed": False, "changed": changed}, "The gate is gone." if changed else "There was no gate.")
     return Exit.DONE
+
+
+def _claude(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate.claude import answer  # noqa: PLC0415
+
+    return answer(options.event)
 
 
 def _status(options: argparse.Namespace) -> int:

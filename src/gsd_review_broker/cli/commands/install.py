@@ -57,6 +57,9 @@ def register(commands: Commands) -> None:
     install.add_argument(
         "--trust", action="store_true", help="let the client call the broker's tools without asking each time"
     )
+    install.add_argument(
+        "--gate", action="store_true", help="Claude Code: deny `git commit` without approval before it runs"
+    )
     install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
     uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=CLIENTS, help=_named())
@@ -121,6 +124,12 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
 
     scope = _scope(options, around)
     role = integrations.ClientRole(options.role)
+    if options.gate and options.clients != ["claude"]:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            "--gate is for Claude Code only",
+            "Run tandem install claude --gate. For the others, tandem gate install puts the git hook in place.",
+        )
     url = None
     if options.url is not None:
         url = integrations.given_endpoint(options.url, role, scope, around)
@@ -131,6 +140,7 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
         role=role,
         scope=scope,
         trust=options.trust,
+        gate=options.gate,
         shared=options.shared,
         tandem=integrations.tandem_program(around, shared=options.shared),
     )

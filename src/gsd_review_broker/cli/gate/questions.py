@@ -10,6 +10,7 @@ from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.decision import Covered
+from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.request import parse_request
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
@@ -39,7 +40,7 @@ def check_range(context: Context, revisions: list[str]) -> int:
 def status_of(context: Context) -> int:
     site = install.GateSite.of(Path.cwd())
     state = install.state(site)
-    policy = read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+    policy = install.policy_of(site)
     result: dict[str, Any] = {
         "installed": state == "ok",
         "state": state,
@@ -50,9 +51,7 @@ def status_of(context: Context) -> int:
         "overridden": [],
     }
     if site.facts_file.exists():
-        tips = install.known_tips(site)
-        globs = [f"--glob=refs/heads/{hook.bracketed(glob)}" for glob in policy.branches] or ["--branches"]
-        log = commits_log(site, [*globs, "--not", "--remotes", *tips])
+        log = guarded_log(site, policy)
         try:
             commits: list[Json] = _asked(context, site, "status", log)["commits"] if log else []
         except UnreachableError as error:
@@ -95,6 +94,11 @@ def commits_log(site: install.GateSite, revisions: list[str]) -> bytes:
     if not answer.is_good:
         raise BrokerError(Code.INVALID_ARGUMENT, f"git log: {answer.why}", "Give a range that git knows, as A..B.")
     return answer.output
+
+
+def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
+    """All commits that the guarded branches gained since the gate was installed."""
+    return commits_log(site, [*hook.guarded_globs(policy.branches), "--not", "--remotes", *install.known_tips(site)])
 
 
 def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:

@@ -86,32 +86,32 @@ def opened(folder: Path) -> Generator[Tree]:
 
 def staged(tree: Tree) -> LocalDiff:
     """What `git commit` would record."""
-    _copy_index(tree)
-    return LocalDiff(diff=between(tree, _head(tree), _written(tree)))
+    copy_index(tree)
+    return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
 def worktree(tree: Tree) -> LocalDiff:
     """What `git add -A` and `git commit` would record: untracked files too, ignored ones not."""
-    _copy_index(tree)
+    copy_index(tree)
     _add_everything(tree)
-    return LocalDiff(diff=between(tree, _head(tree), _written(tree)))
+    return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
 def staged_digest(tree: Tree) -> str | None:
     """The digest that an approval of exactly this would name; None if nothing is staged."""
-    _copy_index(tree)
-    return _digest(tree, _written(tree))
+    copy_index(tree)
+    return _digest(tree, written(tree))
 
 
 def worktree_digest(tree: Tree, paths: Sequence[str] = ()) -> str | None:
     """Of the whole work tree, or of these paths only, staged or not."""
     if paths:
-        _read_head(tree)
+        read_head(tree)
         _add(tree, [f":(top,literal){path}" for path in paths])
     else:
-        _copy_index(tree)
+        copy_index(tree)
         _add_everything(tree)
-    return _digest(tree, _written(tree))
+    return _digest(tree, written(tree))
 
 
 def _digest(tree: Tree, new: str) -> str | None:
@@ -191,7 +191,7 @@ def _is_text(section: bytes) -> bool:
     return True
 
 
-def _copy_index(tree: Tree) -> None:
+def copy_index(tree: Tree) -> None:
     """The user's present index; inside a git hook, the one that git names."""
     named = os.environ.get("GIT_INDEX_FILE")
     real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
@@ -200,11 +200,11 @@ def _copy_index(tree: Tree) -> None:
         shutil.copyfile(path, tree.scratch / "index")
 
 
-def _read_head(tree: Tree) -> None:
+def read_head(tree: Tree) -> None:
     tree.must("read-tree", _head(tree))
 
 
-def _written(tree: Tree) -> str:
+def written(tree: Tree) -> str:
     return tree.must("write-tree", hint="Resolve what is unmerged, then propose again.")
 
 

@@ -68,7 +68,7 @@ def _notes(choice: Choice) -> list[str]:
 
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     """Trust is personal: in a project it goes into the settings that are not shared."""
-    hooks = _start_hooks(choice)
+    hooks = (*_start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
     allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
@@ -84,6 +84,25 @@ def _start_hooks(choice: Choice) -> tuple[Entry, ...]:
     """`tandem mcp` starts the broker by itself, and a broker on another machine cannot be started from here."""
     command = up_command(choice)
     return (Entry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
+
+
+def _gate_hooks(choice: Choice) -> tuple[Entry, ...]:
+    before = {"matcher": "Bash", "hooks": [_gate_hook(choice, "pre-tool-use", only="git")]}
+    stopping = {"hooks": [_gate_hook(choice, "stop", only="")]}
+    return (
+        Entry(path=("hooks", "PreToolUse"), value=before, in_list=True),
+        Entry(path=("hooks", "Stop"), value=stopping, in_list=True),
+    )
+
+
+def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
+    """Claude Code goes on if a hook's program is missing or fails, unless it exits with 2. Events without the word
+    cost no start of Python."""
+    program = shlex.join([choice.tandem, "gate", "claude", event])
+    problem = f"tandem gate: refused, because `{program}` failed. Install gsd-review-broker, or remove this hook."
+    check = f'printf %s "$event" | {program} || {{ echo {shlex.quote(problem)} >&2; exit 2; }}'
+    command = f"event=$(cat); case $event in *{only}*) {check};; esac"
+    return {"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}
 
 
 CLIENT = Client(

@@ -26,6 +26,8 @@ class Choice:
     role: ClientRole = ClientRole.PROPOSER
     scope: Scope = Scope.PROJECT
     trust: bool = False
+    gate: bool = False
+    """Also the hooks that deny a commit without approval; Claude Code has them."""
     shared: bool = False
     """The project's files are to be committed; otherwise they are kept out of git."""
     tandem: str = "tandem"
