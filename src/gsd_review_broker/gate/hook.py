@@ -9,7 +9,7 @@ import sys
 from gsd_review_broker.git.command import places, read_git
 
 LOG = (
-    "-c", "log.showRoot=true", "-c", "log.showSignature=false", "-c", "advice.graftFileDeprecated=false",
+    "-c", "log.showRoot=true", "-c", "log.showSignature=false",
     "log", "-z", "--raw", "-r", "--root", "--no-abbrev", "--no-renames",
     "--no-relative", "--diff-merges=first-parent", "--ignore-submodules=none", "--no-ext-diff", "--no-textconv",
     "--no-notes", "--no-color", "--no-mailmap", "--ignore-missing", "--reverse", "--topo-order",

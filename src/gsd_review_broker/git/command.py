@@ -28,6 +28,8 @@ AS_IT_IS = (
     "-c", "core.protectNTFS=true",
     "-c", "core.commitGraph=false",
     "-c", "core.untrackedCache=false",
+    # GIT_GRAFT_FILE, set below, brings a hint.
+    "-c", "advice.graftFileDeprecated=false",
 )  # fmt: skip
 # Settings of the repository that are left alone, since none of them changes which records a digest is made of:
 # - core.autocrlf, core.eol, core.safecrlf, filter.*, core.bigFileThreshold, core.symlinks, core.fileMode,

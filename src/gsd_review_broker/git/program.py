@@ -62,10 +62,11 @@ def run_users_git(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    hooks: bool = False,
 ) -> Answer:
     """With the user's configuration and environment, since it is about the user's work tree: what is ignored, and how
-    files are converted. No hook and no monitor runs, and objects are still what their ids say."""
-    command = ["git", *NO_PROGRAMS, *AS_IT_IS, *arguments]
+    files are converted. No monitor runs, no hook unless it is asked for, and objects are still what their ids say."""
+    command = ["git", *(() if hooks else NO_PROGRAMS), *AS_IT_IS, *arguments]
     return _finished(command, folder, {**os.environ, **TRUE_OBJECTS, **(environment or {})}, None, timeout)
 
 

@@ -55,7 +55,7 @@ def run_demo(options: argparse.Namespace) -> int:
         return Exit.DONE
     screen.say()
     screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
-    screen.say("The demo worked the gate's two answers out itself, from git's records; no git hook is installed.")
+    screen.say("The gate's answers were the real git hook's; `tandem gate install` puts it into your repository.")
     screen.say("Next, in your repository: `tandem up`, then `tandem install claude` (or codex, gemini, opencode).")
     return Exit.DONE
 

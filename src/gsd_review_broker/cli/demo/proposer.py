@@ -5,10 +5,14 @@ import sys
 
 from gsd_review_broker.cli.demo import script
 from gsd_review_broker.cli.demo.acting import Actor, short
+from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.git.digest import commit_records, digest_of_records
-from gsd_review_broker.git.program import run_git
+from gsd_review_broker.git.program import Answer, run_git, run_users_git
+
+# Of a refusal.
+_MOST_LINES = 5
 
 
 def main() -> int:
@@ -82,32 +86,46 @@ def _accept(actor: Actor, review_id: str) -> None:
 
 
 def _land(actor: Actor, review_id: str) -> None:
+    """Through the real git hook, in mode block."""
     _decision(actor, review_id)
     proposal = actor.call("get_proposal", review_id=review_id)
     approved: str = proposal["digest"]
-    path = actor.folder / script.FILE
-    path.write_text(script.TAMPERED, "utf-8")
+    install_gate(actor.folder, mode="block")
+    actor.say("installs the gate: a git hook that lets only approved content land", chapter="The gate")
+    (actor.folder / script.FILE).write_text(script.TAMPERED, "utf-8")
     _git(actor, "add", script.FILE)
     with changes.opened(actor.folder) as tree:
         other = changes.staged_digest(tree)
+    refused = _commit(actor)
     actor.say(
         "tries to land something else: one character differs",
-        details=[f"approved {short(approved)}", f"staged   {short(other)}", "the gate's answer: refused"],
-        chapter="The gate",
+        details=[
+            f"approved {short(approved)}",
+            f"staged   {short(other)}",
+            f"the gate's answer: {'lets it in' if refused.code == 0 else 'refused'}",
+            *refused.errors.splitlines()[:_MOST_LINES],
+        ],
     )
     _git(actor, "reset", "-q", "--hard")
     _git(actor, "apply", "--index", "-", text=proposal["diff"])
-    _git(actor, "commit", "-q", "-m", script.COMMIT)
+    done = _commit(actor)
     committed = digest_of_records(commit_records(actor.folder, "HEAD"))
-    answer = "lets it in" if committed == approved and other != approved else "is broken"
     actor.say(
         "applies exactly what was approved, and commits it",
-        details=[f"approved {short(approved)}", f"commit   {short(committed)}", f"the gate's answer: {answer}"],
+        details=[
+            f"approved {short(approved)}",
+            f"commit   {short(committed)}",
+            f"the gate's answer: {'lets it in' if done.code == 0 else done.why}",
+        ],
     )
     closed = actor.call("close_review", review_id=review_id, proposer_id=script.PROPOSER)
     actor.say(f"closes the review: {closed['outcome']}")
-    if answer == "is broken":
+    if refused.code == 0 or done.code != 0 or committed != approved:
         sys.exit(1)
+
+
+def _commit(actor: Actor) -> Answer:
+    return run_users_git(actor.folder, "commit", "-q", "-m", script.COMMIT, hooks=True)
 
 
 def _git(actor: Actor, *arguments: str, text: str | None = None) -> bytes:
