@@ -50,7 +50,7 @@ def test_every_command_is_told_of_in_the_page_by_hand_too(name: str) -> None:
 
 def test_every_command_has_json_unless_it_is_for_programs_alone() -> None:
     without = {name for name, (parser, _) in parsers().items() if "--json" not in options(parser)}
-    assert without == {"serve", "mcp", "completion", "audit export"}
+    assert without == {"serve", "mcp", "completion", "audit export", "gate claude"}
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:

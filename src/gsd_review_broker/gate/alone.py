@@ -17,19 +17,21 @@ from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_tex
 from gsd_review_broker.domain.gate.request import GateRequest, parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.errors import StartError
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.offline import decide_offline, read_proofs
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
+from gsd_review_broker.store.sqlite import known_schema
 
 _COLUMNS = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
 _ON_PATH = (
     f"SELECT {_COLUMNS} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608
     "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
 )
+_NEWEST = "ORDER BY c.approved_at DESC, c.review_id LIMIT ?"
 _OVERRIDES = "SELECT repository, folder FROM gate_overrides WHERE until > ?"
-# A view could stand in the place of a table of approvals. The broker's own schema has neither.
-_NOT_OURS = "SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view') LIMIT 1"
+_VERSION = "SELECT version_num FROM alembic_version"
 _BUSY_SECONDS = 0.2
 DatabaseError = sqlite3.Error
 
@@ -41,12 +43,12 @@ class ApprovalsFile:
         self._connection = connection
 
     def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
-        statement = f"{_ON_PATH} AND p.old_id = ? LIMIT ?"
+        statement = f"{_ON_PATH} AND p.old_id = ? {_NEWEST}"
         rows = self._connection.execute(statement, (path_key(path), old_id.decode("ascii", "replace"), limit))
         return [_change(row) for row in rows]
 
     def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
-        return [_change(row) for row in self._connection.execute(f"{_ON_PATH} LIMIT ?", (path_key(path), limit))]
+        return [_change(row) for row in self._connection.execute(f"{_ON_PATH} {_NEWEST}", (path_key(path), limit))]
 
     def is_overridden(self, origin: Origin) -> bool:
         rows = self._connection.execute(_OVERRIDES, (int(time.time() * 1000),)).fetchall()
@@ -119,8 +121,8 @@ def decided_from_file(site: Site, request: GateRequest, policy: GatePolicy) -> d
 
 
 def _decided(kept: ApprovalsFile, request: GateRequest, policy: GatePolicy) -> dict[str, Covered]:
-    found = search.approvals(kept, request.commits, policy, request.origin, thorough=True)
-    covered = decide(request.commits, [change.approval() for change in found], policy)
+    candidates = search.approvals(kept, request.commits, policy, request.origin, thorough=True)
+    covered = decide(request.commits, [change.approval() for change in candidates.changes], policy)
     if policy.override is Override.HUMAN and kept.is_overridden(request.origin):
         for commit in request.commits:
             covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
@@ -147,9 +149,25 @@ def _connected(database: Path) -> sqlite3.Connection:
     # Without a log nobody writes, and none has to be made in order to read.
     immutable = "" if log.exists() else "&immutable=1"
     connection = sqlite3.connect(f"{address}?mode=ro{immutable}", uri=True, timeout=_BUSY_SECONDS)
-    connection.execute("PRAGMA trusted_schema=OFF")
-    connection.execute("PRAGMA query_only=ON")
-    if connection.execute(_NOT_OURS).fetchone():
+    try:
+        _require_own(connection, database)
+    except BaseException:
         connection.close()
-        raise ValueError(f"{database} is not as the broker made it")
+        raise
     return connection
+
+
+def _require_own(connection: sqlite3.Connection, database: Path) -> None:
+    """Only a file with exactly the broker's own schema can approve anything: a view could stand in the place of a
+    table of approvals. Raises ValueError or sqlite3.Error."""
+    known_schema.harden(connection)
+    connection.execute("PRAGMA query_only=ON")
+    try:
+        # No view or trigger, before any table is read.
+        known_schema.refuse_altered(connection, "", database)
+        row = connection.execute(_VERSION).fetchone()
+        if row is None or not known_schema.is_known(row[0]):
+            raise ValueError(f"{database} is of another version")
+        known_schema.refuse_altered(connection, row[0], database)
+    except StartError as error:
+        raise ValueError(str(error)) from error

@@ -21,6 +21,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OF_OTHERS = 0o077
 _LONGEST_FILE = 10_000
 _FAILED = 1
+# A file for each report of what landed, until the broker has it; a report that it cannot read is dropped.
+_REPORT = "landed."
+_MOST_REPORTS = 200
+_ANSWERED = (200, 400)
 
 
 class RefusedError(Exception):
@@ -320,19 +324,36 @@ def _keep(note: str, body: bytes) -> None:
 
 def _landed(note: str) -> int:
     """After the references were written, in the background: nobody waits, and nothing is blocked."""
+    import time
+
     try:
-        with open(note, "rb") as file:
-            body = file.read()
-        os.unlink(note)
-        site = Site.here()
-        for database in site.databases:
-            address = address_of(database)
-            if address is not None:
-                post(address, "/api/gate/landed", body)
-                break
+        os.rename(note, f"{os.path.dirname(note)}/{_REPORT}{time.time_ns()}.{os.getpid()}")
+        return 0 if report_landed(Site.here()) else _FAILED
     except (OSError, RefusedError):
         return _FAILED
-    return 0
+
+
+def report_landed(site: Site) -> bool:
+    """Tell the broker what landed, oldest first. What it cannot be told now, a later commit or `tandem gate status`
+    tells it; the broker records each commit once. Raises OSError if the broker does not answer."""
+    folder = f"{site.common}/tandem"
+    waiting = sorted(name for name in os.listdir(folder) if name.startswith(_REPORT))[:_MOST_REPORTS]
+    address = next(filter(None, map(address_of, site.databases)), None)
+    if address is None:
+        return not waiting
+    for name in waiting:
+        try:
+            with open(f"{folder}/{name}", "rb") as file:
+                body = file.read()
+        except FileNotFoundError:
+            # Another commit's report was quicker.
+            continue
+        status, _ = post(address, "/api/gate/landed", body)
+        if status not in _ANSWERED:
+            return False
+        if os.path.exists(f"{folder}/{name}"):
+            os.unlink(f"{folder}/{name}")
+    return True
 
 
 def _say(text: str) -> None:

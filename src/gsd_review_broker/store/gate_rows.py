@@ -23,6 +23,7 @@ _ON_PATH = (
     sa.select(*REVIEWED_CHANGES.columns)
     .join(approved_paths, approved_paths.c.review_id == reviewed_changes.c.review_id)
     .where(approved_paths.c.path_key == parameter("path_key"))
+    .order_by(reviewed_changes.c.approved_at.desc(), reviewed_changes.c.review_id)
     .limit(parameter("most"))
 )
 _BEGINNING_AT = _ON_PATH.where(approved_paths.c.old_id == parameter("old_id"))

@@ -13,8 +13,9 @@ from gsd_review_broker.web.api.people import failed
 _OPEN = frozenset({"/healthz"})
 _POOL, _DATABASE = "/api/pool/", "/api/db/"
 _REVIEWS, _VERDICT = "/api/reviews/", "/verdict"
-# Asked by the git hook of whoever commits; what they record is what git did.
-_GATE = ("/api/gate/check", "/api/gate/landed", "/api/gate/receipts/")
+# Questions to the gate change nothing. Who may propose may also record that the change landed: the git hook of whoever
+# commits does.
+_GATE, _LANDED = ("/api/gate/check", "/api/gate/receipts/"), "/api/gate/landed"
 
 
 class Admission:
@@ -53,6 +54,8 @@ def right_of(method: str, path: str) -> Right:
         return Right.READ
     if path.startswith(_GATE):
         return Right.READ
+    if path == _LANDED:
+        return Right.PROPOSE
     if path.startswith(_POOL):
         return Right.RUN_POOL
     if path.startswith(_DATABASE):

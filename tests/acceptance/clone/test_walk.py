@@ -216,7 +216,8 @@ NEED_NOTHING = {
     "pool disable",
     "down",
 }
-NEED_NOTHING |= {"gate install", "gate uninstall", "gate status", "mcp"}
+# Claude Code wants a denial on standard output, and code 0.
+NEED_NOTHING |= {"gate install", "gate uninstall", "gate status", "gate claude", "mcp"}
 
 
 @pytest.mark.parametrize("turn", range(len(KINDS)), ids=list(KINDS))

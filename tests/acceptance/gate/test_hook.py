@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.gate import alone, hook
-from tests.support.gated import gated
+from tests.support.gated import Gated, gated
 from tests.support.hostile_clone import lock_held, put_runtime_file
-from tests.support.processes import DATABASE
+from tests.support.local import LocalBroker
+from tests.support.processes import DATABASE, BrokerProcess
+from tests.support.waiting import until
 
 HEAVY = {"json", "re", "subprocess", "http.client", "socket", "asyncio", "dataclasses", "pathlib", "sqlite3", "logging"}
 
@@ -94,14 +96,45 @@ def test_a_runtime_file_that_others_can_read_or_that_names_another_machine_is_no
 @pytest.mark.parametrize(
     "statement",
     [
-        "CREATE VIEW reviewed_changes AS SELECT 1",
-        "CREATE TRIGGER t AFTER INSERT ON kept BEGIN DELETE FROM kept; END",
+        "CREATE VIEW approvals AS SELECT 1",
+        "CREATE TRIGGER t AFTER INSERT ON approved_paths BEGIN DELETE FROM approved_paths; END",
+        "ALTER TABLE reviewed_changes ADD COLUMN more",
+        "CREATE TABLE more (x)",
+        "UPDATE alembic_version SET version_num = '9999'",
+        "DELETE FROM alembic_version",
+        "DROP TABLE alembic_version",
     ],
 )
-def test_a_database_that_somebody_altered_approves_nothing(tmp_path: Path, statement: str) -> None:
-    database = tmp_path / "database"
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        connection.execute("CREATE TABLE kept (x)")
-        connection.execute(statement)
-    with pytest.raises(ValueError, match="is not as the broker made it"), alone.opened(database, None):
+async def test_a_database_that_somebody_altered_approves_nothing(broker: LocalBroker, statement: str) -> None:
+    await broker.create()
+    database = broker.database.with_name("copy")
+    with (
+        contextlib.closing(sqlite3.connect(broker.database)) as source,
+        contextlib.closing(sqlite3.connect(database)) as copy,
+    ):
+        source.backup(copy)
+        with alone.opened(database, None) as kept:
+            assert kept.approvals_on_path(b"x", 1) == []
+        copy.execute(statement)
+        copy.commit()
+    with pytest.raises((ValueError, sqlite3.Error)), alone.opened(database, None):
         pass
+
+
+def test_a_commit_made_while_the_broker_is_down_is_recorded_later(tmp_path: Path) -> None:
+    with gated(tmp_path, mode="warn") as here:
+        here.stage(hello_txt="approved\n")
+        review = here.approve()
+        here.process.stop()
+        here.must("commit", "-m", "approved")
+        approved = here.head()
+        here.must("commit", "--allow-empty", "-m", "empty")
+        waiting = here.folder / ".git" / "tandem"
+        until(lambda: len(list(waiting.glob("landed.*"))) == 2)
+        with BrokerProcess(here.folder, home=here.home) as process:
+            again = Gated(process, here.home)
+            assert again.tandem("gate", "status")["commits"] == []
+            assert again.landed(approved)["review_id"] == review
+            assert list(waiting.glob("landed.*")) == []
+            again.must("commit", "--allow-empty", "-m", "another")
+            assert again.landed(again.head())["metadata"]["because"] == "empty"

@@ -21,6 +21,7 @@ from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy
 
 _CONTENT_TYPE = "application/x-tandem-gate"
+_HEADERS = {"Content-Type": _CONTENT_TYPE, "Accept": "application/json"}
 _PATIENCE = 60.0
 
 
@@ -54,6 +55,7 @@ def status_of(context: Context) -> int:
         log = guarded_log(site, policy)
         try:
             commits: list[Json] = _asked(context, site, "status", log)["commits"] if log else []
+            _record(context, site, log)
         except UnreachableError as error:
             # The hook's own state is known in any case.
             _show_status(context, result | {"problem": error.message})
@@ -102,14 +104,10 @@ def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
 
 
 def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:
-    commit = root_commit(site.folder) or ""
-    known = {"root": str(site.root or ""), "commit": commit}
-    here = hook.Site(str(site.common), known, [])
-    body = here.head(asker) + hook.clean_merges(log) + b"\n" + log
-    headers = {"Content-Type": _CONTENT_TYPE, "Accept": "application/json"}
+    here, body = _body(site, asker, log)
     try:
         connection = context.broker.connection
-        status, _, answer = connection.exchange("POST", "/api/gate/check", body, headers, patience=_PATIENCE)
+        status, _, answer = connection.exchange("POST", "/api/gate/check", body, _HEADERS, patience=_PATIENCE)
     except UnreachableError:
         return _from_file(context, here, body)
     content = json.loads(answer)
@@ -117,6 +115,24 @@ def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> 
         error = content["error"]
         raise BrokerError(Code(error["code"]), error["message"], error["hint"])
     return content
+
+
+def _record(context: Context, site: install.GateSite, log: bytes) -> None:
+    """What landed while no broker was running, or around the hook. The broker records a commit once."""
+    try:
+        hook.report_landed(install.hook_site(site))
+        if log:
+            _, body = _body(site, "status", log)
+            context.broker.connection.exchange("POST", "/api/gate/landed", body, _HEADERS, patience=_PATIENCE)
+    except (UnreachableError, OSError):
+        # A later commit, or the next look, reports it.
+        return
+
+
+def _body(site: install.GateSite, asker: str, log: bytes) -> tuple[hook.Site, bytes]:
+    commit = root_commit(site.folder) or ""
+    here = hook.Site(str(site.common), {"root": str(site.root or ""), "commit": commit}, [])
+    return here, here.head(asker) + hook.clean_merges(log) + b"\n" + log
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:

@@ -9,7 +9,7 @@ from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
-from gsd_review_broker.domain.gate.records import parse_records, raw_records
+from gsd_review_broker.domain.gate.records import Steps, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
@@ -22,6 +22,10 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.timestamps import iso
 
 _MOST_CARRIED = 5
+_NOT_ALL = (
+    "Only the newest approvals of these paths were looked at. If yours is older, propose the change as it is now."
+)
+_CARRIED_OVER = "the approval carried over: another change had landed in the same files"
 _MOST_SHOWN = 50
 _MOST_OVERRIDES = 50
 _LONGEST_OVERRIDE_MINUTES = 24 * 60
@@ -72,7 +76,7 @@ class Gate:
         policy = self._policy_of(request.root)
         if policy.mode is Mode.OFF and request.asker is Asker.HOOK:
             return GateAnswer(outcome="pass", mode=policy.mode, covered={}, refusals=(), override=None, text="")
-        covered, override = await self._covered(request, policy)
+        covered, override, notes = await self._covered(request, policy)
         missing = [commit for commit in request.commits if commit.id not in covered]
         if not missing:
             return GateAnswer(
@@ -84,7 +88,7 @@ class Gate:
         if request.asker is not Asker.STATUS:
             await self._record_refusal(request, policy, refusals)
         outcome = "warn" if policy.mode is not Mode.BLOCK and request.asker is Asker.HOOK else "refuse"
-        text = refusal_text(refusals, policy)
+        text = refusal_text(refusals, policy, note="\n".join(notes))
         return GateAnswer(
             outcome=outcome, mode=policy.mode, covered=covered, refusals=refusals, override=override, text=text
         )
@@ -99,21 +103,28 @@ class Gate:
 
     async def _covered(
         self, request: GateRequest, policy: GatePolicy
-    ) -> tuple[dict[str, Covered], GateOverride | None]:
-        quick = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=False))
-        covered = quick
+    ) -> tuple[dict[str, Covered], GateOverride | None, list[str]]:
+        """What is covered, by which override, and what was not looked at."""
+        covered, _ = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=False))
+        is_complete = True
         if len(covered) < len(request.commits):
-            covered = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=True))
+            covered, is_complete = await self._core.store.read(
+                lambda reader: _decided(reader, request, policy, thorough=True)
+            )
         for commit in request.commits:
-            if commit.id not in covered and (carried := await self._carried(request, commit, policy)):
-                covered[commit.id] = carried
+            if commit.id not in covered:
+                carried, looked_at_all = await self._carried(request, commit, policy)
+                is_complete = is_complete and looked_at_all
+                covered |= {commit.id: carried} if carried else {}
+        notes = [] if is_complete else [_NOT_ALL]
         if request.asker is not Asker.HOOK:
-            return covered | await self._core.store.read(lambda reader: _overridden(reader, request, covered)), None
+            overridden = await self._core.store.read(lambda reader: _overridden(reader, request, covered))
+            return covered | overridden, None, notes
         override = await self._core.store.read(lambda reader: self._live_override(reader, request.origin, policy))
         if override is not None:
             for commit in request.commits:
                 covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
-        return covered, override
+        return covered, override, notes
 
     def _live_override(self, reader: Reader, origin: Origin, policy: GatePolicy) -> GateOverride | None:
         if policy.override is Override.NOBODY:
@@ -121,23 +132,24 @@ class Gate:
         live = reader.live_overrides(self._core.clock.now(), _MOST_OVERRIDES)
         return next((one for one in live if Origin(root=one.repository, folder=one.folder).is_same(origin)), None)
 
-    async def _carried(self, request: GateRequest, commit: Commit, policy: GatePolicy) -> Covered | None:
+    async def _carried(self, request: GateRequest, commit: Commit, policy: GatePolicy) -> tuple[Covered | None, bool]:
         """Another change landed in the same file: the approved diff, applied to the commit's own parent, has to give
-        exactly the commit."""
+        exactly the commit. Also says whether all approvals were tried."""
         wanted = without_exempt(commit.steps, policy)
         if request.root is None or not commit.parents or not wanted:
-            return None
+            return None, True
         candidates = await self._core.store.read(
             lambda reader: search.of_same_paths(reader, wanted, request.origin, policy)
         )
-        for change in candidates[:_MOST_CARRIED]:
+        usable = [change for change in candidates.changes if _may_cover(change, wanted, policy)]
+        for change in usable[:_MOST_CARRIED]:
             diff = await self._core.store.read(lambda reader, change=change: _diff_of(reader, change))
             if diff is None:
                 continue
             records = await self._core.repository.records_on(request.root, commit.parents[0], diff)
             if records is not None and without_exempt(parse_records(records), policy) == wanted:
-                return Covered(because=Because.CARRIED, reviews=(change.review_id,))
-        return None
+                return Covered(because=Because.CARRIED, reviews=(change.review_id,)), True
+        return None, candidates.is_complete and len(usable) <= _MOST_CARRIED
 
     def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin) -> Refusal:
         nearest = nearest_review(reader, commit, policy, origin)
@@ -233,7 +245,7 @@ class Gate:
         """The references are written: link each commit to what covers it. A commit is recorded once."""
         self._refuse_foreign(request)
         policy = self._policy_of(request.root)
-        covered, override = await self._covered(request, policy)
+        covered, override, _ = await self._covered(request, policy)
         branch = ", ".join(name.removeprefix("refs/heads/") for name in request.branches)
 
         def command(tx: Transaction) -> int:
@@ -275,6 +287,8 @@ class Gate:
             "reviews": list(reviews),
             "override": landed.override_id,
         }
+        if landed.because is Because.CARRIED:
+            metadata["note"] = _CARRIED_OVER
         linked = [review for review_id in reviews if (review := tx.lock_review(review_id)) is not None]
         for review in linked:
             tx.save(rules.record_landed(review, metadata=metadata, now=tx.now))
@@ -293,9 +307,16 @@ def _landed_row(row: LandedCommit) -> dict[str, Any]:
     }
 
 
-def _decided(reader: Reader, request: GateRequest, policy: GatePolicy, *, thorough: bool) -> dict[str, Covered]:
-    found = search.approvals(reader, request.commits, policy, request.origin, thorough=thorough)
-    return decide(request.commits, [change.approval() for change in found], policy)
+def _decided(
+    reader: Reader, request: GateRequest, policy: GatePolicy, *, thorough: bool
+) -> tuple[dict[str, Covered], bool]:
+    candidates = search.approvals(reader, request.commits, policy, request.origin, thorough=thorough)
+    approvals = [change.approval() for change in candidates.changes]
+    return decide(request.commits, approvals, policy), candidates.is_complete
+
+
+def _may_cover(change: ReviewedChange, wanted: Steps, policy: GatePolicy) -> bool:
+    return change.approval().by_person or not any(policy.needs_person(path) for path in wanted)
 
 
 def _overridden(reader: Reader, request: GateRequest, covered: dict[str, Covered]) -> dict[str, Covered]:

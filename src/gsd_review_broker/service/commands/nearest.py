@@ -20,7 +20,7 @@ def nearest_review(reader: Reader, commit: Commit, policy: GatePolicy, origin: O
     steps = without_exempt(commit.steps, policy)
     if not steps:
         return None
-    approved = search.of_same_paths(reader, steps, origin, policy) or [
+    approved = search.of_same_paths(reader, steps, origin, policy).changes or [
         change for change in reader.approvals_on_path(min(steps), _MOST_ON_PATH) if change.origin.is_same(origin)
     ]
     if approved:

@@ -41,6 +41,10 @@ def objects(connection: sqlite3.Connection) -> dict[str, str]:
     }
 
 
+def is_known(version: object) -> bool:
+    return version in _known()
+
+
 def refuse_altered(connection: sqlite3.Connection, version: str, database: object) -> None:
     actual = objects(connection)
     strange = [name for name in actual if name.startswith(("trigger ", "view "))]

@@ -8,11 +8,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.gate.ledger import Origin
 from gsd_review_broker.domain.gate.request import parse_request
+from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.rules import Right
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.access import Act
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.web.api.people import failed, post, text
+from gsd_review_broker.web.api.people import failed, post, post_by_caller, text
 
 log = structlog.get_logger()
 
@@ -33,23 +37,31 @@ def gate_routes(broker: Broker) -> list[Route]:
     async def landed(_request: Request, body: bytes) -> Response:
         return JSONResponse(await gate.landed(parse_request(body)))
 
-    async def override(asked: dict[str, Any]) -> Any:
-        minutes = asked.get("minutes", 15)
+    async def override(caller: Caller, fields: dict[str, Any]) -> Any:
+        minutes = fields.get("minutes", 15)
         if not isinstance(minutes, int) or isinstance(minutes, bool):
             raise BrokerError(Code.INVALID_ARGUMENT, "minutes: a whole number is needed", "Pass minutes as a number.")
-        root = text(asked, "root") if asked.get("root") else None
-        commit = text(asked, "commit") if asked.get("commit") else None
-        origin = Origin(root=commit, folder=text(asked, "folder"))
-        return await gate.override(origin, root, text(asked, "person"), text(asked, "reason"), minutes)
+        person = await _acting(caller, fields)
+        root = text(fields, "root") if fields.get("root") else None
+        commit = text(fields, "commit") if fields.get("commit") else None
+        origin = Origin(root=commit, folder=text(fields, "folder"))
+        return await gate.override(origin, root, person, text(fields, "reason"), minutes)
 
-    async def receipt(asked: dict[str, Any]) -> Any:
-        return await gate.receipt(text(asked, "review_id"))
+    async def _acting(caller: Caller, fields: dict[str, Any]) -> str:
+        """Who a token says it is. Without one, on the loopback, callers are who they say, but not one of the pool."""
+        named = Identity(text(fields, "person")) if fields.get("person") or caller.identity is None else caller.identity
+        act = Act(action="override", right=Right.ACT_AS_PERSON, names=(("person", named),))
+        await broker.gatekeeper.admit(caller, act)
+        return caller.identity or named
+
+    async def receipt(fields: dict[str, Any]) -> Any:
+        return await gate.receipt(text(fields, "review_id"))
 
     return [
         post("/api/gate/receipts/{review_id}", receipt),
         _route("/api/gate/check", check),
         _route("/api/gate/landed", landed),
-        post("/api/gate/override", override),
+        post_by_caller("/api/gate/override", override),
     ]
 
 
