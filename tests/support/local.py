@@ -1,7 +1,9 @@
 """The broker inside the test's own process: real SQLite file and real git, with a clock that tests move."""
 
 import contextlib
+import sqlite3
 from collections.abc import AsyncGenerator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
+from gsd_review_broker.store.sqlite import schema
 from tests.support.mcp import ToolError
 
 PROPOSAL: dict[str, Any] = {
@@ -94,11 +97,21 @@ class LocalBroker:
         return await self.application.broker.sweep.once()
 
 
+@cache
+def _empty_database() -> bytes:
+    """What the migrations make of a new file. Made once: they take most of the time in which such a broker starts."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        return connection.serialize()
+
+
 @contextlib.asynccontextmanager
 async def local_broker(
     folder: Path, *, root: Path | None = None, clock: MovableClock | None = None, **settings: Any
 ) -> AsyncGenerator[LocalBroker]:
     database = folder / "broker.sqlite3"
+    if not settings.get("db") and not database.exists():
+        database.write_bytes(_empty_database())
     configuration = config.load(root=root, flags={"db": str(database), **settings}, environment={})
     clock = clock or MovableClock()
     application = Application(configuration, port=8321, clock=clock)

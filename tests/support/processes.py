@@ -15,7 +15,7 @@ from gsd_review_broker.git.scratch import prefix_of
 from gsd_review_broker.pool.child.leftovers import end_leftovers
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
 from gsd_review_broker.settings.database import Database
-from tests.support.forks import Forked, can_fork
+from tests.support.forks import Forked, can_fork, run_forked
 from tests.support.mcp import Mcp
 from tests.support.waiting import PATIENCE
 
@@ -147,7 +147,12 @@ def run_broker(
     folder: Path, home: Path, *arguments: str, timeout: float = PATIENCE
 ) -> subprocess.CompletedProcess[str]:
     """Run until it exits: for starts that must fail."""
-    return subprocess.run(
-        [sys.executable, "-m", "gsd_review_broker", *arguments],
-        cwd=folder, env=free_environment(home), capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    environment = free_environment(home)
+    if can_fork(environment):
+        done = run_forked(["gsd-review-broker", *arguments], folder, environment, stdin=None, timeout=timeout)
+    else:
+        done = subprocess.run(
+            [sys.executable, "-m", "gsd_review_broker", *arguments],
+            cwd=folder, env=environment, capture_output=True, timeout=timeout, check=False,
+        )  # fmt: skip
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -34,48 +34,12 @@ def healthz(port: int) -> dict[str, object]:
     return answer
 
 
-STARTER = """
-import contextlib, io, json, os, sys
-from gsd_review_broker.cli.main import serve_command
-for line in sys.stdin:
-    start = json.loads(line)
-    os.chdir(start["folder"])
-    os.environ.update(start["environment"])
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        code = serve_command(start["arguments"])
-    print(json.dumps([code, said.getvalue()]), flush=True)
-"""
-
-
-class Starter:
-    """One process for many starts that must fail: most of each would be spent on imports."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def refusal(self, folder: Path, home: Path, *arguments: str) -> str:
-        """The one sentence of it."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        start = {
-            "folder": str(folder),
-            "environment": free_environment(home),
-            "arguments": ["--port", "0", *arguments],
-        }
-        print(json.dumps(start), file=self.process.stdin, flush=True)
-        code, said = json.loads(self.process.stdout.readline())
-        assert code == 3, said
-        assert said.count("\n") == 1, said
-        return said
-
-
-@pytest.fixture(scope="module")
-def starter() -> Generator[Starter]:
-    starter = Starter()
-    yield starter
-    starter.process.communicate()
+def refusal(folder: Path, home: Path, *arguments: str) -> str:
+    """The one sentence of a start that fails."""
+    done = run_broker(folder, home, "--port", "0", *arguments)
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
 
 
 def mode(path: Path) -> int:
@@ -233,27 +197,23 @@ def program_that_says(said: bytes) -> Generator[int]:
     ids=["nothing", "ssh", "another page", "other JSON"],
 )  # fmt: skip
 def test_a_port_that_another_program_has_is_told_whatever_it_speaks(
-    starter: Starter, repository: Path, own_home: Path, said: bytes
+    repository: Path, own_home: Path, said: bytes
 ) -> None:
     with program_that_says(said) as port:
-        told = starter.refusal(repository, own_home, "--port", str(port))
+        told = refusal(repository, own_home, "--port", str(port))
     assert f"port {port} of 127.0.0.1 cannot be used" in told
     assert "pid" not in told
 
 
-def test_a_port_that_never_answers_does_not_hold_up_the_refusal(
-    starter: Starter, repository: Path, own_home: Path
-) -> None:
+def test_a_port_that_never_answers_does_not_hold_up_the_refusal(repository: Path, own_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert f"port {port}" in starter.refusal(repository, own_home, "--port", str(port))
+        assert f"port {port}" in refusal(repository, own_home, "--port", str(port))
 
 
-def test_a_database_that_another_broker_has_is_refused_with_its_pid(
-    starter: Starter, process: BrokerProcess, own_home: Path
-) -> None:
+def test_a_database_that_another_broker_has_is_refused_with_its_pid(process: BrokerProcess, own_home: Path) -> None:
     assert process.process is not None
-    said = starter.refusal(process.folder, own_home)
+    said = refusal(process.folder, own_home)
     assert f"pid {process.process.pid}" in said
     assert str(process.database) in said
     assert healthz(process.port)["status"] == "ok"
@@ -281,13 +241,11 @@ def test_two_repositories_and_the_user_have_brokers_beside_each_other(tmp_path: 
 # A database that cannot be used.
 
 
-def test_a_folder_in_the_databases_place_is_refused_and_left_as_it_is(
-    starter: Starter, repository: Path, own_home: Path
-) -> None:
+def test_a_folder_in_the_databases_place_is_refused_and_left_as_it_is(repository: Path, own_home: Path) -> None:
     folder = repository / "folder"
     folder.mkdir(mode=0o755)
     (folder / "mine").write_text("mine")
-    said = starter.refusal(repository, own_home, "--db", str(folder))
+    said = refusal(repository, own_home, "--db", str(folder))
     assert str(folder) in said
     assert mode(folder) == 0o755
     assert (folder / "mine").read_text() == "mine"
@@ -299,26 +257,26 @@ def test_a_folder_in_the_databases_place_is_refused_and_left_as_it_is(
     ids=["no database", "damaged header"],
 )
 def test_a_damaged_database_is_refused_kept_and_how_to_restore_it_is_told(
-    starter: Starter, repository: Path, own_home: Path, content: bytes
+    repository: Path, own_home: Path, content: bytes
 ) -> None:
     database = repository / DATABASE
     database.parent.mkdir()
     database.write_bytes(content)
-    said = starter.refusal(repository, own_home)
+    said = refusal(repository, own_home)
     assert str(database) in said
     assert "backup" in said
     assert ".recover" in said
     assert database.read_bytes() == content
 
 
-def test_a_database_of_a_newer_broker_is_refused_and_kept(starter: Starter, repository: Path, own_home: Path) -> None:
+def test_a_database_of_a_newer_broker_is_refused_and_kept(repository: Path, own_home: Path) -> None:
     database = repository / DATABASE
     database.parent.mkdir()
     with contextlib.closing(sqlite3.connect(database)) as newer:
         newer.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
         newer.execute("INSERT INTO alembic_version VALUES ('9999')")
         newer.commit()
-    said = starter.refusal(repository, own_home)
+    said = refusal(repository, own_home)
     assert "schema 9999" in said
     assert "newer" in said
     with contextlib.closing(sqlite3.connect(database)) as kept:
@@ -327,16 +285,14 @@ def test_a_database_of_a_newer_broker_is_refused_and_kept(starter: Starter, repo
         assert kept.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
 
 
-def test_a_folder_that_cannot_be_made_is_told(starter: Starter, repository: Path, own_home: Path) -> None:
-    assert "hello.txt" in starter.refusal(repository, own_home, "--db", str(repository / "hello.txt" / "x.sqlite3"))
+def test_a_folder_that_cannot_be_made_is_told(repository: Path, own_home: Path) -> None:
+    assert "hello.txt" in refusal(repository, own_home, "--db", str(repository / "hello.txt" / "x.sqlite3"))
 
 
 # A wrong configuration: all of it in tests/unit/test_config.py.
 
 
-def test_a_wrong_configuration_is_refused_with_file_key_and_what_is_allowed(
-    starter: Starter, repository: Path, own_home: Path
-) -> None:
+def test_a_wrong_configuration_is_refused_with_file_key_and_what_is_allowed(repository: Path, own_home: Path) -> None:
     file = repository / ".planning" / "review-broker.json"
     file.parent.mkdir()
     for content, said in {
@@ -346,15 +302,15 @@ def test_a_wrong_configuration_is_refused_with_file_key_and_what_is_allowed(
         '{"host": "0.0.0.0"}': "allowed are 127.0.0.1, localhost and ::1",
     }.items():
         file.write_text(content)
-        told = starter.refusal(repository, own_home)
+        told = refusal(repository, own_home)
         assert f"{file}: " in told
         assert said in told
     assert not (repository / DATABASE).exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_an_address_that_others_reach_is_refused(starter: Starter, repository: Path, own_home: Path, host: str) -> None:
-    assert "allowed are 127.0.0.1, localhost and ::1" in starter.refusal(repository, own_home, "--host", host)
+def test_an_address_that_others_reach_is_refused(repository: Path, own_home: Path, host: str) -> None:
+    assert "allowed are 127.0.0.1, localhost and ::1" in refusal(repository, own_home, "--host", host)
     assert not (repository / DATABASE).exists()
 
 
