@@ -134,6 +134,8 @@ async def test_an_honest_diff_against_an_older_base_tells_its_offset(broker: Loc
     assert again["offsets"] == offsets
     proposal = await broker("get_proposal", review_id=result["review_id"])
     assert proposal["offsets"] == offsets
+    page = await broker.page(f"/r/{result['review_id']}")
+    assert "made from an older base, so hunks are moved: hunk 1 of code.txt by +2 lines" in page
     (repository / "code.txt").write_text("new\nnew\n" + NUMBERS.replace("line 20", "twenty"))
     git(repository, "commit", "-q", "-a", "-m", "approved")
     assert result["digest"] == digest_of_records(commit_records(repository, "HEAD"))
