@@ -20,6 +20,8 @@ KEPT = {
 # pytest and its workers identify themselves with these.
 KEPT_PREFIXES = ("PYTEST_",)
 GIVEN = {"LANG": "C.UTF-8", "TZ": "UTC"}
+# What was left when the tests began; a test may change it for itself.
+AT_START: dict[str, str] = {}
 
 
 def clean(variables: MutableMapping[str, str] = os.environ) -> None:
@@ -29,3 +31,5 @@ def clean(variables: MutableMapping[str, str] = os.environ) -> None:
         if name not in KEPT and not name.startswith(prefixes):
             del variables[name]
     variables.update(GIVEN)
+    if variables is os.environ:
+        AT_START.update(variables)

@@ -17,18 +17,23 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from tests.support.environment import AT_START
+
 TESTS = Path(__file__).parents[1]
 # These are read when an interpreter starts, so that a fork would not see them.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "COVERAGE_")
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    ours = {name: os.environ.get(name) for name in environment if name.startswith(_READ_AT_START)}
     return (
         hasattr(os, "pidfd_open")
         and "TANDEM_TEST_EXEC" not in os.environ
-        and all(environment[name] == value for name, value in ours.items())
+        and _read_at_start(environment) == _read_at_start(AT_START)
     )
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
 class Forked:
@@ -111,7 +116,7 @@ def _server() -> str:
     os.set_inheritable(listening.fileno(), True)
     running = subprocess.Popen(
         [sys.executable, "-m", "tests.support.fork_server", str(listening.fileno())],
-        cwd=TESTS.parent, stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
+        cwd=TESTS.parent, env=AT_START, stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
     )  # fmt: skip
     listening.close()
 

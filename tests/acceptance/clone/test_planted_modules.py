@@ -50,5 +50,5 @@ def test_no_other_place_starts_python() -> None:
     assert sorted(map(str, starters)) == [
         "cli/broker/child_python.py",
         "gate/install.py",
-        "integrations/clients/setup.py",
+        "integrations/environment.py",
     ]

@@ -4,10 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
-import statistics
-import time
 from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
@@ -16,7 +13,7 @@ import pytest
 
 from tests.support.dashboard import PROPOSAL, propose
 from tests.support.mcp import AsyncMcp, Mcp
-from tests.support.processes import BrokerProcess, make_repository
+from tests.support.processes import BrokerProcess
 from tests.support.waiting import PATIENCE
 
 DEADLINE = PATIENCE
@@ -148,19 +145,6 @@ def test_streams_end_at_once_when_the_broker_does(process: BrokerProcess) -> Non
 # Many, and half of them asleep.
 
 
-async def latency(client: AsyncMcp, control: AsyncMcp, calls: int = 60) -> float:
-    """The median of a read and a write, in times of what they take at a broker that nobody watches. They are asked in
-    turns: what slows the whole machine down slows both."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    for number in range(calls):
-        for caller, seconds in zip((client, control), taken, strict=True):
-            began = time.perf_counter()
-            created = await caller("create_review", **PROPOSAL, intent=f"latency {number}")
-            await caller("get_review_status", review_id=created["review_id"])
-            seconds.append(time.perf_counter() - began)
-    return statistics.median(taken[0]) / statistics.median(taken[1])
-
-
 @contextlib.asynccontextmanager
 async def watching(session: aiohttp.ClientSession, port: int, heard: list[int]) -> AsyncGenerator[None]:
     """A hundred who read and a hundred who do not."""
@@ -189,31 +173,22 @@ async def watching(session: aiohttp.ClientSession, port: int, heard: list[int]) 
         connection.close()
 
 
-@pytest.fixture
-def unwatched(tmp_path: Path) -> Generator[BrokerProcess]:
-    (tmp_path / "unwatched-home").mkdir()
-    with BrokerProcess(make_repository(tmp_path / "unwatched"), home=tmp_path / "unwatched-home") as running:
-        yield running
-
-
-async def test_two_hundred_streams_cost_no_one_else(process: BrokerProcess, unwatched: BrokerProcess) -> None:
+async def test_two_hundred_streams_take_little_memory_and_miss_nothing(process: BrokerProcess) -> None:
+    """What they cost others is counted in tests/integration/web/test_events.py."""
     assert process.process is not None
     broker = psutil.Process(process.process.pid)
     heard = [0] * 100
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        client, control = AsyncMcp(session, process.port), AsyncMcp(session, unwatched.port)
-        await latency(client, control)
-        before, memory = await latency(client, control), broker.memory_info().rss
+        client = AsyncMcp(session, process.port)
+        for _ in range(100):
+            await client("create_review", **PROPOSAL, intent="before")
+        memory = broker.memory_info().rss
         async with watching(session, process.port, heard):
-            during = await latency(client, control)
             for _ in range(20):
                 await asyncio.gather(*(client("create_review", **PROPOSAL, intent="many") for _ in range(50)))
-            events = (await client("get_review_stats"))["total_reviews"]
             async with asyncio.timeout(DEADLINE):
-                # Each hears of all that happened since it came (its greeting has a number, too).
-                while min(heard) < events - 120:
+                # Each hears of all that happened since it came.
+                while min(heard) < 1_000:
                     await asyncio.sleep(0.02)
             grown = broker.memory_info().rss - memory
-        after = await latency(client, control)
     assert grown < 40 * 1024 * 1024
-    assert during < 2 * max(before, after)

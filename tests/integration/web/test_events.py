@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.ports import EVENTS
+from gsd_review_broker.web import events
 from gsd_review_broker.web.events import _MOST_CAUGHT_UP, EventStream
 from tests.support.local import LocalBroker
 
@@ -69,6 +70,40 @@ async def test_a_viewer_that_sleeps_is_dropped_and_told_so_when_it_wakes(broker:
     assert missed == list(range(known + 1, last + 1))
     again.gone.set()
     await watching
+
+
+@pytest.mark.parametrize("viewers", [1, 100])
+async def test_an_event_is_read_and_written_out_once_for_all_viewers(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, viewers: int
+) -> None:
+    stream = EventStream(broker.application.broker, broker.application.wakeups, pause=0)
+    queries, work = broker.application.broker.review_queries, {"reads": 0, "hints": 0}
+    read, hint = queries.audit_log, events._hint
+
+    async def counted_read(**arguments: Any) -> Any:
+        work["reads"] += 1
+        return await read(**arguments)
+
+    def counted_hint(event: Any) -> bytes:
+        work["hints"] += 1
+        return hint(event)
+
+    monkeypatch.setattr(queries, "audit_log", counted_read)
+    monkeypatch.setattr(events, "_hint", counted_hint)
+    audience = [Sleeper() for _ in range(viewers)]
+    for viewer in audience:
+        viewer.awake.set()
+    watching = [asyncio.create_task(stream(SCOPE, viewer.receive, viewer.send)) for viewer in audience]
+    await until(lambda: all(len(viewer.taken) >= 2 for viewer in audience))
+    for number in range(1, 6):
+        await broker.create()
+        await until(lambda number=number: all(f"id: {number}\n".encode() in b"".join(one.taken) for one in audience))
+    for viewer in audience:
+        viewer.gone.set()
+    await asyncio.gather(*watching)
+    # One read finds each event, and one more may find nothing new.
+    assert work["hints"] == 5
+    assert work["reads"] <= 11
 
 
 async def test_where_nobody_watches_nothing_runs(broker: LocalBroker) -> None:

@@ -13,6 +13,11 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+def isolated(program: str, *arguments: str) -> list[str]:
+    """A short program of the standard library alone: the folder and the environment choose nothing that it imports."""
+    return [sys.executable, "-I", "-S", "-c", program, *arguments]
+
+
 def environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The same for whatever Python the child starts."""
     return {**inherited, "PYTHONSAFEPATH": "1"}

@@ -74,9 +74,8 @@ def launch_detached(
     reading, writing = os.pipe()
     broker = child_python.command("gsd_review_broker", *flags)
     try:
-        # Isolated: the working folder and the environment choose nothing that this short program runs.
         subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _DETACHER, str(writing), *broker],
+            child_python.isolated(_DETACHER, str(writing), *broker),
             cwd=folder,
             env=child_python.environment(environment),
             stdin=subprocess.DEVNULL,
