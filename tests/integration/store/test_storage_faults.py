@@ -545,6 +545,8 @@ async def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> N
 
 async def test_several_migrations_are_done_all_or_none(tmp_path: Path) -> None:
     failing = ("CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)")
+    # An empty file: all migrations run, and not only the last.
+    (tmp_path / "broker.sqlite3").touch()
     with later_version(tmp_path, *failing), pytest.raises(StartError):
         async with local_broker(tmp_path):
             pass
