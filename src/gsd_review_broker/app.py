@@ -26,11 +26,12 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.changes import SettingsWatch
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.settings.person import person_here
 from gsd_review_broker.settings.pool import resolved
-from gsd_review_broker.settings.problems import POOL
+from gsd_review_broker.settings.problems import POOL, Problem, Problems
 from gsd_review_broker.settings.runtime_file import new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
@@ -98,18 +99,23 @@ class Application:
         self.asgi = HostAndOriginGuard(admission, port=port, body_limit=policy.limits.body)
 
     def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+        watch = SettingsWatch(configuration.root)
+
+        def problems() -> list[Problem]:
+            return [*configuration.problems, *watch.problems()]
+
         return [
             Route("/healthz", health_endpoint(configuration.serves, str(configuration.database), self.secret)),
             Route("/metrics", metrics_endpoint(self.broker)),
             *api_routes(self.broker),
             *pool_routes(self.broker),
-            *problem_routes(configuration.problems),
+            *problem_routes(problems),
             *gate_routes(self.broker),
             # Everything else is a page.
-            Route("/{page:path}", LateRoutes(lambda: self._dashboard(configuration, person, url))),
+            Route("/{page:path}", LateRoutes(lambda: self._dashboard(configuration, person, url, problems))),
         ]
 
-    def _dashboard(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+    def _dashboard(self, configuration: Configuration, person: str, url: str, problems: Problems) -> list[Route]:
         # Many brokers never show a page.
         from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415
 
@@ -120,7 +126,7 @@ class Application:
             serves=configuration.serves,
             url=url,
             form_limit=configuration.settings.policy().limits.body,
-            problems=configuration.problems,
+            problems=problems,
         )
 
     @contextlib.asynccontextmanager

@@ -104,6 +104,10 @@ class ReviewerReader(Protocol):
 
     def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int: ...
 
+    def held_back(self, now: Milliseconds, limit: int) -> list[tuple[Failure, str | None]]:
+        """Pending reviews that the pool leaves alone after failures, each with why a person was asked, if one was."""
+        ...
+
     def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
         """Starts and tokens."""
         ...

@@ -86,7 +86,8 @@ class Roster:
         task.add_done_callback(self._tasks.discard)
         await asyncio.shield(recorded)
         started.child.feed(started.prompt)
-        self.problem = None
+        if not self.failures:
+            self.problem = None
         log.info("reviewer_spawned", reviewer=identity, pid=started.child.pid, agent=agent)
         return running
 
@@ -113,10 +114,10 @@ class Roster:
 
     def forgive(self) -> None:
         """A verdict was given: earlier failures no longer count."""
-        self.failures, self.last_failure = 0, None
+        self.failures, self.last_failure, self.problem = 0, None, None
 
-    def ending(self, reason: EndReason, code: int | None) -> Ending:
-        return Ending(reason=reason, exit_code=code, pause=self._pause)
+    def ending(self, reason: EndReason, code: int | None, last_words: str = "") -> Ending:
+        return Ending(reason=reason, exit_code=code, pause=self._pause, last_words=last_words)
 
     async def _look_after(self, running: RunningReviewer, recorded: "asyncio.Task[None]") -> None:
         code: int | None = None
@@ -163,7 +164,7 @@ class Roster:
         """If this cannot be recorded, the broker's next start does it."""
         for attempt in range(_TRIES_TO_RECORD):
             try:
-                return await self._records.ended(running.id, self.ending(reason, code))
+                return await self._records.ended(running.id, self.ending(reason, code, running.last_words))
             except BrokerError as error:
                 log.warning("end_not_recorded", reviewer=running.id, error=error.message, attempt=attempt)
                 await asyncio.sleep(0.2 if self.stopping else 1)

@@ -8,7 +8,7 @@ import structlog
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import EndReason, Reviewer, Usage
 from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.agent_output import AgentOutput, short
+from gsd_review_broker.pool.child.agent_output import AgentOutput, in_one_line
 from gsd_review_broker.pool.child.ending import end_all
 from gsd_review_broker.pool.child.process import Child, Output
 from gsd_review_broker.pool.child.tree import ProcessFound
@@ -38,7 +38,9 @@ class RunningReviewer:
         self.lost_a_claim = False
         self.doing: str | None = None
         self.last_output_at: Milliseconds | None = None
-        self.last_words = ""
+        # Its last line that is not an event, and the last failure that it reported itself.
+        self._last_line = ""
+        self._failure: str | None = None
         self.gone = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
 
@@ -72,14 +74,20 @@ class RunningReviewer:
         """Read what it is doing and what it spent."""
         spent: Usage | None = None
         self.last_output_at = Milliseconds(time.time_ns() // 1_000_000)
-        last = next((line for line in reversed(output.lines[-_LINES_READ:]) if line.strip()), b"")
-        self.last_words = short(last.decode("utf-8", "replace")) or self.last_words
         for line in output.lines[-_LINES_READ:]:
             report = self._events.read(line)
             self.doing = report.doing or self.doing
+            self._failure = report.failure or self._failure
+            if not line.startswith(b"{"):
+                self._last_line = in_one_line(line.decode("utf-8", "replace")) or self._last_line
             if report.usage is not None:
                 spent = report.usage if spent is None else spent + report.usage
         return spent
+
+    @property
+    def last_words(self) -> str:
+        """Why it failed, as far as it said so."""
+        return self._failure or self._last_line
 
     def remember_descendants(self) -> None:
         """Blocks. A process that leaves the tree later and clears its environment is still known."""

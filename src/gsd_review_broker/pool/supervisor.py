@@ -253,6 +253,7 @@ class Supervisor:
             max_tokens_per_day=self._limits.max_tokens_per_day,
             next_spawn_at=self._may_spawn_at,
             problem=_WHY_NOT[waits][0] if waits else self.roster.problem,
+            login=self._launcher.login(self._settings.agent),
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:

@@ -1,4 +1,4 @@
-"""The programs that the pool can start as reviewers, by name, each with its models.
+"""The programs that the pool can start as reviewers, by name, each with the models that a project may choose.
 
 To add one: an entry here, and a module of the same name in `pool/launch/agents` (a dash in the name is an underscore
 in the module's). The command line, the settings, the tools and the doctor read this list. It is light on purpose: the
@@ -7,20 +7,26 @@ command line imports it at every start.
 
 from typing import TYPE_CHECKING, Literal
 
-# The first agent, and the first model of each, is the one that is used where none is named.
+# The models that a project's file may name: those of the programs of November 2026. The user's own file may name any.
 MODELS: dict[str, tuple[str, ...]] = {
     "codex": (
-        *("gpt-5.3-codex", "gpt-5.3-codex-spark", "gpt-5.2-codex", "gpt-5.1-codex-max", "gpt-5.1-codex"),
-        *("gpt-5.1-codex-mini", "gpt-5-codex", "gpt-5.3", "gpt-5.2", "gpt-5.1", "gpt-5"),
+        *("gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna"),
+        *("gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna", "gpt-5.5"),
     ),
     "claude": (
-        *("sonnet", "opus", "haiku", "claude-opus-4-6", "claude-sonnet-4-6", "claude-opus-4-5", "claude-sonnet-4-5"),
-        *("claude-haiku-4-5",),
+        *("opus", "sonnet", "haiku", "claude-opus-5-5", "claude-opus-5", "claude-sonnet-5-5", "claude-sonnet-5"),
+        *("claude-haiku-5-5", "claude-fable-5-2", "claude-fable-5-1", "claude-fable-5", "claude-opus-4-8"),
+        *("claude-opus-4-7", "claude-opus-4-6", "claude-sonnet-4-6", "claude-sonnet-4-5", "claude-haiku-4-5"),
     ),
-    "gemini": ("gemini-2.5-pro", "gemini-3-pro-preview", "gemini-3-flash-preview", "gemini-2.5-flash"),
+    "gemini": (
+        *("gemini-3.1-pro-preview", "gemini-3-pro-preview", "gemini-3.8-flash", "gemini-3.5-flash"),
+        *("gemini-3-flash-preview", "gemini-3.5-flash-lite", "gemini-3.1-flash-lite", "gemini-2.5-pro"),
+        *("gemini-2.5-flash", "gemini-2.5-flash-lite"),
+    ),
     "opencode": (
-        *("anthropic/claude-sonnet-4-5", "anthropic/claude-opus-4-5", "anthropic/claude-sonnet-4-6"),
-        *("openai/gpt-5.3-codex", "openai/gpt-5.2-codex", "google/gemini-2.5-pro", "google/gemini-3-pro-preview"),
+        *("anthropic/claude-opus-5-5", "anthropic/claude-sonnet-5-5", "anthropic/claude-haiku-5-5"),
+        *("openai/gpt-6.1-sol", "openai/gpt-6.1-terra", "openai/gpt-6-sol", "google/gemini-3.1-pro-preview"),
+        *("google/gemini-3.8-flash", "google/gemini-2.5-pro"),
     ),
     # The user's own program, which takes any model.
     "command": (),
@@ -29,8 +35,8 @@ AGENTS = tuple(MODELS)
 OWN_COMMAND = "command"
 # What can be looked for on the PATH.
 PROGRAMS = tuple(name for name in AGENTS if name != OWN_COMMAND)
+# The one that is used where none is named.
 DEFAULT_AGENT = AGENTS[0]
-DEFAULT_MODEL = MODELS[DEFAULT_AGENT][0]
 
 if TYPE_CHECKING:
     Agent = str

@@ -147,7 +147,8 @@ def _validated(
 ) -> "Settings":
     try:
         settings = Settings.model_validate(merged)
-        pool.check(settings.reviewer_pool, origins, root=root)
+        users = {str(user_file()), ENVIRONMENT, locations.COMMAND_LINE}
+        pool.check(settings.reviewer_pool, origins, root=root, users=users)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["loc"][0] != POOL:

@@ -1,14 +1,14 @@
 """The pool's part of the configuration: names, bounds, and what may be passed to a program."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT, DEFAULT_MODEL, MODELS, OWN_COMMAND, Agent
+from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT, MODELS, OWN_COMMAND, Agent
 
 Effort = Literal["low", "medium", "high"]
 
@@ -54,7 +54,7 @@ class AgentSettings(_Section):
 class PoolSettings(_Section):
     enabled: bool | None = None
     agent: Agent = DEFAULT_AGENT
-    model: str = DEFAULT_MODEL
+    model: str | None = None
     reasoning_effort: Effort = "high"
     workspace_path: str | None = None
     workspace_wsl_path: str | None = None
@@ -85,10 +85,8 @@ class PoolSettings(_Section):
         return self.agents.get(agent) or AgentSettings()
 
     def model_of(self, agent: Agent) -> str | None:
-        """`model` applies to the configured agent only."""
-        meant = agent == self.agent and "model" in self.model_fields_set
-        own = self.settings_of(agent).model or (self.model if meant else None)
-        return own or next(iter(MODELS[agent]), None)
+        """None: the agent uses its own default. `model` applies to the configured agent only."""
+        return self.settings_of(agent).model or (self.model if agent == self.agent else None)
 
     def effort_of(self, agent: Agent) -> Effort:
         return self.settings_of(agent).reasoning_effort or self.reasoning_effort
@@ -136,23 +134,20 @@ def _is_inside(path: str, root: Path | None) -> bool:
         return False
 
 
-def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None) -> None:
-    """Checks beyond the types. Raises StartError with file, key and what is allowed."""
+def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None, users: Collection[str]) -> None:
+    """Checks beyond the types. Raises StartError with file, key and what is allowed. `users` are the origins of
+    settings that the user chose."""
+
+    def origin(key: str) -> str:
+        return origins.get(f"reviewer_pool.{key}") or origins.get("reviewer_pool", "default")
 
     def refuse(key: str, why: str) -> StartError:
-        where = origins.get(f"reviewer_pool.{key}") or origins.get("reviewer_pool", "default")
-        return StartError(f"{where}: reviewer_pool.{key}: {why}")
+        return StartError(f"{origin(key)}: reviewer_pool.{key}: {why}")
 
-    if not is_safe("distribution", pool.wsl_distro):
-        raise refuse(
-            "wsl_distro", f"{pool.wsl_distro!r} is not a distribution name; allowed are letters, digits, . _ -"
-        )
-    for name in pool.environment:
-        if not _VARIABLE_NAME.fullmatch(name):
-            raise refuse("environment", f"{name!r} is not a variable name; allowed are letters, digits and _")
+    _check_names(pool, refuse)
     for agent in AGENTS:
         key = f"agents.{agent}.model" if pool.settings_of(agent).model else "model"
-        problem = _about_model(pool, agent)
+        problem = _about_model(pool, agent, is_users_own=origin(key) in users)
         if problem:
             raise refuse(key, problem)
     for key in ("workspace_path", "workspace_wsl_path", "prompt_template_path"):
@@ -165,17 +160,28 @@ def check(pool: PoolSettings, origins: dict[str, str], *, root: Path | None) -> 
         _check_what_is_used(pool, refuse, root)
 
 
-def _about_model(pool: PoolSettings, agent: Agent) -> str | None:
+def _check_names(pool: PoolSettings, refuse: _Refuse) -> None:
+    if not is_safe("distribution", pool.wsl_distro):
+        raise refuse(
+            "wsl_distro", f"{pool.wsl_distro!r} is not a distribution name; allowed are letters, digits, . _ -"
+        )
+    for name in pool.environment:
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise refuse("environment", f"{name!r} is not a variable name; allowed are letters, digits and _")
+
+
+def _about_model(pool: PoolSettings, agent: Agent, *, is_users_own: bool) -> str | None:
     model = pool.model_of(agent)
     if model is None:
         return None
     if not is_safe("model", model):
         return f"{model!r} is not a model name; allowed are letters, digits and . _ : / @ + -, not a dash first"
     allowed = pool.models_for(agent)
-    if agent != OWN_COMMAND and model not in allowed:
+    if not is_users_own and agent != OWN_COMMAND and model not in allowed:
         names = ", ".join(allowed)
         return (
-            f"{model!r} is not allowed for {agent}; allowed are {names}; allowed_models in the user's file adds to them"
+            f"{model!r} is not allowed for {agent} in a project's file; allowed are {names}; allowed_models in the "
+            "user's file adds to them"
         )
     return None
 

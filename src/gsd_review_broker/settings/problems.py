@@ -1,5 +1,6 @@
 """Mistakes in one feature's settings: the feature is off, the broker still starts, and users are told."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 POOL = "reviewer_pool"
@@ -13,3 +14,7 @@ class Problem:
     message: str
     # What to do about it: a command, or a sentence.
     fix: str
+
+
+# Looked for when they are shown: some appear while the broker runs.
+Problems = Callable[[], Sequence[Problem]]

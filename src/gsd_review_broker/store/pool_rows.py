@@ -81,6 +81,14 @@ _PENDING_FOR_POOL = sa.select(sa.func.count()).select_from(
     .subquery()
 )
 
+_HELD_BACK = (
+    sa.select(*FAILURES.columns, reviews.c.needs_human)
+    .select_from(reviews.join(review_failures, review_failures.c.review_id == reviews.c.id))
+    .where(reviews.c.status == parameter("status"), sa.not_(not_held_back(parameter("now"))))
+    .order_by(reviews.c.rank, reviews.c.created_at, reviews.c.id)
+    .limit(parameter("most"))
+)
+
 
 def _put(table: sa.Table) -> Upsert:
     """Write the row whether it exists or not. Nothing is read before, so nothing can change in between."""
@@ -126,6 +134,10 @@ class PoolReads:
         wanted = {"status": Status.PENDING, "now": now, "most": at_most}
         row = self._statements.row(_PENDING_FOR_POOL, wanted)
         return row[0] if row else 0
+
+    def held_back(self, now: Milliseconds, limit: int) -> list[tuple[Failure, str | None]]:
+        wanted = {"status": Status.PENDING, "now": now, "most": limit}
+        return [(FAILURES.read(row), row[-1]) for row in self._statements.rows(_HELD_BACK, wanted)]
 
     def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
         row = self._statements.row(_SPENT, {"moment": moment})

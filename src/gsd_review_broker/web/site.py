@@ -1,7 +1,7 @@
 """What every page shares: the person, the rendering, the headers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, broker_failed
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
-from gsd_review_broker.settings.problems import Problem
+from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.forms import Form, FormToken, read_form
 from gsd_review_broker.web.static_files import StaticFiles
@@ -55,7 +55,7 @@ class Site:
         serves: str,
         url: str,
         form_limit: int,
-        problems: Sequence[Problem] = (),
+        problems: Problems = list,
     ) -> None:
         self.broker = broker
         self.person = person
@@ -80,7 +80,6 @@ class Site:
                 "serves": self._serves,
                 "url": self._url,
                 "version": __version__,
-                "problems": self._problems,
             },
         )
 
@@ -95,6 +94,7 @@ class Site:
         """Rendered in a thread, so that no tool call waits for it."""
         facts = {
             "path": request.url.path,
+            "problems": self._problems(),
             "done": request.query_params.get("done", ""),
             "inbox_count": len((await self.inbox()).entries),
             "last_event_id": request.state.last_event_id,

@@ -1,6 +1,7 @@
 """`tandem pool …` and `tandem stats` against a real broker with real reviewer programs."""
 
 import signal
+import urllib.request
 from collections.abc import Generator
 from pathlib import Path
 
@@ -103,3 +104,29 @@ def judge(mcp: Mcp, verdict: str) -> None:
     review_id = mcp("create_review", **PROPOSAL)["review_id"]
     mcp("claim_review", review_id=review_id, reviewer_id="codex")
     mcp("submit_verdict", review_id=review_id, verdict=verdict, reason="so", reviewer_id="codex")
+
+
+def test_status_doctor_and_dashboard_say_what_keeps_the_pool_from_working(tmp_path: Path, own_home: Path) -> None:
+    user_file(own_home, enabled=True, agent="codex")
+    with BrokerProcess(make_repository(tmp_path / "repository"), home=own_home) as running:
+        tandem = Tandem(running.folder, running.home)
+        for environment in ({}, {"CODEX_API_KEY": "mine", "HTTPS_PROXY": "http://127.0.0.1:9"}):
+            checks = {check["name"]: check for check in tandem("doctor", **environment)["checks"]}
+            assert checks["pool login"]["state"] == "yellow"
+            assert "codex login" in checks["pool login"]["hint"]
+            assert ("pool environment" in checks) is bool(environment)
+        assert checks["pool environment"]["found"].startswith("CODEX_API_KEY, HTTPS_PROXY: set here, ")
+        assert "tandem down; tandem up" in checks["pool environment"]["hint"]
+        assert "codex login" in _page(running, "/pool")
+        assert "settings" not in checks
+        assert tandem("status")["problems"] == []
+        tandem("pool", "disable", "--scope", "user")
+        [problem] = tandem("status")["problems"]
+        assert (problem["feature"], "tandem down; tandem up" in problem["fix"]) == ("settings", True)
+        assert "tandem down; tandem up" in tandem.run("doctor").out
+        assert "tandem down; tandem up" in _page(running, "/")
+
+
+def _page(running: BrokerProcess, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{running.port}{path}") as answer:
+        return answer.read().decode()

@@ -1,6 +1,7 @@
 """The pool with real child processes: it scales up, judges, drains and goes home."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +156,33 @@ async def test_a_reviewer_that_dies_gives_its_claim_back_at_once(
         assert reclaimed["metadata"]["reason"] == f"the process of {ended['id']} ended (exit code -9)"
         state = await broker.pool.state()
         assert "ended without a verdict" in state["problem"]
+        [held] = state["held_back"]
+        assert (held["review_id"], held["failures"], held["needs_human"]) == (review_id, 1, None)
+        assert held["retry_at"] is not None
+        assert state["pending"] == 0
+
+
+async def test_why_reviewers_fail_is_told_in_their_words_everywhere(
+    tmp_path: Path, own_home: Path, repository: Path
+) -> None:
+    reason = "The model 'gpt-0' does not exist or you do not have access to it."
+    error = {"type": "turn.failed", "error": {"message": f"unexpected status 404: {'x' * 200} {reason}"}}
+    text = f"print({json.dumps(json.dumps(error))}, flush=True)\nraise SystemExit(1)\n"
+    quick = replace(QUICK, failure_pause=1)
+    async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=quick) as broker:
+        review_id = await broker.create()
+
+        async def asked() -> str | None:
+            return (await broker.call("get_review_status", review_id=review_id))["needs_human"]
+
+        assert (await broker.until(asked)).endswith(reason)
+        state = await broker.pool.state()
+        assert state["problem"].endswith(reason)
+        [held] = state["held_back"]
+        assert (held["failures"], held["retry_at"]) == (3, None)
+        for page in ("/", "/pool"):
+            async with broker.session.get(f"http://127.0.0.1:{broker.port}{page}") as answer:
+                assert "does not exist or you do not have access to it." in await answer.text()
 
 
 async def test_a_reviewer_that_lets_its_claim_run_out_is_ended(

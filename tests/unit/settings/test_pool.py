@@ -41,7 +41,7 @@ def test_the_defaults_are_the_contracts() -> None:
     assert not pool.is_on
     assert (pool.agent, pool.model, pool.reasoning_effort, pool.wsl_distro) == (
         "codex",
-        "gpt-5.3-codex",
+        None,
         "high",
         "Ubuntu",
     )
@@ -93,10 +93,6 @@ def test_each_bound_is_kept_and_its_breach_names_file_and_key(
 @pytest.mark.parametrize(
     ("said", "key", "allowed"),
     [
-        ({"model": "gpt-4"}, "model", "gpt-5.3-codex"),
-        ({"model": "sonnet"}, "model", "gpt-5.3-codex"),
-        ({"agent": "claude", "model": "gpt-5.3-codex"}, "model", "sonnet"),
-        ({"agents": {"gemini": {"model": "nano"}}}, "agents.gemini.model", "gemini-2.5-pro"),
         ({"model": "x; id"}, "model", "letters, digits"),
         ({"wsl_distro": "a b"}, "wsl_distro", "letters, digits"),
         ({"workspace_path": "/tmp/$(id)"}, "workspace_path", "must not contain quotes"),
@@ -121,6 +117,36 @@ def test_what_is_wrong_is_told_with_file_key_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
+    ("pool", "key", "allowed"),
+    [
+        ({"model": "gpt-4"}, "model", "gpt-6.1-sol"),
+        ({"model": "sonnet"}, "model", "gpt-6.1-sol"),
+        ({"agent": "claude", "model": "gpt-6.1-sol"}, "model", "sonnet"),
+        ({"agents": {"gemini": {"model": "nano"}}}, "agents.gemini.model", "gemini-3.1-pro-preview"),
+    ],
+)
+def test_a_project_names_a_model_of_the_list_and_the_user_any(
+    own_home: Path, repository: Path, pool: dict[str, Any], key: str, allowed: str
+) -> None:
+    assert of_project(repository, **pool).is_on is False
+    [problem] = load(root=repository, flags={}, environment={}).problems
+    assert f"reviewer_pool.{key}: " in problem.message
+    assert allowed in problem.message
+    of_project(repository)
+    assert of_user(own_home, **pool).is_on is True
+
+
+def test_a_project_may_name_a_model_that_the_user_allows(own_home: Path, repository: Path) -> None:
+    user_file(own_home, allowed_models=["mine"])
+    assert of_project(repository, model="mine").model_of("codex") == "mine"
+
+
+def test_the_environment_names_any_model() -> None:
+    pool = load(root=None, flags={}, environment={"BROKER_REVIEWER_POOL__MODEL": "mine"}).settings.reviewer_pool
+    assert pool.model_of("codex") == "mine"
+
+
+@pytest.mark.parametrize(
     ("said", "key"),
     [
         ({"agents": {"codex": {"command": ["evil"]}}}, "agents.codex.command"),
@@ -140,17 +166,17 @@ def test_a_project_does_not_choose_what_runs_or_what_it_sees(repository: Path, s
 
 
 def test_a_project_may_say_the_rest_and_the_users_programs_stay(own_home: Path, repository: Path) -> None:
-    user_file(own_home, agents={"codex": {"command": ["my-codex"], "model": "gpt-5.2-codex"}}, max_pool_size=2)
+    user_file(own_home, agents={"codex": {"command": ["my-codex"], "model": "of-last-winter"}}, max_pool_size=2)
     (repository / "prompt.md").write_text("hello")
     pool = of_project(
         repository,
-        agents={"codex": {"model": "gpt-5.3-codex"}},
+        agents={"codex": {"model": "gpt-6.1-sol"}},
         prompt_template_path="prompt.md",
         workspace_path=".",
         max_pool_size=4,
     )
     assert pool.settings_of("codex").command == ["my-codex"]
-    assert pool.model_of("codex") == "gpt-5.3-codex"
+    assert pool.model_of("codex") == "gpt-6.1-sol"
     assert pool.max_pool_size == 4
 
 
@@ -165,7 +191,7 @@ def test_models_and_efforts_are_an_agents_own_before_they_are_everybodys(own_hom
     assert [pool.model_of(agent) for agent in ("codex", "claude", "gemini", "command")] == [
         "mine",
         "opus",
-        "gemini-2.5-pro",
+        None,
         None,
     ]
     assert (pool.effort_of("codex"), pool.effort_of("claude")) == ("low", "high")

@@ -7,6 +7,7 @@ from typing import Any, cast
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.render.describe import counted
 from gsd_review_broker.cli.render.events import moment, short_id
 from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.cli.settings_file import changed_setting
@@ -74,9 +75,17 @@ def _tell_state(context: Context, state: Json) -> int:
         f"pool {how}; {state['agent']}, at most {state['max_pool_size']}; {state['pending']} pending; "
         f"{state['spawns_today']} of {state['max_spawns_per_day']} starts today"
     )
+    for held in state.get("held_back", []):
+        context.screen.say(Span(_held_back(held), Style.YELLOW))
     if state["problem"]:
         context.screen.say(Span(state["problem"], Style.RED))
     return Exit.DONE
+
+
+def _held_back(held: Json) -> str:
+    failures = counted(held["failures"], "failed reviewer")
+    until = f"until {moment(held['retry_at'])}" if held["retry_at"] else "until a person answers"
+    return f"{short_id(held['review_id'])} is held back after {failures}, {until}"
 
 
 def _row(reviewer: Json) -> list[Part]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.doctor.check import Check, green, red, yellow
 from gsd_review_broker.cli.doctor.clients import clients
+from gsd_review_broker.cli.doctor.pool import pool
 from gsd_review_broker.cli.doctor.stored import what_is_wrong
 from gsd_review_broker.client import Target, UnreachableError, connect
 from gsd_review_broker.client.connection import Connection
@@ -230,4 +231,5 @@ def every_check(target: Target, config: str | None) -> Iterator[Check]:
     yield from broker(target)
     yield from clients(target)
     yield reviewers()
+    yield from pool(target)
     yield gate(target)

@@ -4,12 +4,14 @@ It is self-reported and only informative: the verdict recorded in the broker is 
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gsd_review_broker.domain.pool import Usage
 
 _LONGEST = 120
+# An agent's own words about why it failed; the reason often comes after an address and a status.
+_LONGEST_FAILURE = 800
 _MOST_MESSAGES = 10_000
 _MOST_TOKENS = 10**12
 _MOST_DOLLARS = 1e6
@@ -19,6 +21,8 @@ _MOST_DOLLARS = 1e6
 class AgentReport:
     doing: str | None = None
     usage: Usage | None = None
+    # Why it failed, in its own words.
+    failure: str | None = None
 
 
 _NOTHING = AgentReport()
@@ -46,7 +50,8 @@ class AgentOutput:
         kind = _text(event.get("type"))
         match kind:
             case "item.started" | "item.completed":
-                return AgentReport(doing=_codex_item(_object(event.get("item"))))
+                item = _object(event.get("item"))
+                return AgentReport(doing=_codex_item(item), failure=_failure_in(item))
             case "turn.started" | "thread.started":
                 return AgentReport(doing="thinks")
             case "turn.completed":
@@ -54,7 +59,7 @@ class AgentOutput:
                     doing="has finished its turn", usage=self._counted(_tokens(_object(event.get("usage"))))
                 )
             case "turn.failed" | "error":
-                return AgentReport(doing=short(f"failed: {_message(event)}"))
+                return _failed(_message(event))
             case "assistant":
                 return self._claude_message(_object(event.get("message")))
             case "tool_use":
@@ -64,7 +69,7 @@ class AgentOutput:
             case "step_finish":
                 return AgentReport(usage=self._counted(_opencode_step(_object(event.get("part")))))
             case "result":
-                return AgentReport(doing="has finished its turn", usage=self._result(event))
+                return self._finished(event)
             case "usage":
                 return AgentReport(usage=self._counted(_tokens(event)))
             case _:
@@ -87,6 +92,13 @@ class AgentOutput:
         self._messages[_text(message.get("id"))] = usage
         return AgentReport(doing=activity, usage=self._counted(_beyond(usage, known)))
 
+    def _finished(self, event: dict[str, Any]) -> AgentReport:
+        usage = self._result(event)
+        if event.get("is_error") is True or event.get("status") == "error":
+            report = _failed(_message(event) or _text(event.get("result")) or _text(event.get("subtype")))
+            return replace(report, usage=usage)
+        return AgentReport(doing="has finished its turn", usage=usage)
+
     def _result(self, event: dict[str, Any]) -> Usage | None:
         """The total, without what was reported before."""
         total = _tokens(_object(event.get("usage"))) or _tokens(_object(event.get("stats")))
@@ -95,6 +107,15 @@ class AgentOutput:
         if cost is None:
             return self._counted(rest)
         return self._counted(Usage(cost_usd=cost) + (rest or Usage()))
+
+
+def _failed(message: str) -> AgentReport:
+    return AgentReport(doing=short(f"failed: {message}"), failure=in_one_line(message, _LONGEST_FAILURE) or None)
+
+
+def _failure_in(item: dict[str, Any]) -> str | None:
+    """Codex reports warnings as errors too; what is last counts."""
+    return _failed(_text(item.get("message"))).failure if item.get("type") == "error" else None
 
 
 def _beyond(usage: Usage, known: Usage) -> Usage | None:
@@ -153,12 +174,18 @@ def _tool(name: str) -> str:
 
 
 def _message(event: dict[str, Any]) -> str:
-    return _text(event.get("message")) or _text(_object(event.get("error")).get("message"))
+    error = _object(event.get("error"))
+    words = (event.get("message"), error.get("message"), _object(error.get("data")).get("message"), error.get("name"))
+    return next((text for word in words if (text := _text(word))), "")
 
 
 def short(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[:1000]).split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return in_one_line(text, _LONGEST)
+
+
+def in_one_line(text: str, longest: int = _LONGEST_FAILURE) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: longest * 8]).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from gsd_review_broker.pool.child.log_file import LogFile
 from gsd_review_broker.pool.child.process import Child
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
-from gsd_review_broker.pool.launch.recipe import POOL_MARKER, LaunchRequest, environment
+from gsd_review_broker.pool.launch.recipe import POOL_MARKER, SURROUNDINGS, LaunchRequest, environment, inside_wsl
 from gsd_review_broker.processes import start_of
+from gsd_review_broker.service.pool.control import AgentLogin
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.pool import PoolSettings
 
@@ -99,12 +100,11 @@ class Launcher:
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
         text = prompt(template(self._place.template), request)
-        allowed = (*module_of(agent).ENVIRONMENT, *self._settings.environment)
         try:
             await asyncio.to_thread(_make_folder, home / _WORK, launch.files)
             child = await Child.start(
                 launch.argv,
-                environment=environment(self._inherited, allowed, launch, request, self._place.pool),
+                environment=environment(launch, request, self._place.pool),
                 folder=home / _WORK,
                 log=LogFile(home / _LOG),
                 secret=token,
@@ -143,10 +143,29 @@ class Launcher:
             model=settings.model_of(agent),
             effort=settings.effort_of(agent),
             workspace=(on_windows and settings.workspace_wsl_path) or str(self._place.workspace),
-            scratch=str(scratch),
+            scratch=inside_wsl(str(scratch)) if on_windows and not command else str(scratch),
             project=project,
             command=tuple(command) if command else None,
             wsl_distro=settings.wsl_distro if on_windows and not command else None,
+            inherited=self._inherited,
+            passed=self._passed(agent),
+        )
+
+    def _passed(self, agent: Agent) -> frozenset[str]:
+        return frozenset((*module_of(agent).ENVIRONMENT, *self._settings.environment))
+
+    def login(self, agent: Agent) -> AgentLogin:
+        """What the broker's environment and the agent's files show of it."""
+        login = module_of(agent).LOGIN
+        names = (*self._passed(agent), *SURROUNDINGS)
+        is_elsewhere = self._settings.settings_of(agent).command is not None or sys.platform == "win32"
+        is_hidden = login is None or (login.in_keychain and sys.platform == "darwin")
+        return AgentLogin(
+            is_known=not is_elsewhere and not is_hidden,
+            seen=None if login is None else login.seen(self._inherited),
+            advice="" if login is None else login.advice,
+            passed=tuple(sorted(names)),
+            present=tuple(sorted(name for name in names if self._inherited.get(name))),
         )
 
     def log_path(self, identity: Identity) -> Path:

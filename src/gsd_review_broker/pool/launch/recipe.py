@@ -19,16 +19,30 @@ POOL_MARKER = "BROKER_POOL"
 SERVER = "gsdreview"
 TOOL_TIMEOUT_SECONDS = 120
 
+# Variables that decide how and where a program reaches its model and its files. A broker may have been started without
+# them, by a client that passes few variables on.
+SURROUNDINGS = (
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+)
 # Variables that every program may see. A reviewer sees nothing else of the broker's environment.
 _EVERYBODY = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "TERM"),
-        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+        *SURROUNDINGS,
+        "XDG_RUNTIME_DIR",
         *("SYSTEMROOT", "SystemRoot", "ComSpec", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData"),
     )
 )
+# Those whose value is one path.
+_PATHS = frozenset(
+    (
+        *("CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "GOOGLE_APPLICATION_CREDENTIALS", "OPENCODE_CONFIG"),
+        *("OPENCODE_CONFIG_DIR", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    )
+)
+_DRIVE = re.compile(r"([A-Za-z]):[\\/]")
 _LOOPBACK = "127.0.0.1,localhost,::1"
 # Control and format characters, lone surrogates, line and paragraph separators.
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -52,6 +66,9 @@ class LaunchRequest:
     # The user's own argument list instead of the agent's.
     command: tuple[str, ...] | None = None
     wsl_distro: str | None = None
+    # The broker's environment, and the names in it that this agent may see.
+    inherited: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    passed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,35 +127,39 @@ def with_own_command(request: LaunchRequest, launch: Launch) -> Launch:
 
 
 def through_wsl(launch: Launch, distribution: str) -> Launch:
-    """On Windows the agents run in WSL.
-
-    Its shell parses the line once more, so each element that it would split is quoted for it. Variables are passed by
-    name.
-    """
-    names = ":".join(f"{name}/u" for name in sorted(launch.environment))
+    """On Windows the agents run in WSL. Its shell parses the line once more, so each element that it would split is
+    quoted for it."""
     quoted = (shlex.quote(element) for element in launch.argv)
-    return replace(
-        launch,
-        argv=("wsl", "-d", refuse_unsafe("wsl_distro", distribution, "distribution"), "--", *quoted),
-        environment={**launch.environment, "WSLENV": names},
-    )
+    return replace(launch, argv=("wsl", "-d", refuse_unsafe("wsl_distro", distribution, "distribution"), "--", *quoted))
 
 
-def environment(
-    inherited: Mapping[str, str], allowed: Iterable[str], launch: Launch, request: LaunchRequest, pool: str
-) -> dict[str, str]:
-    """The allowed variables, what the agent needs, and its identity."""
-    names = _EVERYBODY.union(allowed)
+def inside_wsl(path: str) -> str:
+    """A path of Windows as it is called inside WSL: C:\\folder is /mnt/c/folder there."""
+    drive = _DRIVE.match(path)
+    return f"/mnt/{drive[1].lower()}/{path[drive.end() :]}".replace("\\", "/") if drive else path
+
+
+def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, str]:
+    """The variables that it may see, what the agent needs, and its identity."""
+    inherited = request.inherited
+    names = _EVERYBODY.union(request.passed)
     kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
     if any(name.lower().endswith("_proxy") for name in kept):
         # The broker is on this machine, so no proxy is used.
         others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
         kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, _LOOPBACK))))
-    return {
-        **kept,
+    own = {
         **launch.environment,
         "BROKER_URL": request.broker_url,
         MARKER: request.reviewer_id,
         "BROKER_TOKEN": request.token,
         POOL_MARKER: pool,
     }
+    if request.wsl_distro:
+        own["WSLENV"] = _wslenv([*own, *(name for name in kept if name in request.passed)])
+    return {**kept, **own}
+
+
+def _wslenv(names: Iterable[str]) -> str:
+    """WSL passes only the variables on that this one names: `u` from Windows, `p` with the path in it translated."""
+    return ":".join(f"{name}/{'up' if name in _PATHS else 'u'}" for name in sorted(set(names)))

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer, ReviewerState, Work
+from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, ReviewerState, Work
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.wire.pool import (
+    HeldBackRow,
     KilledReviewer,
+    LoginState,
     PoolState,
     ReviewerList,
     ReviewerLog,
@@ -28,6 +30,21 @@ R = TypeVar("R")
 LARGEST_POOL = 10
 _ENDED_SHOWN = 20
 _LONGEST_TAIL = 200_000
+_HELD_BACK_SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentLogin:
+    """Whether the pool's agent is logged in, as far as can be seen, and which variables reach it."""
+
+    # False for a program of the user's own: nothing is known about it.
+    is_known: bool
+    # The variable or file that logs it in.
+    seen: str | None
+    advice: str
+    # Names of variables that reviewers may see, and those that the broker has.
+    passed: tuple[str, ...]
+    present: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +59,7 @@ class PoolFacts:
     max_tokens_per_day: int | None
     next_spawn_at: Milliseconds | None
     problem: str | None
+    login: AgentLogin
 
 
 @dataclass(slots=True)
@@ -100,6 +118,9 @@ class PoolControl:
     async def state(self) -> PoolState:
         listed = await self.listed()
         situation = await self.records.situation()
+        held_back = await self._core.store.read(
+            lambda reader: reader.held_back(self._core.clock.now(), _HELD_BACK_SHOWN)
+        )
         facts = self._attached().facts()
         return {
             "enabled": facts.enabled,
@@ -108,12 +129,14 @@ class PoolControl:
             "model": facts.model,
             "max_pool_size": facts.max_pool_size,
             "pending": situation.pending,
+            "held_back": [_held_back(failure, asked) for failure, asked in held_back],
             "spawns_today": situation.spawns_today,
             "max_spawns_per_day": facts.max_spawns_per_day,
             "tokens_today": situation.tokens_today,
             "max_tokens_per_day": facts.max_tokens_per_day,
             "next_spawn_at": moment(facts.next_spawn_at),
             "problem": facts.problem,
+            "login": _login(facts.login),
             "reviewers": listed["reviewers"],
         }
 
@@ -243,6 +266,26 @@ class PoolControl:
             "output_tokens": reviewer.output_tokens,
             "cost_usd": reviewer.cost_usd,
         }
+
+
+def _held_back(failure: Failure, needs_human: str | None) -> HeldBackRow:
+    waits_for_person = failure.failures >= FAILURES_THAT_NEED_A_PERSON and needs_human is not None
+    return {
+        "review_id": failure.review_id,
+        "failures": failure.failures,
+        "retry_at": None if waits_for_person else moment(failure.retry_at),
+        "needs_human": needs_human,
+    }
+
+
+def _login(login: AgentLogin) -> LoginState:
+    return {
+        "known": login.is_known,
+        "seen": login.seen,
+        "advice": login.advice,
+        "passed": list(login.passed),
+        "present": list(login.present),
+    }
 
 
 def _found(reader: Reader, name: str) -> Reviewer | None:

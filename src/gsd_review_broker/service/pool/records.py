@@ -62,6 +62,8 @@ class Ending:
     exit_code: int | None
     # How long the pool leaves a review alone after this many failures.
     pause: Callable[[int], int]
+    # What it said about its failure.
+    last_words: str = ""
 
 
 class PoolRecords:
@@ -175,7 +177,8 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
         changes.append(given_back)
         if review_id in failed_on:
             now = given_back.review if given_back else review
-            changes.append(_blame(tx, now, f"{reviewer.display_name}, {how}", ending.pause))
+            words = f": {ending.last_words}" if ending.last_words else ""
+            changes.append(_blame(tx, now, f"{reviewer.display_name}, {how}{words}", ending.pause))
     for change in filter(None, changes):
         tx.save(change)
     _terminate(tx, reviewer_id, ending)

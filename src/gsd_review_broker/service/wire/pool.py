@@ -62,6 +62,26 @@ class WorkRow(TypedDict):
     cost_usd: float | None
 
 
+class HeldBackRow(TypedDict):
+    """A pending review that the pool leaves alone after failures."""
+
+    review_id: str
+    failures: int
+    # When the pool tries again; null if it waits for a person.
+    retry_at: str | None
+    needs_human: str | None
+
+
+class LoginState(TypedDict):
+    """How the pool's agent is logged in, as far as it can be seen, and the variables that reach it."""
+
+    known: bool
+    seen: str | None
+    advice: str
+    passed: list[str]
+    present: list[str]
+
+
 class PoolState(TypedDict):
     enabled: bool
     paused: bool
@@ -69,10 +89,12 @@ class PoolState(TypedDict):
     model: str | None
     max_pool_size: int
     pending: int
+    held_back: list[HeldBackRow]
     spawns_today: int
     max_spawns_per_day: int
     tokens_today: int
     max_tokens_per_day: int | None
     next_spawn_at: str | None
     problem: str | None
+    login: LoginState
     reviewers: list[ReviewerRow]

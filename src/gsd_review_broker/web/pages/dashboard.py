@@ -1,7 +1,5 @@
 """The dashboard: every page, every action, the event stream."""
 
-from collections.abc import Sequence
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -9,7 +7,7 @@ from starlette.routing import Route
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Wakeups
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.settings.problems import Problem
+from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.web.events import EventStream
 from gsd_review_broker.web.pages.audit import audit_routes
 from gsd_review_broker.web.pages.gate import gate_page_routes
@@ -30,7 +28,7 @@ def dashboard_routes(
     serves: str,
     url: str,
     form_limit: int,
-    problems: Sequence[Problem] = (),
+    problems: Problems = list,
 ) -> list[Route]:
     site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit, problems=problems)
     reviews = ReviewPages(site)

@@ -199,3 +199,31 @@ def test_shares_of_a_report_are_together_the_whole() -> None:
         total += whole.share(index, 3)
     assert (total.input_tokens, total.output_tokens) == (100, 7)
     assert total.cost_usd == pytest.approx(0.9)
+
+
+REASON = "The model 'gpt-0' does not exist or you do not have access to it."
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "turn.failed", "error": {"message": f"unexpected status 404: {'x' * 300} {REASON}"}},
+        {"type": "error", "message": REASON},
+        {"type": "item.completed", "item": {"type": "error", "message": REASON}},
+        {"type": "result", "subtype": "success", "is_error": True, "result": f"API Error: 404 {REASON}"},
+        {"type": "result", "status": "error", "error": {"type": "Error", "message": REASON}},
+        {"type": "error", "error": {"name": "APIError", "data": {"message": REASON}}},
+    ],
+    ids=["codex turn", "codex error", "codex item", "claude", "gemini", "opencode"],
+)
+def test_why_an_agent_failed_is_kept_in_its_own_words_to_the_end(event: dict[str, Any]) -> None:
+    report = AgentOutput().read(json.dumps(event).encode())
+    assert report.failure is not None
+    assert report.failure.endswith(REASON)
+    assert (report.doing or "").startswith("failed: ")
+
+
+def test_words_without_end_are_cut() -> None:
+    report = AgentOutput().read(json.dumps({"type": "error", "message": "x" * 100_000}).encode())
+    assert report.failure is not None
+    assert len(report.failure) == 800

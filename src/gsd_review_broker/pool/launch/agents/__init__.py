@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
+from gsd_review_broker.pool.launch.login import Login
 from gsd_review_broker.pool.launch.recipe import (
     Launch,
     LaunchRequest,
@@ -21,6 +22,11 @@ class AgentModule(Protocol):
     @property
     def ENVIRONMENT(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the module
         """Variables of the broker's environment that it may see, besides those that every program may see."""
+        ...
+
+    @property
+    def LOGIN(self) -> Login | None:  # noqa: N802 - a constant of the module
+        """How it is logged in; None for a program that the broker does not know."""
         ...
 
     def launch(self, request: LaunchRequest) -> Launch: ...

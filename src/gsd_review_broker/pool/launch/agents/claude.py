@@ -1,15 +1,31 @@
 """Anthropic's Claude Code."""
 
 import json
+from typing import Any, cast
 
+from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 ENVIRONMENT = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
     "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID",
-    "AWS_REGION", "AWS_PROFILE",
+    "ANTHROPIC_CUSTOM_HEADERS", *AWS,
 )  # fmt: skip
+_CREDENTIALS = LoginFile("CLAUDE_CONFIG_DIR", ".claude", ".credentials.json")
+_SETTINGS = LoginFile("CLAUDE_CONFIG_DIR", ".claude", "settings.json", holding=("apiKeyHelper", "ANTHROPIC_"))
+# How the user logs in, in the user's own settings. Nothing else of them is passed on.
+_LOGIN_SETTINGS = ("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh", "forceLoginMethod")
+LOGIN = Login(
+    variables=(
+        *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        *("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"),
+    ),
+    files=(_CREDENTIALS, _SETTINGS),
+    in_keychain=True,
+    advice="Run `claude` and sign in, or set ANTHROPIC_API_KEY where the broker is started.",
+)
 _READING = "Read,Grep,Glob"
+_FILE = "login-settings.json"
 
 
 def launch(request: LaunchRequest) -> Launch:
@@ -29,4 +45,23 @@ def launch(request: LaunchRequest) -> Launch:
     argv += ["--permission-mode", "dontAsk", "--tools", _READING]
     argv += ["--allowedTools", f"mcp__{SERVER},{_READING}", "--restricted", "--effort", request.effort]
     argv += ["--add-dir", request.workspace]
-    return Launch(argv=tuple(argv), environment={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"})
+    files: dict[str, str] = {}
+    if login := _users_login(request):
+        # In a file that only its owner can read, since it may hold a key.
+        files[_FILE] = json.dumps(login)
+        argv += ["--settings", f"{request.scratch}/{_FILE}"]
+    return Launch(argv=tuple(argv), environment={"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}, files=files)
+
+
+def _users_login(request: LaunchRequest) -> dict[str, Any]:
+    """`--restricted` ignores the user's settings, and with them how the user logs in."""
+    try:
+        text = _SETTINGS.path(request.inherited).read_text("utf-8")
+        settings = cast("dict[str, Any]", json.loads(text))
+        kept = {name: settings[name] for name in _LOGIN_SETTINGS if name in settings}
+        variables = settings.get("env", {})
+        named = {name: value for name, value in variables.items() if name in request.passed}
+    except (OSError, ValueError, TypeError, AttributeError):
+        # Claude says itself what is wrong with its settings.
+        return {}
+    return {**kept, "env": named} if named else kept

@@ -1,8 +1,17 @@
 """OpenAI's Codex."""
 
+from gsd_review_broker.pool.launch.login import Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
-ENVIRONMENT = ("CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT")
+ENVIRONMENT = (
+    "CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT",
+)  # fmt: skip
+# OPENAI_API_KEY does not log it in; only providers in its own configuration use that.
+LOGIN = Login(
+    variables=("CODEX_API_KEY",),
+    files=(LoginFile("CODEX_HOME", ".codex", "auth.json"),),
+    advice="Run `codex login`, or set CODEX_API_KEY where the broker is started.",
+)
 
 
 def launch(request: LaunchRequest) -> Launch:

@@ -4,6 +4,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ()
+LOGIN = None
 
 
 def launch(request: LaunchRequest) -> Launch:

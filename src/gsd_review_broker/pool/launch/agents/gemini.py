@@ -2,12 +2,21 @@
 
 import json
 
+from gsd_review_broker.pool.launch.login import Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 ENVIRONMENT = (
     "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI",
-    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GEMINI_BASE_URL",
+    "GOOGLE_GENAI_USE_GCA", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GEMINI_BASE_URL", "GEMINI_CLI_HOME",
 )  # fmt: skip
+LOGIN = Login(
+    variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_GCA"),
+    files=(LoginFile("GEMINI_CLI_HOME", "", ".gemini/oauth_creds.json"),),
+    advice="Sign in once with `gemini`, or set GEMINI_API_KEY where the broker is started.",
+)
+
+# A reviewer that waits for work makes the same call again and again; Gemini takes that for a loop and stops.
+_MODEL = {"disableLoopDetection": True}
 
 
 def launch(request: LaunchRequest) -> Launch:
@@ -29,5 +38,5 @@ def launch(request: LaunchRequest) -> Launch:
     return Launch(
         argv=tuple(argv),
         environment={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
-        files={".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}})},
+        files={".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}, "model": _MODEL})},
     )

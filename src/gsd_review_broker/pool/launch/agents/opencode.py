@@ -2,12 +2,19 @@
 
 import json
 
+from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
-ENVIRONMENT = (
+_KEYS = (
     "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
-    "GROQ_API_KEY", "OPENCODE_API_KEY", "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR",
+    "GROQ_API_KEY", "OPENCODE_API_KEY",
 )  # fmt: skip
+ENVIRONMENT = (*_KEYS, "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", *AWS)
+LOGIN = Login(
+    variables=(*_KEYS, "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"),
+    files=(LoginFile("XDG_DATA_HOME", ".local/share", "opencode/auth.json"),),
+    advice="Run `opencode auth login`, or set its provider's key where the broker is started.",
+)
 _READING = ("read", "grep", "glob", "list", "external_directory")
 
 

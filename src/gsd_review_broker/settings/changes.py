@@ -1,0 +1,43 @@
+"""Has anything in the settings files changed since the broker read them? Then it has to be restarted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.problems import Problem
+
+SETTINGS = "settings"
+# The gate reads its part for each question.
+_READ_LATER = frozenset({"gate"})
+
+
+class SettingsWatch:
+    """The files as they were when the broker started."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._at_start = _content(root)
+
+    def problems(self) -> list[Problem]:
+        if _content(self._root) == self._at_start:
+            return []
+        return [
+            Problem(
+                feature=SETTINGS,
+                message="the configuration was changed after the broker started, which does not use the changes yet",
+                fix="Restart it: `tandem down; tandem up`.",
+            )
+        ]
+
+
+def _content(root: Path | None) -> list[Any]:
+    users = _read(lambda: locations.read_settings_file(locations.user_file(), must_exist=False))
+    return [users] if root is None else [users, _read(lambda: locations.read_project_file(root))]
+
+
+def _read(read: Callable[[], dict[str, Any]]) -> Any:
+    try:
+        return {name: value for name, value in read().items() if name not in _READ_LATER}
+    except locations.UnreadableSettingsError as error:
+        return str(error)
