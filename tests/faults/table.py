@@ -355,8 +355,8 @@ POOL = (
     _fault(
         "every agent's variables are handed to each agent",
         "pool/launch/launcher.py",
-        "        allowed = (*module_of(agent).ENVIRONMENT, *self._settings.environment)\n",
-        "        allowed = [name for one in ('codex', 'claude', 'gemini') for name in module_of(one).ENVIRONMENT]\n",
+        "        return frozenset((*module_of(agent).ENVIRONMENT, *self._settings.environment))\n",
+        "        return frozenset(n for one in ('codex', 'claude', 'gemini') for n in module_of(one).ENVIRONMENT)\n",
         f"{_CHILD}::test_a_reviewer_sees_the_allow_list_and_nothing_else_of_the_brokers_environment",
     ),
     _fault(
