@@ -122,7 +122,7 @@ def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progres
             if not progress.was_claimed:
                 tally.sample(Measured.TIME_TO_CLAIM, event.timestamp - progress.created_at)
             progress.was_claimed = True
-        case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
+        case EventType.VERDICT_SUBMITTED:
             _judge(progress, event, tally)
         case EventType.VERDICT_COMMENT:
             tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
@@ -152,13 +152,10 @@ def _begin(event: NewEvent, tally: Tally) -> Progress:
     )
 
 
-_VERDICT_EVENTS = (EventType.VERDICT_SUBMITTED, EventType.REVIEW_AUTO_REJECTED)
-
-
 def _count_step(progress: Progress, event: NewEvent, tally: Tally) -> None:
     after = event.new_status or progress.status
     details: tuple[str, ...] = ()
-    if event.event_type in _VERDICT_EVENTS:
+    if event.event_type is EventType.VERDICT_SUBMITTED:
         details = (str(event.metadata["verdict"]), progress.last_verdict or "")
     tally.count(Counted.STEP, _step_key(event.event_type, progress.status, after, progress.priority, *details))
 
@@ -177,11 +174,10 @@ def counts_of_step(key: str) -> list[tuple[Counted, str, int]]:
         counts += [(Counted.STATUS, before, -1), (Counted.STATUS, after, 1)]
         if Status.PENDING in (before, after):
             counts.append((Counted.QUEUE, priority, 1 if after == Status.PENDING else -1))
-    if event_type in _VERDICT_EVENTS:
+    if event_type == EventType.VERDICT_SUBMITTED:
         verdict, previous = details
-        counts.append((Counted.LAST_VERDICT, verdict, 1))
+        counts += [(Counted.LAST_VERDICT, verdict, 1), (Counted.VERDICT, verdict, 1)]
         counts += [(Counted.LAST_VERDICT, previous, -1)] if previous else []
-        counts += [(Counted.VERDICT, verdict, 1)] if event_type == EventType.VERDICT_SUBMITTED else []
     elif event_type == EventType.VERDICT_COMMENT:
         counts.append((Counted.VERDICT, Verdict.COMMENT, 1))
     return counts
@@ -196,15 +192,15 @@ def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
 
 
 def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
+    """A verdict that somebody gave. Automatic rejections are counted as events only."""
     verdict = Verdict(event.metadata["verdict"])
     if progress.last_verdict is None:
         tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
     progress.last_verdict = verdict
-    if event.event_type is EventType.VERDICT_SUBMITTED:
-        tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
-        tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
-        if verdict is Verdict.APPROVED:
-            tally.sample(Measured.ROUNDS, event.metadata["round"])
+    tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
+    tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
+    if verdict is Verdict.APPROVED:
+        tally.sample(Measured.ROUNDS, event.metadata["round"])
 
 
 def _key(*parts: str) -> str:

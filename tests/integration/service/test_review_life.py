@@ -57,6 +57,7 @@ async def test_a_diff_that_does_not_apply_is_rejected_in_gits_own_words(broker: 
     assert "patch does not apply" in claim["validation_error"]
     status = await broker("get_review_status", review_id=review_id)
     assert (status["status"], status["verdict"], status["claimed_by"]) == ("changes_requested",) * 2 + (None,)
+    assert status["verdict_reason"] == f"Auto-rejected: {claim['validation_error']}"
     revised = await broker.create(review_id=review_id, diff=GOOD)
     assert (revised["revision"], revised["round"], revised["status"]) == (2, 1, "pending")
     claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")

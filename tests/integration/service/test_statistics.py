@@ -163,8 +163,9 @@ async def test_a_known_story_gives_exactly_these_counts(broker: LocalBroker) -> 
     assert stats["by_category"] == {
         "plan_review": 1, "code_change": 1, "verification": 1, "handoff": 1, "uncategorized": 2,
     }  # fmt: skip
-    # Of the reviews with a verdict, two were approved in the end, one of them after a rejection.
-    assert (stats["approval_rate_pct"], stats["rejection_rate_pct"]) == (50.0, 50.0)
+    # Of the reviews with a verdict, two were approved in the end, one of them after a rejection. An automatic rejection
+    # is nobody's verdict.
+    assert (stats["approval_rate_pct"], stats["rejection_rate_pct"]) == (66.7, 33.3)
     assert (stats["reclaims"], stats["auto_rejections"], stats["refused_verdicts"]) == (2, 1, 1)
     # Two of them in one review, two in another, and a take-over.
     assert stats["claims"] == 6
@@ -176,14 +177,14 @@ async def test_a_known_story_gives_exactly_these_times(broker: LocalBroker) -> N
     await known_story(broker)
     stats = await broker("get_review_stats")
     assert stats["avg_time_to_claim_seconds"] == 38.0
-    assert stats["avg_time_to_verdict_seconds"] == 368.625
+    assert stats["avg_time_to_verdict_seconds"] == 491.167
     assert stats["avg_review_duration_seconds"] == 54.333
     assert stats["avg_time_in_state_seconds"] == {
         "pending": 15.438, "claimed": 224.0, "in_review": 30.0, "approved": 20.0, "changes_requested": 24.5,
     }  # fmt: skip
     assert stats["percentiles"] == {
         "time_to_claim_seconds": {"p50": near(10), "p95": near(100)},
-        "time_to_verdict_seconds": {"p50": near(11), "p95": near(1402.5)},
+        "time_to_verdict_seconds": {"p50": near(60), "p95": near(1402.5)},
         "review_duration_seconds": {"p50": near(20), "p95": near(140)},
         "time_in_state_seconds": {
             "pending": {"p50": near(3), "p95": near(100)},
@@ -228,9 +229,11 @@ async def test_a_projects_statistics_are_those_of_its_own_reviews(broker: LocalB
     assert api["rounds_to_approval"] == {"average": None, "p50": None, "p95": None}
 
 
-async def test_an_auto_rejection_counts_as_a_rejection_until_a_reviewer_approves(broker: LocalBroker) -> None:
+async def test_an_auto_rejection_is_counted_apart_from_verdicts(broker: LocalBroker) -> None:
     await auto_rejected(broker)
-    assert (await broker("get_review_stats"))["rejection_rate_pct"] == 100.0
+    stats = await broker("get_review_stats")
+    assert (stats["auto_rejections"], stats["verdicts"]["changes_requested"], stats["by_reviewer"]) == (1, 0, [])
+    assert (stats["rejection_rate_pct"], stats["avg_time_to_verdict_seconds"]) == (None, None)
     ((review_id,),) = await broker.store.read(lambda reader: reader._statements.rows(_all_ids(), {}))
     await broker.create(review_id=review_id, diff=GOOD)
     await broker("claim_review", review_id=review_id, reviewer_id="codex")
@@ -555,8 +558,8 @@ def stays(lives: list[list[dict[str, Any]]], state: str) -> list[int]:
 
 
 def last_verdicts(lives: list[list[dict[str, Any]]]) -> list[str]:
-    judged = ("verdict_submitted", "review_auto_rejected")
-    given = [[event["metadata"]["verdict"] for event in life if event["event_type"] in judged] for life in lives]
+    submitted = "verdict_submitted"
+    given = [[event["metadata"]["verdict"] for event in life if event["event_type"] == submitted] for life in lives]
     return [verdicts[-1] for verdicts in given if verdicts]
 
 
@@ -593,7 +596,7 @@ def recounted(events: list[dict[str, Any]], project: str | None) -> dict[str, An
     every = [event for life in lives for event in life]
     types = [event["event_type"] for event in every]
     claim = firsts(lives, "review_claimed")
-    verdict = firsts(lives, "verdict_submitted", "review_auto_rejected")
+    verdict = firsts(lives, "verdict_submitted")
     duration = firsts(lives, "review_closed")
     inside = {state: stays(lives, state) for state in LEAVABLE}
     last = last_verdicts(lives)

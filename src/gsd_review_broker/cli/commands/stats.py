@@ -49,6 +49,7 @@ def _counts(statistics: Json) -> list[Row]:
     rows += [
         ["approval rate", _percent(statistics["approval_rate_pct"])],
         ["rejection rate", _percent(statistics["rejection_rate_pct"])],
+        ["auto-rejected", str(statistics["auto_rejections"])],
     ]
     return rows
 

@@ -144,7 +144,7 @@ def _note_moment(state: _Replayed, event: Event) -> None:
         case EventType.REVIEW_CLAIMED:
             moments["claimed_at"] = now
             moments.setdefault("first_claimed_at", now)
-        case EventType.VERDICT_SUBMITTED | EventType.REVIEW_AUTO_REJECTED:
+        case EventType.VERDICT_SUBMITTED:
             moments.setdefault("first_verdict_at", now)
         case EventType.MESSAGE_SENT:
             moments["last_message_at"] = now

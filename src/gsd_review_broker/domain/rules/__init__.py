@@ -14,6 +14,7 @@ from gsd_review_broker.domain.rules.access import (
     side_refusal,
 )
 from gsd_review_broker.domain.rules.claims import (
+    AUTO_REJECTED,
     auto_reject,
     claim,
     deadline,
@@ -52,6 +53,7 @@ __all__ = [
     "Right",
     "Seen",
     "accept_counter_patch",
+    "AUTO_REJECTED",
     "auto_reject",
     "call_human",
     "claim",

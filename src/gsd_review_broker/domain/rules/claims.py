@@ -23,6 +23,9 @@ from gsd_review_broker.domain.rules.transitions import (
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
+# Begins the reason of a rejection that nobody gave.
+AUTO_REJECTED = "Auto-rejected: "
+
 
 def deadline(_review: Review, policy: Policy, now: Milliseconds) -> Milliseconds:
     """When a claim on this review expires if its claimant does not call again."""
@@ -105,15 +108,16 @@ def claim(
 def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
     """The diff does not apply, so no reviewer spends time on it. Round and generation stay."""
     target = require(review, Command.AUTO_REJECT)
+    reason = f"{AUTO_REJECTED}{git_says}"
     return record(
         review,
         EventType.REVIEW_AUTO_REJECTED,
         actor=VALIDATOR,
         now=now,
-        metadata={"verdict": Verdict.CHANGES_REQUESTED, "reason": git_says},
+        metadata={"verdict": Verdict.CHANGES_REQUESTED, "reason": reason},
         status=target,
         verdict=Verdict.CHANGES_REQUESTED,
-        verdict_reason=git_says,
+        verdict_reason=reason,
         reserved_for=None,
         reserved_until=None,
     )

@@ -142,9 +142,6 @@ def record(
     return Change(review=after, events=(event,))
 
 
-_JUDGES = {EventType.VERDICT_SUBMITTED, EventType.REVIEW_AUTO_REJECTED}
-
-
 def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], now: Milliseconds) -> dict[str, Any]:
     """When it entered its state, and the first and last time of what happened."""
     reached: dict[str, Any] = {}
@@ -152,7 +149,8 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
         reached["entered_at"] = now
     if event_type is EventType.REVIEW_CLAIMED and review.first_claimed_at is None:
         reached["first_claimed_at"] = now
-    if event_type in _JUDGES:
+    # An automatic rejection is not a verdict that somebody gave.
+    if event_type is EventType.VERDICT_SUBMITTED:
         reached["last_verdict"] = fields["verdict"]
         if review.first_verdict_at is None:
             reached["first_verdict_at"] = now

@@ -3,6 +3,7 @@
 import json
 from typing import Any, cast
 
+from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import AffectedFile, Event, Milliseconds, Review, Revision
 from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, Offset
 from gsd_review_broker.service.wire.reviews import (
@@ -128,7 +129,7 @@ def auto_rejected(review: Review) -> AutoRejected:
         "status": review.status.value,
         "version": review.version,
         "auto_rejected": True,
-        "validation_error": review.verdict_reason or "",
+        "validation_error": (review.verdict_reason or "").removeprefix(rules.AUTO_REJECTED),
     }
 
 

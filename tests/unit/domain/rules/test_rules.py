@@ -218,8 +218,10 @@ def test_a_revision_clears_claimant_and_verdict_and_begins_a_round() -> None:
 
 def test_a_revision_after_an_auto_reject_stays_in_its_round() -> None:
     review = rules.auto_reject(created().review, git_says="error: patch failed", now=NOW).review
-    assert (review.verdict, review.verdict_reason) == (Verdict.CHANGES_REQUESTED, "error: patch failed")
+    assert (review.verdict, review.verdict_reason) == (Verdict.CHANGES_REQUESTED, "Auto-rejected: error: patch failed")
     assert (review.claimed_by, review.claim_generation, review.round) == (None, 0, 1)
+    # Nobody gave it.
+    assert (review.last_verdict, review.first_verdict_at) == (None, None)
     after = revised(review).review
     assert (after.round, after.claim_generation, after.revision) == (1, 0, 2)
 
