@@ -47,13 +47,13 @@ from gsd_review_broker.domain.rules.verdicts import (
 )
 
 __all__ = [
+    "AUTO_REJECTED",
     "STEPS",
     "Command",
     "Judgement",
     "Right",
     "Seen",
     "accept_counter_patch",
-    "AUTO_REJECTED",
     "auto_reject",
     "call_human",
     "claim",
