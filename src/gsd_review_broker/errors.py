@@ -1,7 +1,7 @@
 """The one exception that reaches a caller, and its codes."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Code(StrEnum):
@@ -54,12 +54,11 @@ class Next(StrEnum):
 WORDING_HEADER = "tandem-hints"
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(NamedTuple):
     kind: Next
     # Values for the wording: a number of seconds, the commands that are possible.
     seconds: int = 0
-    commands: tuple[str, ...] = field(default=())
+    commands: tuple[str, ...] = ()
 
 
 class BrokerError(Exception):

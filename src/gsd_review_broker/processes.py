@@ -2,11 +2,13 @@
 
 import contextlib
 import os
-import signal
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from signal import Signals
 
 _PROC = Path("/proc")
 _START = 19
@@ -20,12 +22,16 @@ def start_of(pid: int) -> str | None:
         return start_in(fields) if fields else None
     if sys.platform == "win32":
         return None
+    import subprocess  # noqa: PLC0415 - short commands do without it
+
     result = subprocess.run(["/bin/ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return result.stdout.strip() or None
 
 
 def is_alive(pid: int) -> bool:
     if sys.platform == "win32":
+        import subprocess  # noqa: PLC0415 - see above
+
         listed = subprocess.run(["tasklist", "/FI", f"PID eq {pid}"], capture_output=True, text=True, check=False)
         return str(pid) in listed.stdout
     with contextlib.suppress(OSError):
@@ -43,7 +49,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
+def send_signal(pid: int, start: str | None, kind: "Signals") -> bool:
     """Signal exactly this process, or none: False if it is gone or the number belongs to another one by now."""
     if pid <= 1:
         return False
@@ -58,7 +64,9 @@ def send_signal(pid: int, start: str | None, kind: signal.Signals) -> bool:
         if start_of(pid) != start:
             return False
         if descriptor is not None and sys.platform == "linux":
-            signal.pidfd_send_signal(descriptor, kind)
+            from signal import pidfd_send_signal  # noqa: PLC0415 - see above
+
+            pidfd_send_signal(descriptor, kind)
         else:
             os.kill(pid, kind)
     except ProcessLookupError:

@@ -8,7 +8,6 @@ from typing import Any
 from gsd_review_broker.cli.render.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
-from gsd_review_broker.settings.person import person_here
 
 
 class Context:
@@ -74,4 +73,6 @@ class Context:
     @property
     def identity(self) -> str:
         """The acting identity: a person, unless another name is given."""
+        from gsd_review_broker.settings.person import person_here  # noqa: PLC0415 - most commands act as nobody
+
         return getattr(self.options, "identity", None) or person_here()

@@ -1,7 +1,6 @@
 """The commands `tandem` and `gsd-review-broker`."""
 
 import argparse
-import difflib
 import json
 import os
 import sys
@@ -72,6 +71,8 @@ def overview() -> str:
 
 
 def _no_such_command(word: str) -> int:
+    import difflib  # noqa: PLC0415 - only for a command that does not exist
+
     known = [name for _, names in TOPICS for name in names]
     near = difflib.get_close_matches(word, known, n=1)
     meant = f" Did you mean {near[0]}?" if near else ""

@@ -1,11 +1,11 @@
 """One POST for each call, on a kept connection: MCP 2026-07-28 needs no handshake."""
 
-import http.client
 import json
 import time
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from gsd_review_broker.client.http import BAD_REQUEST, TOO_LARGE, HttpConnection
 from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
 
 Json = dict[str, Any]
@@ -41,15 +41,12 @@ class Connection:
             ) from error
         # The path in the address is an endpoint's; the caller knows which endpoint it wants.
         self.url = f"http://{parts.netloc}"
-        self._host, self._port = parts.hostname, port
         self.token = token
-        self._http: http.client.HTTPConnection | None = None
+        self._http = HttpConnection(parts.hostname, port)
         self._last_used = 0.0
 
     def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
-            self._http = None
+        self._http.close()
 
     def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp") -> Json:
         """The tool's result. Raises its refusal."""
@@ -64,7 +61,7 @@ class Connection:
             WORDING_HEADER: "commands",
         }
         status, kind, answer = self.exchange("POST", endpoint, body, headers, patience=patience)
-        if status == http.client.REQUEST_ENTITY_TOO_LARGE:
+        if status == TOO_LARGE:
             raise BrokerError(Code.TOO_LARGE, answer.decode("utf-8", "replace").strip(), "")
         return _tool_result(_message(status, kind, answer))
 
@@ -87,16 +84,9 @@ class Connection:
         if time.monotonic() - self._last_used > _IDLE_SECONDS:
             # The broker closes idle connections. A call that meets the closing must be neither lost nor run twice.
             self.close()
-        if self._http is None:
-            self._http = http.client.HTTPConnection(self._host, self._port)
         try:
-            self._http.timeout = patience
-            if self._http.sock is not None:
-                self._http.sock.settimeout(patience)
-            self._http.request(method, path, body, headers)
-            response = self._http.getresponse()
-            answer = response.status, response.getheader("content-type", ""), response.read()
-        except (OSError, http.client.HTTPException) as error:
+            answer = self._http.request(method, path, body, headers, patience=patience)
+        except OSError as error:
             self.close()
             raise UnreachableError(f"the broker at {self.url} does not answer ({_why(error)})") from error
         except BaseException:
@@ -142,7 +132,7 @@ def _plain_result(status: int, answer: bytes) -> Json:
         raise UnreachableError(f"the broker does not know this request (status {status})") from error
     if not isinstance(content, dict):
         raise UnreachableError(f"the broker's answer is not an object (status {status})")
-    if status >= http.client.BAD_REQUEST:
+    if status >= BAD_REQUEST:
         raise _refusal(cast("Json", content))
     return cast("Json", content)
 

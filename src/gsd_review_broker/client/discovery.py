@@ -2,20 +2,19 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.git.checkout import find_root
-from gsd_review_broker.settings.locations import Locations, locate
+from gsd_review_broker.git.plain_checkout import plain_root
+from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations, locate
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, new_challenge
 
 USER = "user"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What the caller specified about the broker."""
 
     locations: Locations
@@ -36,7 +35,7 @@ class Target:
     ) -> "Target":
         environment = os.environ if environment is None else environment
         address = url or environment.get("BROKER_URL")
-        locations = locate(None if user else find_root(folder), db=db, config=config, environment=environment)
+        locations = locate(None if user else _root_of(folder), db=db, config=config, environment=environment)
         return cls(locations=locations, url=address, is_explicit=bool(address or db or environment.get("BROKER_DB")))
 
     def accepts(self, serves: str) -> bool:
@@ -45,8 +44,7 @@ class Target:
         return self.is_explicit and (self.locations.root is None or serves == USER)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunningBroker:
+class RunningBroker(NamedTuple):
     """One that answered."""
 
     connection: Connection
@@ -57,6 +55,16 @@ class RunningBroker:
     started_at: str | None
     # Set for a broker that was found by its runtime file: it proved that it wrote that file.
     process_start: str | None = None
+
+
+def _root_of(folder: Path) -> Path | None:
+    """As git says. Where a broker announced itself in an ordinary checkout, git need not be started."""
+    root = plain_root(folder)
+    if root is not None and (root / PROJECT_FOLDER / f"{DATABASE_NAME}.runtime.json").exists():
+        return root
+    from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415 - it starts processes
+
+    return find_root(folder)
 
 
 def connect(target: Target, *, token: str | None = None) -> RunningBroker:

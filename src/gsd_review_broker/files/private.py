@@ -5,7 +5,6 @@ the last part of a path, waits for a pipe, or writes into a file that was there 
 """
 
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -67,7 +66,7 @@ def open_private(path: Path, flags: int) -> int:
 
 def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
     """The whole content or none of it. A link in its place is replaced, not followed."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor carries the mode

@@ -4,16 +4,14 @@ Callers name it, compare it and derive names from it; only what is SQLite's own 
 database changes this module, and not the signatures of its callers.
 """
 
-import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _KEY_LENGTH = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(NamedTuple):
     path: Path
     """The SQLite file, as it was given: its links are not followed."""
 
@@ -29,6 +27,8 @@ class Database:
     @property
     def key(self) -> str:
         """The same for every path that leads to this file; fit for file names and for marking processes."""
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and most commands need no key
+
         return hashlib.sha256(os.fsencode(os.path.realpath(self.path))).hexdigest()[:_KEY_LENGTH]
 
     def is_inside(self, folder: Path | None) -> bool:

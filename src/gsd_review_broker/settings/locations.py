@@ -6,13 +6,11 @@ imports little, and reads only the settings that it needs.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import platformdirs
+from typing import Any, NamedTuple, cast
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
@@ -28,8 +26,7 @@ COMMAND_LINE = "command line"
 ENVIRONMENT = "environment"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Locations:
+class Locations(NamedTuple):
     """The broker that belongs to a folder, whether it is running or not."""
 
     root: Path | None
@@ -45,7 +42,7 @@ def served(root: Path | None) -> str:
 
 
 def user_file() -> Path:
-    return Path(platformdirs.user_config_dir(APPLICATION, appauthor=False)) / "config.json"
+    return _platform_folder("config", "XDG_CONFIG_HOME", "~/.config") / "config.json"
 
 
 def project_file(root: Path) -> Path:
@@ -53,7 +50,21 @@ def project_file(root: Path) -> Path:
 
 
 def state_folder() -> Path:
-    return Path(platformdirs.user_state_dir(APPLICATION, appauthor=False))
+    return _platform_folder("state", "XDG_STATE_HOME", "~/.local/state")
+
+
+def data_folder() -> Path:
+    return _platform_folder("data", "XDG_DATA_HOME", "~/.local/share")
+
+
+def _platform_folder(kind: str, variable: str, default: str) -> Path:
+    """As platformdirs has it; on Linux the rule is short, and importing it would take longer than the rest."""
+    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
+        return Path(os.environ.get(variable, "").strip() or os.path.expanduser(default)) / APPLICATION  # noqa: PTH111
+    import platformdirs  # noqa: PLC0415 - see above
+
+    folder: Callable[..., str] = getattr(platformdirs, f"user_{kind}_dir")
+    return Path(folder(APPLICATION, appauthor=False))
 
 
 def key_file() -> Path:
@@ -160,7 +171,7 @@ def chosen_database(db: str | None, origin: str, root: Path | None) -> Database:
 
 def _chosen_path(db: str | None, origin: str, root: Path | None) -> Path:
     if db is None:
-        folder = root / PROJECT_FOLDER if root else Path(platformdirs.user_data_dir(APPLICATION, appauthor=False))
+        folder = root / PROJECT_FOLDER if root else data_folder()
         return folder / DATABASE_NAME
     if "://" in db:
         raise StartError(f"{origin}: db: {db.split('://')[0]}:// is not supported; give a file's path.")

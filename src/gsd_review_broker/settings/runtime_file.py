@@ -10,10 +10,8 @@ import hmac
 import json
 import os
 import re
-import secrets
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from gsd_review_broker import __version__
@@ -34,8 +32,7 @@ class UntrustedRuntimeFileError(Exception):
     """There is a runtime file, but no broker of ours stands behind it. The message says why."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Announcement:
+class Announcement(NamedTuple):
     """What a running broker wrote about itself."""
 
     url: str
@@ -55,7 +52,7 @@ class Announcement:
 
 
 def new_challenge() -> str:
-    return secrets.token_hex(_SECRET_BYTES)
+    return os.urandom(_SECRET_BYTES).hex()
 
 
 def is_challenge(text: str) -> bool:
@@ -93,7 +90,7 @@ class RuntimeFile:
 
 
 def new_secret() -> str:
-    return secrets.token_hex(_SECRET_BYTES)
+    return os.urandom(_SECRET_BYTES).hex()
 
 
 def announced(database: Database) -> Announcement | None:

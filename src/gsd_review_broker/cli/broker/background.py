@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.cli.broker import launching
+from gsd_review_broker.cli.broker.state_folder import Files
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -30,28 +31,6 @@ _LONGEST_LOG = 1024 * 1024
 _PORT_IN_USE = "cannot be used"
 _PROGRAM = "__main__.py: "
 _NAMES_OF_A_BROKER = frozenset({"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_ID"})
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The files of a background broker in the platform's state folder."""
-
-    log: Path
-    pid: Path
-    lock: Path
-    # Exists after `tandem down`, until a broker is started again.
-    stopped: Path
-
-    @classmethod
-    def of(cls, database: Database) -> "Files":
-        name = database.key
-        folder = locations.state_folder() / "brokers"
-        return cls(
-            log=folder / f"{name}.log",
-            pid=folder / f"{name}.pid",
-            lock=folder / f"{name}.lock",
-            stopped=folder / f"{name}.stopped",
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

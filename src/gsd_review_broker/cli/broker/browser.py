@@ -1,13 +1,13 @@
 """A page in the person's browser."""
 
-import webbrowser
-
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 
 
 def open_page(context: Context, path: str) -> int:
     """The address is printed in any case: there may be no browser here."""
+    import webbrowser  # noqa: PLC0415 - it looks for every browser there is
+
     url = context.broker.connection.url + path
     opened = webbrowser.open(url)
     if context.wants_json:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gsd_review_broker import __version__
-from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.broker.state_folder import Files
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
@@ -46,6 +46,8 @@ def run_up(options: argparse.Namespace) -> int:
     target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     _, origin = locations.setting("port", target.locations.root, flag=options.port, config=options.config)
+    from gsd_review_broker.cli.broker import background  # noqa: PLC0415 - `status` does without it
+
     with screen.progress("the broker starts"):
         started = background.start(target, flags=_flags(options), port_is_free=origin == "default")
     broker = started.broker
@@ -88,6 +90,8 @@ def run_down(options: argparse.Namespace) -> int:
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     broker = find(target)
     if broker is not None:
+        from gsd_review_broker.cli.broker import background  # noqa: PLC0415 - `status` does without it
+
         with screen.progress("the broker ends"):
             background.stop(broker, target.locations.database, force=options.force)
     if options.json:
@@ -103,7 +107,7 @@ def run_status(options: argparse.Namespace) -> int:
     context = Context(options)
     broker = context.broker
     status = context.call("broker_status")
-    log = background.Files.of(context.target.locations.database).log
+    log = Files.of(context.target.locations.database).log
     problems = _problems(context)
     result = {
         **status,

@@ -1,12 +1,10 @@
 """`tandem serve` and `tandem config`."""
 
 import argparse
-import gc
 import json
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 from gsd_review_broker.cli.registering import Commands, add_place_options
@@ -40,13 +38,15 @@ def _configuration(options: argparse.Namespace) -> Any:
 def _leave_out_extras() -> None:
     """What two libraries would look for, and the broker does not use: it is a tenth of a start."""
     # structlog imports rich where it is installed, for tracebacks that our logs do not use.
-    sys.modules.setdefault("rich", cast("ModuleType", None))
+    sys.modules.setdefault("rich", cast("Any", None))
     # pydantic asks every installed package whether it is a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def run_broker(options: argparse.Namespace) -> int:
     # Nothing of what a start makes is garbage; it is collected and set aside when the broker is ready.
+    import gc  # noqa: PLC0415 - as below
+
     gc.disable()
     _leave_out_extras()
     configuration = _configuration(options)

@@ -3,16 +3,15 @@
 import contextlib
 import json
 import os
-import shutil
 import sys
-import threading
-import unicodedata
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from gsd_review_broker.cli.render.escapes import visible, visible_block
+
+if TYPE_CHECKING:
+    import threading
 
 _PROGRESS_SECONDS = 1.0
 
@@ -29,8 +28,7 @@ class Style(StrEnum):
     CYAN = "36"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     text: str
     style: Style = Style.PLAIN
 
@@ -48,6 +46,8 @@ class Screen:
 
     @property
     def width(self) -> int:
+        import shutil  # noqa: PLC0415 - only on a terminal
+
         return shutil.get_terminal_size().columns
 
     def say(self, *parts: Part) -> None:
@@ -115,6 +115,8 @@ class Screen:
         if not self._err.isatty():
             yield
             return
+        import threading  # noqa: PLC0415 - only on a terminal
+
         done = threading.Event()
         teller = threading.Thread(target=self._tell_progress, args=(visible(doing), done), daemon=True)
         teller.start()
@@ -124,7 +126,7 @@ class Screen:
             done.set()
             teller.join()
 
-    def _tell_progress(self, doing: str, done: threading.Event) -> None:
+    def _tell_progress(self, doing: str, done: "threading.Event") -> None:
         seconds = 0
         while not done.wait(_PROGRESS_SECONDS):
             seconds += 1
@@ -139,6 +141,8 @@ def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
+    import unicodedata  # noqa: PLC0415 - few texts need it
+
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     combining = sum(unicodedata.combining(c) != 0 for c in text)
     return len(text) + wide - combining

@@ -1,0 +1,134 @@
+"""HTTP for a command that lives for some milliseconds: one kept connection to a broker on this machine.
+
+`http.client` would be half of such a command's time: it imports the e-mail package and TLS. This module sends a request
+and reads its whole answer, with a length, in chunks, or up to the end of the connection.
+"""
+
+import socket
+
+OK = 200
+BAD_REQUEST = 400
+TOO_LARGE = 413
+_LONGEST_HEAD = 65_536
+_RECEIVE_BYTES = 65_536
+_NO_CONTENT = 204
+# Numbers, which need no name service; "localhost" may be either.
+_FAMILIES = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
+
+
+class BadAnswerError(OSError):
+    """What answers does not speak HTTP, or stopped in the middle. The text is a sentence's end."""
+
+
+class HttpConnection:
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._unread = b""
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._unread = b""
+
+    def request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
+    ) -> tuple[int, str, bytes]:
+        """Status, content type and the whole body. `patience` is the longest silence. Raises OSError."""
+        sent = self._head(method, path, body, headers) + (body or b"")
+        connection = self._connected(patience)
+        connection.sendall(sent)
+        status, facts = self._answer_head(connection)
+        content = b"" if status == _NO_CONTENT else self._body(connection, facts)
+        if facts.get("connection", "").lower() == "close":
+            self.close()
+        return status, facts.get("content-type", ""), content
+
+    def _head(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        length = {} if body is None else {"Content-Length": str(len(body))}
+        named = {"Host": f"{host}:{self._port}", **headers, **length}
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
+        if " " in path or not all(line.isascii() and line.isprintable() for line in lines):
+            raise BadAnswerError("the request has a character that HTTP does not allow")
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def _connected(self, patience: float) -> socket.socket:
+        if self._socket is None:
+            family = _FAMILIES.get(self._host)
+            if family is None:
+                self._socket = socket.create_connection((self._host, self._port), patience)
+            else:
+                self._socket = socket.socket(family, socket.SOCK_STREAM)
+                self._socket.settimeout(patience)
+                self._socket.connect((self._host, self._port))
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.settimeout(patience)
+        return self._socket
+
+    def _answer_head(self, connection: socket.socket) -> tuple[int, dict[str, str]]:
+        head = self._until(connection, b"\r\n\r\n", _LONGEST_HEAD).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        version, _, rest = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
+            raise BadAnswerError("it does not speak HTTP")
+        pairs = (line.partition(":") for line in lines)
+        return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+    def _body(self, connection: socket.socket, facts: dict[str, str]) -> bytes:
+        if facts.get("transfer-encoding", "").lower() == "chunked":
+            return self._chunks(connection)
+        length = facts.get("content-length")
+        if length is None:
+            return self._rest(connection)
+        if not length.isdigit():
+            raise BadAnswerError("it does not speak HTTP")
+        return self._exactly(connection, int(length))
+
+    def _chunks(self, connection: socket.socket) -> bytes:
+        pieces: list[bytes] = []
+        while size := self._chunk_size(connection):
+            pieces.append(self._exactly(connection, size))
+            self._exactly(connection, 2)
+        # Fields may follow the last chunk; the last one is an empty line.
+        while self._until(connection, b"\r\n", _LONGEST_HEAD):
+            pass
+        return b"".join(pieces)
+
+    def _chunk_size(self, connection: socket.socket) -> int:
+        try:
+            return int(self._until(connection, b"\r\n", _LONGEST_HEAD).partition(b";")[0], 16)
+        except ValueError as error:
+            raise BadAnswerError("it does not speak HTTP") from error
+
+    def _until(self, connection: socket.socket, mark: bytes, longest: int) -> bytes:
+        while (at := self._unread.find(mark)) < 0:
+            if len(self._unread) > longest:
+                raise BadAnswerError("it does not speak HTTP")
+            self._unread += self._more(connection)
+        found, self._unread = self._unread[:at], self._unread[at + len(mark) :]
+        return found
+
+    def _exactly(self, connection: socket.socket, count: int) -> bytes:
+        pieces, missing = [self._unread], count - len(self._unread)
+        while missing > 0:
+            pieces.append(self._more(connection))
+            missing -= len(pieces[-1])
+        whole = b"".join(pieces)
+        self._unread = whole[count:]
+        return whole[:count]
+
+    def _rest(self, connection: socket.socket) -> bytes:
+        pieces = [self._unread]
+        while piece := connection.recv(_RECEIVE_BYTES):
+            pieces.append(piece)
+        self.close()
+        return b"".join(pieces)
+
+    def _more(self, connection: socket.socket) -> bytes:
+        piece = connection.recv(_RECEIVE_BYTES)
+        if not piece:
+            raise BadAnswerError("it closed the connection without a whole answer")
+        return piece
