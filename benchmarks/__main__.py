@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.figures.commands import commands
 from benchmarks.figures.cycles import cycles
 from benchmarks.figures.reads import reads, reads_over_floor
 from benchmarks.figures.schema import schema
@@ -25,6 +26,7 @@ THEMES: dict[str, Callable[[Stage], list[Figure]]] = {
     "wake": wake,
     "slices": slices,
     "schema": schema,
+    "commands": commands,
     "cycles": cycles,
     "waiters": waiters,
     "start": start,

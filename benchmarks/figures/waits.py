@@ -131,6 +131,9 @@ def _warm(stage: Stage, connection: Connection, protocol: str) -> None:
     prepared = tool_request(stage.port, "get_review_status", {"review_id": stage.review_ids[0]})
     for _ in range(_WARMING_CALLS):
         connection.exchange(prepared)
+    # The first wait imports the SDK.
+    first = {"review_id": stage.review_ids[0], "wait": True, "wait_seconds": 1}
+    connection.exchange(tool_request(stage.port, "get_review_status", first))
     if protocol != MODERN:
         early = tool_request(stage.port, "get_review_status", {"review_id": stage.review_ids[0]}, protocol=protocol)
         for _ in range(20):
