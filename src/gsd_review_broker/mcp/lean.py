@@ -6,18 +6,18 @@ that is not certainly well formed is judged by the SDK's own checks.
 """
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gsd_review_broker.mcp.encoding import as_json
 from gsd_review_broker.mcp.plain import HANDSHAKE_FIELDS, SERVER_INFO, Call, is_plain, read_call
 
 # Answers a tool call in wire form: the request's scope, the tool's name, its arguments.
-AnswerCall = Callable[[Scope, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+AnswerCall = Callable[[Scope, str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
 # Says whether the SDK takes a call with these headers for well formed.
 JudgeCall = Callable[[Call, Mapping[bytes, bytes]], Awaitable[bool]]
 
@@ -114,9 +114,14 @@ def _replayed(messages: list[Message], receive: Receive) -> Receive:
     return again
 
 
-async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+async def _unless_gone(receive: Receive, answer: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any] | None:
     """The answer; None if the caller hung up before it was there, and then the work was cancelled. A plain JSON
     answer hides that from everybody else, and nothing may be claimed for a caller that is gone."""
+    try:
+        pause = answer.send(None)
+    except StopIteration as done:
+        # A short read never pauses, so nobody can hang up meanwhile, and no task has to watch.
+        return done.value
     working = cast("asyncio.Task[Any]", asyncio.current_task())
     gone = False
 
@@ -129,7 +134,7 @@ async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> d
 
     watching = asyncio.create_task(watch())
     try:
-        return await answer
+        return await _Rest(answer, pause)
     except asyncio.CancelledError:
         # Another task's cancellation is passed on.
         if gone and working.uncancel() == 0:
@@ -139,8 +144,29 @@ async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> d
         watching.cancel()
 
 
+class _Rest:
+    """A coroutine from its first pause on."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, dict[str, Any]], pause: Any) -> None:
+        self._coroutine = coroutine
+        self._pause = pause
+
+    def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
+        pause = self._pause
+        try:
+            while True:
+                try:
+                    value = yield pause
+                except BaseException as error:  # noqa: BLE001 - a cancellation too is the coroutine's to handle
+                    pause = self._coroutine.throw(error)
+                else:
+                    pause = self._coroutine.send(value)
+        except StopIteration as done:
+            return done.value
+
+
 async def _send_json(send: Send, message: dict[str, Any]) -> None:
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = as_json(message)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,6 @@
 """A tool: its name, its description, its arguments, and its audience."""
 
 import inspect
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -219,8 +218,3 @@ def _compact(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     if kept.get("additionalProperties") is True:
         del kept["additionalProperties"]
     return kept
-
-
-def as_text(result: Any) -> str:
-    """The same facts for clients that read only text, without layout."""
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
