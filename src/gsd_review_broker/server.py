@@ -124,7 +124,7 @@ def serve(configuration: Configuration) -> int:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """A full disk at the start is told in a sentence, as a database that cannot be opened is."""
+    """Reports a full disk at the start in one sentence, like a database that cannot be opened."""
     try:
         yield
     except OSError as error:

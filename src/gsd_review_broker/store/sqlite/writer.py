@@ -97,7 +97,7 @@ class Writer:
     async def _traced_wait(self, job: Job) -> Any:
         with tracing.span("store.write"):
             result = await job.future
-            assert job.committed is not None  # noqa: S101 - a result is told after its commit
+            assert job.committed is not None  # noqa: S101 - a result is reported after its commit
             began, ended, shared_by = job.committed
             tracing.past_span("store.commit", began, ended, shared_by=shared_by)
             return result
@@ -201,7 +201,7 @@ class Writer:
         try:
             done = [transaction for job in batch if (transaction := self._run(job)) is not None]
             finish(SqliteStatements(self._connection), done)
-        except Exception as error:  # noqa: BLE001 - whatever it is, everybody in the batch is told, and the next can begin
+        except Exception as error:  # noqa: BLE001 - whatever it is, every caller of the batch gets it, and the next batch can begin
             return [], self._rolled_back(error)
         return [topic for transaction in done for topic in transaction.topics], None
 
