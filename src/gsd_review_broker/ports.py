@@ -349,6 +349,10 @@ class Repository(Protocol):
         """The records of the change if the diff is applied to this commit; None if it does not apply."""
         ...
 
+    async def blob(self, workspace: str, object_id: str, *, most: int) -> bytes:
+        """A file's content, hashed again. Raises BrokerError if it is missing or has more than `most` bytes."""
+        ...
+
 
 # The topic of reviewers that wait for work.
 QUEUE = "queue"

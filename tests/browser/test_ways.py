@@ -202,3 +202,26 @@ def test_an_empty_broker_teaches_and_its_snippet_is_copied(shop: BrokerProcess, 
     page.get_by_text("Connect them by hand").click()
     expect(by_hand).to_be_visible()
     keep(page, "inbox-empty")
+
+
+def test_more_lines_and_the_whole_file_come_by_mouse_by_keyboard_and_without_scripts(
+    shop: BrokerProcess, person: Person, open_context: Open, keep: Keep
+) -> None:
+    review_id = propose(shop.client())
+    page = person.go(f"/r/{review_id}")
+    before = page.locator("#f0 .diff tr").count()
+    page.locator("#f0 a.around").first.click()
+    expect(page.locator("#f0 a.around").first).to_contain_text("100 lines")
+    assert page.locator("#f0 .diff tr").count() > before
+    keep(page, "lines-around")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("#f0 a.around")).to_have_count(0)
+    expect(page.locator("#f0 .diff")).to_contain_text("class SessionStore")
+    keep(page, "whole-file")
+    assert person.faults == []
+    plain = open_context(java_script_enabled=False).new_page()
+    plain.goto(f"{person.address}/r/{review_id}")
+    plain.locator("#f0 a.around").last.click()
+    expect(plain.locator("#f0 .diff")).to_contain_text("class SessionStore")
+    expect(plain.locator("#f0 a.around")).to_have_count(0)

@@ -67,8 +67,9 @@ class LocalBroker:
     async def create(self, **arguments: Any) -> Any:
         return await self("create_review", **{**PROPOSAL, **arguments})
 
-    async def page(self, path: str) -> str:
+    async def page(self, address: str, *, status: int = 200) -> str:
         """What a browser gets, without a socket in between."""
+        path, _, query = address.partition("?")
         scope: dict[str, Any] = {
             "type": "http",
             "http_version": "1.1",
@@ -76,7 +77,7 @@ class LocalBroker:
             "scheme": "http",
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(b"host", b"127.0.0.1:8321")],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8321),
@@ -90,7 +91,7 @@ class LocalBroker:
             sent.append(message)
 
         await self.application.asgi(scope, receive, send)
-        assert sent[0]["status"] == 200
+        assert sent[0]["status"] == status
         return b"".join(message.get("body", b"") for message in sent[1:]).decode()
 
     async def sweep(self) -> list[Any]:

@@ -31,12 +31,12 @@ class TooLargeError(Exception):
 class Objects:
     """Returns the content that belongs to an object's name, or raises."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", object_format: str) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", object_format: str, most: int = MOST_BYTES) -> None:
         if process.stdin is None or process.stdout is None:
             raise ValueError("cat-file needs two pipes")
         self._requests, self._answers = process.stdin, process.stdout
         self._format = object_format
-        self._left = MOST_BYTES
+        self._left = most
         self.was_stopped = False
 
     def read(self, object_id: str, kind: str) -> bytes:
@@ -101,9 +101,11 @@ class Objects:
 
 
 @contextmanager
-def opened_objects(folder: Path, environment: dict[str, str], object_format: str, timeout: float) -> Generator[Objects]:
+def opened_objects(
+    folder: Path, environment: dict[str, str], object_format: str, timeout: float, *, most: int = MOST_BYTES
+) -> Generator[Objects]:
     process = start_git(folder, "cat-file", "--batch", environment=environment)
-    objects = Objects(process, object_format)
+    objects = Objects(process, object_format, most)
 
     def stop() -> None:
         objects.was_stopped = True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.blobs import read_blob
 from gsd_review_broker.git.check import DiffCheck, ask_git
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
@@ -129,6 +130,16 @@ class GitRepository:
         """The records of the change if the diff is applied to this commit; None if it does not apply."""
         answer = await self._in_thread(lambda: self._applied(workspace, diff, base=base))
         return answer.records if isinstance(answer, Applies) else None
+
+    async def blob(self, workspace: str, object_id: str, *, most: int) -> bytes:
+        return await self._in_thread(lambda: self._blob(workspace, object_id, most))
+
+    def _blob(self, workspace: str, object_id: str, most: int) -> bytes:
+        scratch = make_scratch()
+        try:
+            return read_blob(workspace, scratch, object_id, most=most, timeout=self._timeout)
+        finally:
+            self._threads.submit(shutil.rmtree, scratch, ignore_errors=True)
 
     def _git(self, folder: str, *arguments: str) -> Answer:
         return ask_git(folder, *arguments, timeout=self._timeout)

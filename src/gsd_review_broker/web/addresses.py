@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from gsd_review_broker.errors import BrokerError, Code
 
 _MOST_DIGITS = 12
+EVERYTHING = "all"
 
 
 def digits(text: str, *, most: int = _MOST_DIGITS) -> int | None:
@@ -46,6 +47,8 @@ class ReviewAddress:
     part: int | None = None
     first_file: int = 0
     at: str = ""
+    # Lines of the base around each hunk of the one file: a number, or "all". Empty: only what the diff shows.
+    around: str = ""
 
     def link(self, **changes: object) -> str:
         values: dict[str, object] = {
@@ -64,7 +67,7 @@ class ReviewAddress:
         return self.link().partition("?")[1] + self.link().partition("?")[2]
 
     def file_link(self, index: int, part: int | None = None) -> str:
-        return self.link(file=index, part=part) + f"#f{index}"
+        return self.link(file=index, part=part, around=self.around) + f"#f{index}"
 
     def source_of(self, index: int, part: int | None = None) -> str:
         return with_query(
@@ -72,6 +75,7 @@ class ReviewAddress:
             {
                 "i": str(index),
                 "part": part,
+                "around": self.around,
                 "rev": self.revision,
                 "since": self.since,
                 "patch": self.patch,
@@ -96,4 +100,12 @@ def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str,
         part=number(query, "part"),
         first_file=number(query, "from") or 0,
         at=query.get("at", "")[:40],
+        around=_around(query),
     )
+
+
+def _around(query: Mapping[str, str]) -> str:
+    if query.get("around") == EVERYTHING:
+        return EVERYTHING
+    lines = number(query, "around")
+    return "" if lines is None else str(lines)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import audit
+from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.domain.model import (
     CounterPatch,
     Event,
@@ -30,6 +31,10 @@ MOST_MESSAGES = 500
 MOST_EVENTS = 200
 # A page waits this long for git; the next request has the answer.
 _PATIENCE_SECONDS = 0.4
+# Somebody asked for lines that only git has.
+_BASE_PATIENCE_SECONDS = 10.0
+# A larger file is not shown whole.
+LARGEST_BASE = 1024 * 1024
 # A search goes back this far at a time, and then returns where to go on.
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
@@ -73,6 +78,25 @@ class ReviewPageQueries:
 
     async def diff(self, review_id: ReviewId, number: int) -> bytes | None:
         return (await self._core.store.read(lambda reader: _content(reader, review_id, number, with_diff=True))).diff
+
+    async def base_of(self, review: Review, number: int, name: bytes) -> bytes:
+        """A file as it was in the base on which git checked this revision. Raises BrokerError if that is not known."""
+        step = parse_records(await self._records(review, number)).get(name)
+        if step is None or step.old.is_absent or review.workspace is None:
+            raise _no_base(review, number)
+        return await self._core.repository.blob(review.workspace, step.old.object_id.decode("ascii"), most=LARGEST_BASE)
+
+    async def _records(self, review: Review, number: int) -> bytes:
+        """Of the claim; before a claim, of what git says now."""
+        change = await self._core.store.read(lambda reader: reader.reviewed_change(review.id))
+        if change is not None and change.revision == number:
+            return change.records
+        if number != review.revision or review.status in {Status.APPROVED, Status.CLOSED}:
+            raise _no_base(review, number)
+        answer = (await self._applies.of(review, patience=_BASE_PATIENCE_SECONDS)).answer
+        if not isinstance(answer, Applies) or answer.records is None:
+            raise _no_base(review, number)
+        return answer.records
 
     async def heard(self, person: str, review: Review) -> None:
         """A person who reads what they claimed is active: the deadline is extended."""
@@ -150,6 +174,14 @@ def _content(reader: Reader, review_id: ReviewId, number: int, *, with_diff: boo
     if content is None:
         raise _no_revision(review_id, number)
     return content
+
+
+def _no_base(review: Review, number: int) -> BrokerError:
+    return BrokerError(
+        Code.NOT_FOUND,
+        f"the broker does not know the base of revision {number} of review {review.id}",
+        "Only lines that the diff shows can be seen: git has not checked it, or it does not apply to HEAD.",
+    )
 
 
 def _no_revision(review_id: ReviewId, number: int) -> BrokerError:

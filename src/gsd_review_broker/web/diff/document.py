@@ -55,12 +55,19 @@ class DiffDocument:
     def hunks(self, index: int) -> list[ShownHunk]:
         return self._source.hunks(index) if self._source else []
 
+    def patch(self, index: int) -> tuple[bytes, FilePatch] | None:
+        """The diff and the file's part of it; None if this is not a diff against a base."""
+        return self._source.patch(index) if self._source else None
+
 
 class _PatchSource:
     def __init__(self, diff: bytes, patches: Sequence[FilePatch]) -> None:
         self._diff = diff
         self._patches = patches
         self.size = len(diff)
+
+    def patch(self, index: int) -> tuple[bytes, FilePatch] | None:
+        return (self._diff, self._patches[index]) if index < len(self._patches) else None
 
     def hunks(self, index: int) -> list[ShownHunk]:
         return [
@@ -76,6 +83,9 @@ class _ComparedSource:
     def __init__(self, compared: Sequence[ComparedFile]) -> None:
         self._compared = compared
         self.size = sum(len(line.text) for file in compared for hunk in file.hunks for line in hunk)
+
+    def patch(self, _index: int) -> None:
+        return None
 
     def hunks(self, index: int) -> list[ShownHunk]:
         return [

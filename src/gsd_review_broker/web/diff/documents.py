@@ -6,10 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.diff import warnings
 from gsd_review_broker.web.diff.document import DiffDocument, ShownHunk, from_diff, from_two
+from gsd_review_broker.web.diff.expanding import Span, expanded
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
@@ -81,6 +83,16 @@ class Documents:
             self._kept.popitem(last=False)
         return prepared
 
+    def expanded(
+        self, document: DiffDocument, index: int, base: bytes, around: int | None
+    ) -> tuple[list[ShownHunk], list[list[Pieces]]] | None:
+        """With lines of the base. None if its hunks are not at their own lines there. Slow: call it in a thread."""
+        spans = _spans(document, index, base)
+        if spans is None:
+            return None
+        hunks = expanded(spans, [line.decode("utf-8", "replace") for line in _lines(base)], around)
+        return hunks, highlighted(document.files[index].path, hunks)
+
     def coloured(self, document: DiffDocument, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
         """Slow: call it in a thread."""
         key = document.key, index
@@ -93,6 +105,23 @@ class Documents:
             while sum(one[2] for one in list(self._coloured.values())) > _MOST_COLOURED:
                 self._coloured.popitem(last=False)
         return known[0], known[1]
+
+
+def _spans(document: DiffDocument, index: int, base: bytes) -> list[Span] | None:
+    known = document.patch(index)
+    if known is None or patch.applied(*known, base) is None:
+        return None
+    spans: list[Span] = []
+    for hunk, shown in zip(known[1].hunks, document.hunks(index), strict=True):
+        # A side without lines names the line before it.
+        start = hunk.old_start - 1 if hunk.old_count else hunk.old_start
+        spans.append(Span(start, start + hunk.old_count, hunk.new_count - hunk.old_count, shown.rows))
+    return spans
+
+
+def _lines(base: bytes) -> list[bytes]:
+    lines = base.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _prepared(document: DiffDocument | None, diff: bytes) -> Prepared:

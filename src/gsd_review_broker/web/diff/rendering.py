@@ -29,6 +29,8 @@ class View:
     ignore_space: bool = False
     # The target of a click on a line's number; the line's name is appended. Empty: comments are not possible here.
     comment_link: str = ""
+    # In the heading of each hunk.
+    more: Markup | str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def file_table(
     marks_until = time.monotonic() + _MARKING_SECONDS
     rows: list[str] = []
     for hunk, colours in zip(hunks, pieces, strict=True):
-        rows.append(f'<tr class="h"><td colspan="4">{visible(hunk.heading)}')
+        rows.append(f'<tr class="h"><td colspan="4">{visible(hunk.heading)} {view.more}')
         rows.extend(show(file, _lines(hunk, colours, view, marks_until), view, below))
     kind = "split" if view.split else "unified"
     columns = '<colgroup><col class="n"><col><col class="n"><col></colgroup>' if view.split else ""

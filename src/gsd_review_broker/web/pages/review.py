@@ -18,7 +18,7 @@ from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
 from gsd_review_broker.web.api.people import HTTP_STATUS
-from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.documents import Prepared
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
 from gsd_review_broker.web.review.requirements import requirements_of
@@ -35,7 +35,7 @@ _NO_DRAFT = {"reason": "", "counter_patch": ""}
 class ReviewPages:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._views = DiffViews(Documents(site.broker.page_queries))
+        self._views = DiffViews(site.broker.page_queries)
 
     def routes(self) -> list[Route]:
         return [
@@ -62,8 +62,9 @@ class ReviewPages:
         shown = {**await self._shown(facts, address), **more}
         prepared = await self._views.prepared(facts, address)
         form = self._comment_form(shown, address, prepared) if address.at and shown["may_speak"] else Markup("")
+        base = None if address.file is None else await self._views.base(prepared, facts, address, address.file)
         diff = await asyncio.to_thread(
-            lambda: self._views.view(prepared, address, shown["threads"], partial(self._thread, shown), form)
+            lambda: self._views.view(prepared, address, shown["threads"], partial(self._thread, shown), form, base)
         )
         return await self._site.page(request, "review.html", {**shown, "shown": shown, "diff": diff}, status=status)
 
@@ -80,7 +81,10 @@ class ReviewPages:
         prepared = await self._views.prepared(facts, address)
         threads = shown["threads"]
         show = partial(self._thread, {**shown, **_roles(facts, self._site.person)})
-        table = await asyncio.to_thread(lambda: self._views.table(prepared, index, address, threads, show, Markup("")))
+        base = await self._views.base(prepared, facts, address, index)
+        table = await asyncio.to_thread(
+            lambda: self._views.table(prepared, index, address, threads, show, Markup(""), base)
+        )
         return HTMLResponse(table, headers=HEADERS)
 
     async def _asked(self, request: Request) -> tuple[ReviewAddress, ReviewFacts]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from gsd_review_broker.domain.model import Review, Side
+from gsd_review_broker.domain.model import Operation, Review, Side
+from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.service.queries.review_page import ReviewFacts
-from gsd_review_broker.web.addresses import ReviewAddress
-from gsd_review_broker.web.diff.document import ShownFile, ShownHunk
+from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
+from gsd_review_broker.web.addresses import EVERYTHING, ReviewAddress
+from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.parts import Part, part_of, part_with
 from gsd_review_broker.web.diff.rendering import View, file_table
 from gsd_review_broker.web.diff.warnings import Warned
@@ -24,6 +26,8 @@ _SMALL_CHANGE_LINES = 1_500
 _FIRST_LINES = 400
 FILES_A_PAGE = 100
 _RAW_CHARACTERS = 60_000
+# How many lines around a hunk are offered, one after the other; then the whole file.
+_STEPS = (20, 100)
 _LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 
 ShowThread = Callable[[Thread], Markup]
@@ -57,8 +61,9 @@ class DiffView:
 
 
 class DiffViews:
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
+    def __init__(self, pages: ReviewPageQueries) -> None:
+        self._pages = pages
+        self._documents = Documents(pages)
 
     async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> Prepared:
         review = facts.review
@@ -73,8 +78,21 @@ class DiffViews:
             return await self._documents.between(review.id, address.since, facts.content.number)
         return await self._documents.revision(review.id, facts.content.number)
 
+    async def base(self, prepared: Prepared, facts: ReviewFacts, address: ReviewAddress, index: int) -> bytes | None:
+        """The file as it was before the change, if the address asks for lines that the diff does not show."""
+        known = _patch_of(prepared, address, index)
+        if not address.around or known is None:
+            return None
+        return await self._pages.base_of(facts.review, facts.content.number, known.old_name or b"")
+
     def view(
-        self, prepared: Prepared, address: ReviewAddress, threads: Sequence[Thread], show: ShowThread, form: Markup
+        self,
+        prepared: Prepared,
+        address: ReviewAddress,
+        threads: Sequence[Thread],
+        show: ShowThread,
+        form: Markup,
+        base: bytes | None = None,
     ) -> DiffView:
         """Slow: call it in a thread."""
         document = prepared.document
@@ -86,7 +104,7 @@ class DiffViews:
         for file in shown:
             at_once = address.file is not None or _named(address.at, file) or file.lines <= min(LARGE_FILE_LINES, room)
             room -= file.lines if at_once else 0
-            table = self.table(prepared, file.index, address, threads, show, form) if at_once else None
+            table = self.table(prepared, file.index, address, threads, show, form, base) if at_once else None
             blocks.append(_block(prepared, file, address, threads, table))
         following = first + FILES_A_PAGE
         return DiffView(
@@ -108,12 +126,13 @@ class DiffViews:
         threads: Sequence[Thread],
         show: ShowThread,
         form: Markup,
+        base: bytes | None = None,
     ) -> Markup:
         document = prepared.document
         if document is None or not 0 <= index < len(document.files):
             raise BrokerError(Code.NOT_FOUND, f"there is no file {index} in it", "Reload the page.")
         file = document.files[index]
-        hunks, pieces = self._documents.coloured(document, index)
+        hunks, pieces = self._hunks(document, index, address, base)
         number = _part_number(address, index, hunks)
         part = part_of(hunks, pieces, number)
         if part is None:
@@ -127,8 +146,57 @@ class DiffViews:
             return Markup("").join(blocks)
 
         link = "" if address.patch is not None else _comment_link(address)
-        view = View(split=address.split, ignore_space=address.ignore_space, comment_link=link)
-        return file_table(file, part.hunks, part.pieces, view, below) + _rest(part, number, index, address)
+        more = _more(prepared, address, index)
+        view = View(split=address.split, ignore_space=address.ignore_space, comment_link=link, more=more)
+        table = file_table(file, part.hunks, part.pieces, view, below)
+        return table + _rest(part, number, index, address) + _whole(prepared, address, index)
+
+    def _hunks(
+        self, document: DiffDocument, index: int, address: ReviewAddress, base: bytes | None
+    ) -> tuple[list[ShownHunk], list[list[Pieces]]]:
+        if base is None:
+            return self._documents.coloured(document, index)
+        around = None if address.around == EVERYTHING else int(address.around)
+        with_base = self._documents.expanded(document, index, base, around)
+        if with_base is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"the hunks of {document.files[index].path} land at other lines than they show",
+                "Only lines that the diff shows can be seen.",
+            )
+        return with_base
+
+
+def _patch_of(prepared: Prepared, address: ReviewAddress, index: int) -> FilePatch | None:
+    """The file's part of the proposed diff, if there can be lines around its hunks."""
+    document = prepared.document
+    if document is None or address.patch is not None or address.since is not None:
+        return None
+    known = document.patch(index)
+    is_change = known is not None and known[1].operation in {Operation.MODIFY, Operation.RENAME}
+    return known[1] if known is not None and is_change and known[1].hunks else None
+
+
+def _more(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+    """The link in the heading of each hunk; empty where the file is shown whole already, or cannot be."""
+    if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
+        return Markup("")
+    shown = int(address.around or 0)
+    lines = next((step for step in _STEPS if step > shown), None)
+    return _around_link(address, index, str(lines), f"Show {lines} lines around") if lines else Markup("")
+
+
+def _whole(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+    if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
+        return Markup("")
+    return Markup('<p class="note">{}</p>').format(_around_link(address, index, EVERYTHING, "Show the whole file"))
+
+
+def _around_link(address: ReviewAddress, index: int, around: str, text: str) -> Markup:
+    wider = replace(address, around=around, part=None)
+    return Markup('<a class="load around" href="{}" data-source="{}">{}</a>').format(
+        wider.file_link(index), wider.source_of(index), text
+    )
 
 
 def no_revision(review: Review, number: int) -> BrokerError:
@@ -160,7 +228,7 @@ def _named(at: str, file: ShownFile) -> bool:
 
 def _comment_link(address: ReviewAddress) -> str:
     """Without scripts the page is loaded again with the form below the line."""
-    link = replace(address, at="").link(file=address.file)
+    link = replace(address, at="").link(file=address.file, around=address.around)
     return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
 
 

@@ -1,7 +1,7 @@
 // Scripts of every page: live updates, keys, commands, theme. Every page also works without them.
 import { connect } from "./stream.js";
 import { openPalette } from "./palette.js";
-import { everyFile, holdForm, openFile, placeThreads, remark, restoreDraft, startReview } from "./review.js";
+import { everyFile, holdForm, openFile, placeThreads, remark, restoreDraft, startReview, wholeFile } from "./review.js";
 
 const body = document.body;
 const $ = (selector, from = document) => from.querySelector(selector);
@@ -153,6 +153,7 @@ const keys = {
     if (row?.matches(".file")) openFile(row, !row.open); else $("a", row || undefined)?.click();
   },
   e: () => everyFile(),
+  x() { const file = $(".file.here") || $(".file:has(:focus)"); if (file) wholeFile(file); },
   a() { const button = $("#approve"); button?.scrollIntoView({ block: "center" }); button?.focus(); },
   r() { $("#request")?.scrollIntoView({ block: "center" }); $("#reason")?.focus(); },
   c() { const line = $("tr.here[id]") || $("tr:target"); if (line && remark(line.id)) return; const say = $("#say"); if (say) { say.closest("details").open = true; say.focus(); } },

@@ -2,7 +2,7 @@
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 const fileOf = (name) => document.getElementById(name.match(/^f\d+/)?.[0]);
 
-async function load(file, link = file.querySelector("a.load:not(.rest)")) {
+async function load(file, link = file.querySelector("a.load:not(.rest, .around)")) {
   if (!link || link.dataset.asked) return;
   link.dataset.asked = "1";
   const answer = await fetch(link.dataset.source);
@@ -10,7 +10,14 @@ async function load(file, link = file.querySelector("a.load:not(.rest)")) {
   const holder = document.createElement("div");
   holder.className = "scroll";
   holder.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
-  link.parentElement.replaceWith(holder);
+  // More lines of a file take the place of all that was shown of it.
+  const shown = link.matches(".around") && file.querySelector(":scope > .scroll");
+  (shown || link.parentElement).replaceWith(holder);
+  if (shown) holder.querySelector("a")?.focus({ preventScroll: true });
+}
+export async function wholeFile(file) {
+  await openFile(file);
+  await load(file, [...file.querySelectorAll("a.around")].pop());
 }
 export async function openFile(file, open = true) {
   file.open = open;
