@@ -77,11 +77,15 @@ def _call_of(request_id: str | int, params: dict[str, Any], revision: str) -> Ca
     if not _PARAMETERS.issuperset(params) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
     named = cast("dict[str, Any]", arguments)
-    return None if _waits(named) else Call(request_id, name, named, revision, params)
+    call = Call(request_id, name, named, revision, params)
+    return None if call.is_modern and _waits(named) else call
 
 
 def _waits(arguments: dict[str, Any]) -> bool:
-    """A wait is a stream with pings; the SDK handles it."""
+    """On the newest revision a wait is a stream with pings; the SDK handles it.
+
+    Clients of older revisions get plain JSON: they try for minutes to resume a stream that broke off with the broker.
+    """
     return arguments.get("wait", False) is not False
 
 

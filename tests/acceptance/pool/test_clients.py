@@ -25,7 +25,9 @@ def _codex(home: Path, url: str) -> dict[str, str]:
     folder = home / "codex"
     folder.mkdir()
     provider = f'name = "fake"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "FAKE_KEY"\n'
-    (folder / "config.toml").write_text(f'model_provider = "fake"\n[model_providers.fake]\n{provider}')
+    # No model is passed to it, so its own configuration decides. It offers tools as functions to models of this name.
+    model = 'model = "gpt-5.3-codex"\nmodel_provider = "fake"\n'
+    (folder / "config.toml").write_text(f"{model}[model_providers.fake]\n{provider}")
     return {"CODEX_HOME": str(folder), "FAKE_KEY": "sk-test"}
 
 
@@ -38,10 +40,23 @@ def _claude(home: Path, url: str) -> dict[str, str]:
     }
 
 
+def _claude_by_its_settings(home: Path, url: str) -> dict[str, str]:
+    """Logged in by the user's own settings alone, which --restricted ignores."""
+    folder = home / "claude"
+    folder.mkdir()
+    settings = {"apiKeyHelper": "echo sk-test", "env": {"ANTHROPIC_BASE_URL": url}}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return {"CLAUDE_CONFIG_DIR": str(folder), "CLAUDE_CODE_MAX_RETRIES": "0"}
+
+
 def _gemini(home: Path, url: str) -> dict[str, str]:
     folder = home / ".gemini"
     folder.mkdir()
-    chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": False}}
+    chosen = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "telemetry": {"enabled": False},
+        "model": {"name": "gemini-2.5-pro"},
+    }
     (folder / "settings.json").write_text(json.dumps(chosen))
     return {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "sk-test"}
 
@@ -49,29 +64,38 @@ def _gemini(home: Path, url: str) -> dict[str, str]:
 def _opencode(home: Path, url: str) -> dict[str, str]:
     path = home / "opencode.json"
     options = {"baseURL": f"{url}/v1", "apiKey": "sk-test"}
-    path.write_text(json.dumps({"provider": {"anthropic": {"options": options}}}))
+    # No model is passed to it, so its own configuration decides.
+    provider = {"anthropic": {"options": options}}
+    path.write_text(json.dumps({"model": "anthropic/claude-sonnet-4-5", "provider": provider}))
     return {"OPENCODE_CONFIG": str(path), "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
 
 
-AGENTS: dict[str, Prepare] = {"codex": _codex, "claude": _claude, "gemini": _gemini, "opencode": _opencode}
+AGENTS: dict[str, Prepare] = {
+    "codex": _codex,
+    "claude": _claude,
+    "claude by its settings": _claude_by_its_settings,
+    "gemini": _gemini,
+    "opencode": _opencode,
+}
 
 
 def _path() -> str:
     return os.pathsep.join(filter(None, (os.environ.get("TANDEM_CLIENTS"), os.environ["PATH"])))
 
 
-@pytest.mark.parametrize("agent", sorted(AGENTS))
+@pytest.mark.parametrize("login", sorted(AGENTS))
 @pytest.mark.parametrize("verdict", ["approved", "changes_requested"])
 async def test_the_pool_starts_the_real_agent_and_it_judges(
-    tmp_path: Path, own_home: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, agent: str, verdict: str
+    tmp_path: Path, own_home: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, login: str, verdict: str
 ) -> None:
+    agent = login.partition(" ")[0]
     if shutil.which(agent, path=_path()) is None:
         pytest.skip(f"{agent} was not found on the PATH or in $TANDEM_CLIENTS")
     monkeypatch.setenv("PATH", _path())
     canary = tmp_path / "canary"
     _plant(repository, canary)
     with ModelServer(verdict, "as the test wants it", str(repository / "context.txt")) as model:
-        environment = AGENTS[agent](own_home, model.url)
+        environment = AGENTS[login](own_home, model.url)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         limits = replace(QUICK, farewell=20_000, failure_pause=600_000, max_pool_size=1)

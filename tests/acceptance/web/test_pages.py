@@ -15,6 +15,7 @@ from tests.support.dashboard import PROPOSAL, SHOP, created, hello, propose, tok
 from tests.support.http import Browser
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess, git, make_repository
+from tests.support.waiting import until
 
 STATIC = Path(gsd_review_broker.web.__file__).parent / "static"
 TEMPLATES = Path(gsd_review_broker.web.__file__).parent / "templates"
@@ -240,7 +241,8 @@ def test_nobody_approves_their_own_proposal_in_the_browser(browser: Browser, age
 
 def test_a_diff_that_does_not_apply_goes_back_when_a_person_claims_it(browser: Browser, agent: Mcp) -> None:
     review_id = propose(agent, diff=hello("deux").replace("-two", "-never there"))
-    assert "git says" in browser.get(f"/r/{review_id}").text
+    # A page waits a moment for git; the next one has its answer.
+    until(lambda: "git says" in browser.get(f"/r/{review_id}").text)
     answer = browser.post(f"/r/{review_id}/verdict", fields(browser, review_id, verdict="approved"))
     assert answer.status == 422
     assert agent("get_review_status", review_id=review_id)["status"] == "changes_requested"

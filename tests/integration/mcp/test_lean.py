@@ -403,13 +403,17 @@ async def test_pieces_over_the_limit_are_refused(ways: Ways) -> None:
     assert (answer.status, taken) == (413, False)
 
 
+@pytest.mark.parametrize("revision", [LEGACY, PROTOCOL])
 @pytest.mark.parametrize("wait", [True, 1, "yes", None])
-async def test_a_wait_is_held_by_the_sdk(broker: LocalBroker, ways: Ways, wait: object) -> None:
+async def test_a_wait_is_plain_json_for_old_revisions_and_a_stream_for_the_newest(
+    broker: LocalBroker, ways: Ways, wait: object, revision: str
+) -> None:
+    """A client of an old revision tries to resume a stream that breaks off, when the broker is killed, for minutes."""
     review_id = (await broker.create())["review_id"]
     await broker("close_review", review_id=review_id)
-    body = request("get_review_status", {"review_id": review_id, "wait": wait})
-    _, taken = await ways.both(headers("get_review_status"), body)
-    assert not taken
+    body = request("get_review_status", {"review_id": review_id, "wait": wait}, revision)
+    _, taken = await ways.both(headers("get_review_status", revision), body)
+    assert taken is (revision == LEGACY)
 
 
 async def test_other_methods_of_http_go_to_the_sdk(ways: Ways) -> None:
@@ -424,6 +428,20 @@ async def test_who_hangs_up_before_the_end_of_the_body_gets_nothing_done(broker:
     body = request("create_review", PROPOSAL)
     await send_request(ways.lean, headers("create_review"), body[:-5], missing=True)
     assert (await broker("list_reviews"))["reviews"] == []
+
+
+async def test_nothing_is_claimed_for_a_caller_that_hung_up_while_it_waited(broker: LocalBroker, ways: Ways) -> None:
+    gone = asyncio.Event()
+    body = request("claim_next", {"reviewer_id": "codex", "wait": True, "wait_seconds": 60})
+    calling = asyncio.create_task(send_request(ways.lean, headers("claim_next"), body, gone=gone))
+    async with asyncio.timeout(5):
+        while not broker.application.wakeups.waiting:
+            await asyncio.sleep(0)
+        gone.set()
+        assert await calling is None
+    review_id = (await broker.create())["review_id"]
+    assert broker.application.wakeups.waiting == 0
+    assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
 
 
 async def test_nothing_is_claimed_for_a_caller_that_is_gone(

@@ -153,7 +153,7 @@ const keys = {
     if (row?.matches(".file")) openFile(row, !row.open); else $("a", row || undefined)?.click();
   },
   e: () => everyFile(),
-  x() { const file = $(".file.here") || $(".file:has(:focus)"); if (file) wholeFile(file); },
+  x: () => wholeFile($(".file.here, .file:has(:focus)")),
   a() { const button = $("#approve"); button?.scrollIntoView({ block: "center" }); button?.focus(); },
   r() { $("#request")?.scrollIntoView({ block: "center" }); $("#reason")?.focus(); },
   c() { const line = $("tr.here[id]") || $("tr:target"); if (line && remark(line.id)) return; const say = $("#say"); if (say) { say.closest("details").open = true; say.focus(); } },

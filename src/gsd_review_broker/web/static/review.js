@@ -10,15 +10,11 @@ async function load(file, link = file.querySelector("a.load:not(.rest, .around)"
   const holder = document.createElement("div");
   holder.className = "scroll";
   holder.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
-  // More lines of a file take the place of all that was shown of it.
-  const shown = link.matches(".around") && file.querySelector(":scope > .scroll");
-  (shown || link.parentElement).replaceWith(holder);
-  if (shown) holder.querySelector("a")?.focus({ preventScroll: true });
+  const wider = link.matches(".around");
+  (wider ? file.querySelector(".scroll") : link.parentElement).replaceWith(holder);
+  if (wider) holder.querySelector("a")?.focus();
 }
-export async function wholeFile(file) {
-  await openFile(file);
-  await load(file, [...file.querySelectorAll("a.around")].pop());
-}
+export const wholeFile = (file) => file && load(file, all("a.around", file).pop());
 export async function openFile(file, open = true) {
   file.open = open;
   if (open) await load(file);
