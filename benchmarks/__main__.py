@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.figures.commands import commands
 from benchmarks.figures.cycles import cycles
+from benchmarks.figures.gate import gate
 from benchmarks.figures.reads import reads, reads_over_floor
 from benchmarks.figures.schema import schema
 from benchmarks.figures.starting import start
@@ -29,6 +30,7 @@ THEMES: dict[str, Callable[[Stage], list[Figure]]] = {
     "commands": commands,
     "cycles": cycles,
     "waiters": waiters,
+    "gate": gate,
     "start": start,
 }
 

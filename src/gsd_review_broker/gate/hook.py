@@ -283,7 +283,9 @@ def post(address: "tuple[str, int]", path: str, body: bytes) -> "tuple[int, byte
     try:
         connection.settimeout(ANSWER_SECONDS)
         connection.connect((host, port))
+        connection.settimeout(max(0.001, end - time.monotonic()))
         connection.sendall(head.encode() + body)
+        connection.settimeout(max(0.001, end - time.monotonic()))
         answer = b""
         while piece := connection.recv(65536):
             answer += piece

@@ -1,6 +1,7 @@
 """Identifies a repository: its root commit, which all clones share, and its git folder on this machine."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from gsd_review_broker.git.program import run_git, text_of
@@ -12,13 +13,16 @@ def git_folder(folder: str | Path) -> str | None:
     return os.path.realpath(text_of(answer.output)) if answer.code == 0 else None
 
 
-def root_commit(folder: str | Path, revision: str = "HEAD") -> str | None:
-    """The first commit, by first parents; None before it, and in a shallow clone, which does not have it."""
-    answer = run_git(
-        folder, "rev-list", "--max-parents=0", "--first-parent", "--max-count=1", "--end-of-options", revision, "--"
-    )
+def root_commit(
+    folder: str | Path, revision: str = "HEAD", *, environment: Mapping[str, str] | None = None
+) -> str | None:
+    """The first commit, by first parents; None before it, and in a shallow clone, which does not have it.
+
+    Inside a hook, `environment` names the objects, which may be in quarantine."""
+    words = ("rev-list", "--max-parents=0", "--first-parent", "--max-count=1", "--end-of-options", revision, "--")
+    answer = run_git(folder, *words, environment=environment)
     commit = text_of(answer.output)
     if answer.code != 0 or not commit:
         return None
-    shallow = run_git(folder, "rev-parse", "--is-shallow-repository")
+    shallow = run_git(folder, "rev-parse", "--is-shallow-repository", environment=environment)
     return None if text_of(shallow.output) == "true" else commit

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -120,20 +121,39 @@ def test_a_key_that_cannot_be_read_is_wrong_usage(landed: Gated, tmp_path: Path)
     assert Tandem(landed.folder, landed.home).run("gate", "check", "HEAD", "--offline").code == 2
 
 
-def test_a_pre_receive_hook_refuses_a_push_without_receipts(landed: Gated, tmp_path: Path) -> None:
-    server = clone(landed, tmp_path / "server", "--bare")
-    key, program = landed.folder.parent / "key", PROGRAM
+def guarded_server(landed: Gated, folder: Path) -> Path:
+    """A bare repository with the pre-receive hook of docs/gate.md, before anything was approved."""
+    server = clone(landed, folder / "server", "--bare")
+    plain_git(server, "update-ref", "refs/heads/main", "main~1")
+    page = (Path(__file__).parents[3] / "docs" / "gate.md").read_text()
+    text = page.partition("A server's `pre-receive` hook")[2].partition("```sh\n")[2].partition("```")[0]
+    key = landed.folder.parent / "key"
     hook = server / "hooks" / "pre-receive"
-    hook.write_text(
-        "#!/bin/sh\nwhile read -r old new name; do\n  case $name in refs/heads/*) ;; *) continue ;; esac\n"
-        f"  {program} gate check \"$old..$new\" --offline --key '{key}' >&2 || exit 1\ndone\n"
-    )
+    hook.write_text(text.replace("tandem gate check", f"{PROGRAM} gate check").replace("/etc/tandem.pub", f"'{key}'"))
     hook.chmod(0o755)
-    work = tmp_path / "work"
-    plain_git(tmp_path, "clone", "-q", str(server), "work")
+    return server
+
+
+def push(work: Path, *refs: str) -> bool:
+    done = subprocess.run(["git", "push", "-q", "origin", *refs], cwd=work, capture_output=True, check=False)
+    assert done.returncode == 0 or b"tandem gate: refused" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def test_a_pre_receive_hook_judges_every_commit_of_a_push(landed: Gated, tmp_path: Path) -> None:
+    server = guarded_server(landed, tmp_path)
+    work = clone(landed, tmp_path / "work")
+    plain_git(work, "remote", "set-url", "origin", str(server))
     (work / "hello.txt").write_text("not approved\n")
     plain_git(work, "commit", "-q", "-am", "around")
-    before = plain_git(server, "rev-parse", "main")
-    with pytest.raises(Exception, match="push"):
-        plain_git(work, "push", "-q", "origin", "main")
-    assert plain_git(server, "rev-parse", "main") == before
+    assert not push(work, "main")
+    assert not push(work, "main:another")
+    assert plain_git(server, "rev-parse", "main") == plain_git(work, "rev-parse", "HEAD~2")
+    plain_git(work, "reset", "-q", "--hard", "HEAD~1")
+    # Two commits: the approved one, and one that changes exempt paths only.
+    (work / ".planning").mkdir()
+    (work / ".planning" / "STATE.md").write_text("state\n")
+    plain_git(work, "add", "-f", ".planning/STATE.md")
+    plain_git(work, "commit", "-q", "-m", "state")
+    assert push(work, "main")
+    assert plain_git(server, "rev-parse", "main") == plain_git(work, "rev-parse", "HEAD")

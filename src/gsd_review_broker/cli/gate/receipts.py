@@ -13,6 +13,7 @@ from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.gate.offline import NOTES, decide_offline, read_proofs
+from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import Answer, run_users_git
 from gsd_review_broker.settings import locations
@@ -69,7 +70,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     log = commits_log(site, [plain_revision(revision) for revision in revisions])
     clean = frozenset(line.decode().removeprefix("clean=") for line in hook.clean_merges(log).splitlines())
     commits = parse_log(log, clean)
-    proofs = read_proofs(site.folder, public_key, root_commit(site.folder, _newest(commits)))
+    proofs = read_proofs(site.folder, public_key, root_commit(site.folder, _newest(commits), environment=places()))
     covered = decide_offline(commits, proofs, rules)
     missing = [commit for commit in commits if commit.id not in covered]
     notes = [f"Receipts that count: {len(proofs.receipts)}.", *(f"Not counted: {why}." for why in proofs.reasons)]
