@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +112,18 @@ class Gated:
 
 
 @contextlib.contextmanager
-def gated(folder: Path, *, mode: str = "block", files: dict[str, str] | None = None) -> Generator[Gated]:
+def gated(
+    folder: Path,
+    *,
+    mode: str = "block",
+    files: dict[str, str] | None = None,
+    prepare: Callable[[Path], object] = lambda _repository: None,
+) -> Generator[Gated]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
     repository = make_repository(folder / "gated", files or FILES)
     (repository / ".git" / "info" / "exclude").write_text("/.planning/\n")
+    prepare(repository)
     with BrokerProcess(repository, home=home) as process:
         here = Gated(process, home)
         here.tandem("gate", "install", "--mode", mode)

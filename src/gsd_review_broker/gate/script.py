@@ -32,7 +32,7 @@ prepared)
     echo "tandem gate: refused, because $python is gone. Install gsd-review-broker again, or remove $0." >&2
     exit 1
   fi
-  rm -f "$note" 2>/dev/null
+  [ ! -e "$note" ] || rm -f "$note"
   printf '%s' "$lines" | gate prepared "$note" || exit 1
   ;;
 committed)
@@ -41,7 +41,7 @@ committed)
   fi
   ;;
 aborted)
-  rm -f "$note" 2>/dev/null
+  [ ! -e "$note" ] || rm -f "$note"
   ;;
 esac
 exit 0

@@ -375,3 +375,17 @@ def test_an_override_is_a_persons_and_is_remembered(here: Gated) -> None:
     assert landed["metadata"]["because"] == "override"
     status = here.tandem.run("gate", "status", "--json")
     assert [row["commit"] for row in status.json["overridden"]] == [here.head()]
+
+
+def test_a_repository_with_reftable_storage_has_the_same_gate(tmp_path: Path) -> None:
+    version = plain_git(tmp_path, "version").decode().split()[2].split(".")
+    if (int(version[0]), int(version[1])) < (2, 46):
+        pytest.skip("this git cannot store references in reftables")
+    migrate = ("refs", "migrate", "--ref-format=reftable")
+    with gated(tmp_path, prepare=lambda repository: plain_git(repository, *migrate)) as there:
+        assert (there.folder / ".git" / "reftable").is_dir()
+        there.stage(hello_txt="x\n")
+        refused(there.git("commit", "-m", "x"), "hello.txt")
+        there.approve()
+        there.must("commit", "-m", "x")
+        assert reasons(there) == ["review"]

@@ -96,13 +96,22 @@ def test_what_lands_is_what_is_shown_in_many_more_repositories(
     require_shown(tmp_path, before, after, tricks, shifted=shifted)
 
 
-def require_shown(folder: Path, before: list[str], after: list[str], tricks: set[str], *, shifted: bool) -> None:
-    base, result = ("\n".join(lines).encode() + b"\n" for lines in (before, after))
-    if base == result:
-        return
+def content_of(lines: list[str]) -> bytes:
+    return "\n".join(lines).encode() + b"\n"
+
+
+def proposed(folder: Path, base: bytes, result: bytes) -> tuple[Path, bytes]:
+    """A repository with the base committed and the result in its work tree, and the diff between them."""
     root = make_repository(folder / str(next(_numbers)), {"file.txt": base.decode()})
     (root / "file.txt").write_bytes(result)
-    diff = git(root, "diff", "--full-index")
+    return root, git(root, "diff", "--full-index")
+
+
+def require_shown(folder: Path, before: list[str], after: list[str], tricks: set[str], *, shifted: bool) -> None:
+    base, result = content_of(before), content_of(after)
+    if base == result:
+        return
+    root, diff = proposed(folder, base, result)
     (root / "file.txt").write_bytes(base)
     git(root, "status")
     if shifted:
@@ -140,12 +149,10 @@ def test_what_the_gate_lets_in_is_what_is_shown_in_many_more_repositories(
 
 
 def require_gated(folder: Path, before: list[str], after: list[str], tricks: set[str], swap: str) -> None:
-    base, result = ("\n".join(lines).encode() + b"\n" for lines in (before, after))
+    base, result = content_of(before), content_of(after)
     if base == result:
         return
-    root = make_repository(folder / str(next(_numbers)), {"file.txt": base.decode()})
-    (root / "file.txt").write_bytes(result)
-    diff = git(root, "diff", "--full-index")
+    root, diff = proposed(folder, base, result)
     checked = asyncio.run(GitRepository(root, allowed_roots=()).check(str(root), diff, already_applied=False))
     assert isinstance(checked, Applies)
     assert checked.records is not None
