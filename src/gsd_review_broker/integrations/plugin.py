@@ -7,8 +7,9 @@ from typing import Any, cast
 from gsd_review_broker import __version__
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients import claude_files
-from gsd_review_broker.integrations.clients.claude import SERVER_PATH, hook, server_value, up_command
+from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.claude import SERVER_PATH, server_value
+from gsd_review_broker.integrations.clients.hooks import hook, up_command
 from gsd_review_broker.integrations.clients.setup import Choice
 
 NAME = "tandem"
@@ -38,7 +39,8 @@ def plugin_files(choice: Choice) -> dict[tuple[str, ...], str]:
         (".claude-plugin", "marketplace.json"): _json(marketplace),
         (".mcp.json",): _json({table: {server: server_value(choice)}}),
         **({("hooks", "hooks.json"): _json({"hooks": {"SessionStart": [hook(command)]}})} if command else {}),
-        **{file.plugin: file.text for file in claude_files.of_role(choice.role)},
+        **{text.path: text.content for text in texts.commands(choice.role, texts.claude_plugin_command)},
+        **{text.path: text.content for text in texts.skills(choice.role, texts.CLAUDE)},
     }
 
 

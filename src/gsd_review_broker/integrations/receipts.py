@@ -31,17 +31,23 @@ class PlacedRecord(_Record):
     in_list: bool
     prior: str | None
     existing: int
+    is_default: bool = False
 
     @classmethod
     def of(cls, placed: Placed) -> "PlacedRecord":
         entry = placed.entry
         return cls(
-            path=entry.path, value=entry.value, in_list=entry.in_list, prior=placed.prior, existing=placed.existing
+            path=entry.path,
+            value=entry.value,
+            in_list=entry.in_list,
+            is_default=entry.is_default,
+            prior=placed.prior,
+            existing=placed.existing,
         )
 
     @property
     def entry(self) -> Entry:
-        return Entry(path=self.path, value=self.value, in_list=self.in_list)
+        return Entry(path=self.path, value=self.value, in_list=self.in_list, is_default=self.is_default)
 
     @property
     def placed(self) -> Placed:

@@ -28,7 +28,7 @@ from gsd_review_broker.integrations import (
     tandem_program,
     write_plugin,
 )
-from gsd_review_broker.integrations.clients.claude_files import of_role
+from gsd_review_broker.integrations.clients import texts
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
 
@@ -111,10 +111,20 @@ def test_each_file_says_what_its_client_expects(account: Account) -> None:
         "permissions": {"allow": ["mcp__gsdreview"]},
     }
     assert tomllib.loads((root / ".codex/config.toml").read_text()) == {
-        "mcp_servers": {"gsdreview": {"url": OURS, "default_tools_approval_mode": "approve"}}
+        "tool_output_token_limit": 50_000,
+        "mcp_servers": {
+            "gsdreview": {
+                "url": OURS,
+                "omit_tools_from": ["deferred"],
+                "startup_timeout_sec": 20,
+                "tool_timeout_sec": 270,
+                "default_tools_approval_mode": "approve",
+            }
+        },
     }
+    assert json.loads((root / ".codex/hooks.json").read_text())["hooks"] == settings["hooks"]
     assert json.loads((root / ".gemini/settings.json").read_text()) == {
-        "mcpServers": {"gsdreview": {"httpUrl": OURS, "trust": True}}
+        "mcpServers": {"gsdreview": {"httpUrl": OURS, "timeout": 270_000, "trust": True}}
     }
     assert json.loads((root / "opencode.json").read_text())["mcp"]["gsdreview"]["url"] == OURS
 
@@ -178,13 +188,15 @@ def test_a_foreign_entry_of_our_name_comes_back(account: Account, client: Client
 
 
 def test_an_entry_that_somebody_else_wrote_the_same_is_not_ours_to_take(account: Account) -> None:
-    put(account.root / ".gemini/settings.json", json.dumps({"mcpServers": {"gsdreview": {"httpUrl": URL}}}))
+    entry = {"mcpServers": {"gsdreview": {"httpUrl": URL, "timeout": 270_000}}}
+    path = put(account.root / ".gemini/settings.json", json.dumps(entry))
     before = account.seen()
-    assert not account.install(GEMINI).is_change
+    assert path not in [change.path for change in account.install(GEMINI).changes if change.is_change]
     assert configured(account, GEMINI)[0] is Origin.FOREIGN
+    account.uninstall(GEMINI)
+    assert account.seen() == before
     (note,) = account.uninstall(GEMINI).notes
     assert note.endswith("has a gsdreview that tandem install did not write here; it is left")
-    assert account.seen() == before
 
 
 def test_whoever_takes_back_in_the_wrong_place_is_told_the_right_one(account: Account) -> None:
@@ -608,11 +620,9 @@ def test_a_foreign_command_of_our_name_comes_back(account: Account) -> None:
 
 
 def test_an_older_text_of_ours_is_brought_up_to_date(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gsd_review_broker.integrations.clients import claude_files
-
     before = account.seen()
     with monkeypatch.context() as patch:
-        patch.setattr(claude_files, "_text", lambda *name: f"older {name}")
+        patch.setattr(texts, "_asset", lambda *name: f"older {name}")
         account.install()
     assert account.install().is_change
     assert not (account.root / ".claude/commands/tandem/propose.md").read_text().startswith("older")
@@ -679,9 +689,11 @@ def test_the_plugin_holds_the_same_texts(account: Account, role: ClientRole) -> 
     write_plugin(plugin, Choice(url=URL, role=role))
     write_plugin(plugin, Choice(url=URL, role=role))
 
-    for file in of_role(role):
-        assert plugin.joinpath(*file.plugin).read_text() == file.text
-        assert account.root.joinpath(".claude", *file.installed).read_text() == file.text
+    written = list(plugin.rglob("*.md"))
+    assert written
+    for path in written:
+        name = path.relative_to(plugin).as_posix().replace("commands/", "commands/tandem/")
+        assert account.root.joinpath(".claude", name).read_text() == path.read_text()
     assert (plugin / ".mcp.json").read_text() == (account.root / ".mcp.json").read_text()
     assert (plugin / "hooks/hooks.json").read_text() == (account.root / ".claude/settings.json").read_text()
     assert json.loads((plugin / ".claude-plugin/plugin.json").read_text())["name"] == "tandem"
@@ -702,9 +714,48 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     every = set(all_tools().shown_to(Audience.ALL))
     for role, audience in ((ClientRole.PROPOSER, Audience.PROPOSER), (ClientRole.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
-        for file in of_role(role):
-            named = every & set(re.findall(r"[a-z_]+", file.text))
-            assert named <= shown, (file.installed, named - shown)
+        for text in (*texts.commands(role, texts.claude_command), *texts.skills(role, texts.CLAUDE)):
+            named = every & set(re.findall(r"[a-z_]+", text.content))
+            assert named <= shown, (text.path, named - shown)
+
+
+READS = {
+    CLAUDE: (".claude/skills/tandem-{doing}/SKILL.md", ".claude/commands/tandem/{do}.md"),
+    CODEX: (".codex/skills/tandem-{doing}/SKILL.md",),
+    GEMINI: (".gemini/skills/tandem-{doing}/SKILL.md", ".gemini/commands/tandem/{do}.toml"),
+    OPENCODE: (".opencode/skills/tandem-{doing}/SKILL.md", ".opencode/commands/tandem-{do}.md"),
+}
+
+
+@pytest.mark.parametrize("client", every_client(), ids=str)
+@pytest.mark.parametrize(
+    ("role", "do", "doing"),
+    [(ClientRole.PROPOSER, "propose", "proposing"), (ClientRole.REVIEWER, "review", "reviewing")],
+)
+def test_each_client_is_told_its_role_in_its_own_form(
+    account: Account, client: Client, role: ClientRole, do: str, doing: str
+) -> None:
+    before = account.seen()
+    account.install(client, url=None, role=role)
+    for name in READS[client]:
+        text = (account.root / name.format(do=do, doing=doing)).read_text()
+        assert "{" not in text.replace("{{args}}", ""), "a variable was left"
+        if name.endswith(".toml"):
+            assert set(tomllib.loads(text)) == {"description", "prompt"}
+    skill = (account.root / READS[client][0].format(doing=doing)).read_text()
+    assert skill.startswith(f"---\nname: tandem-{doing}\ndescription: ")
+    assert ("Claude" in skill or "claude" in skill) == (client is CLAUDE)
+    assert client.sentences[role]
+    account.uninstall(client)
+    assert account.seen() == before
+
+
+def test_codex_keeps_the_users_own_limit_on_output(account: Account) -> None:
+    path = put(account.document(CODEX, Scope.PROJECT), "tool_output_token_limit = 9\n")
+    account.install(CODEX, url=None)
+    assert tomllib.loads(path.read_text())["tool_output_token_limit"] == 9
+    account.uninstall(CODEX)
+    assert path.read_text() == "tool_output_token_limit = 9\n"
 
 
 def test_an_unreadable_file_is_told_and_stops_nobody(account: Account) -> None:

@@ -3,24 +3,22 @@
 import shlex
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from gsd_review_broker.integrations.clients import claude_files
+from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.hooks import HOOK_TIMEOUT, start_hooks
 from gsd_review_broker.integrations.clients.setup import (
     SERVER,
-    Asset,
     Choice,
     Client,
     ClientFile,
     ClientSetup,
     ServerEntry,
+    assets_below,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry
 
 SERVER_PATH = ("mcpServers", SERVER)
-_HOOK_TIMEOUT = 30
-_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def _file(scope: Scope, around: Environment) -> Path:
@@ -32,30 +30,13 @@ def server_value(choice: Choice) -> dict[str, Any]:
     return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
 
 
-def hook(command: str) -> dict[str, Any]:
-    """Runs at the start of a session, so that the broker is running before the first call."""
-    return {
-        "matcher": "startup|resume",
-        "hooks": [{"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}],
-    }
-
-
-def up_command(choice: Choice) -> str | None:
-    """On exactly the port that the client connects to: a broker on another port would silently be the wrong one."""
-    parts = urlsplit(choice.url or "")
-    if parts.hostname not in _THIS_MACHINE:
-        return None
-    words = [choice.tandem, "up", "--port", str(parts.port or 80)]
-    return shlex.join(words if choice.scope is Scope.PROJECT else [*words, "--user"])
-
-
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    texts = claude_files.of_role(choice.role)
+    read = (*texts.commands(choice.role, texts.claude_command), *texts.skills(choice.role, texts.CLAUDE))
     return ClientSetup(
         documents=_settings(choice, folder),
-        assets=tuple(Asset(path=folder.joinpath(*text.installed), text=text.text) for text in texts),
+        assets=assets_below(folder, read),
         notes=tuple(_notes(choice)) if in_project else (),
     )
 
@@ -68,7 +49,7 @@ def _notes(choice: Choice) -> list[str]:
 
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     """Trust is personal: in a project it goes into the settings that are not shared."""
-    hooks = (*_start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
+    hooks = (*start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
     allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
@@ -78,12 +59,6 @@ def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
     local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
     return settings, local
-
-
-def _start_hooks(choice: Choice) -> tuple[Entry, ...]:
-    """`tandem mcp` starts the broker by itself, and a broker on another machine cannot be started from here."""
-    command = up_command(choice)
-    return (Entry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
 
 
 def _gate_hooks(choice: Choice) -> tuple[Entry, ...]:
@@ -102,7 +77,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
     problem = f"tandem gate: refused, because `{program}` failed. Install gsd-review-broker, or remove this hook."
     check = f'printf %s "$event" | {program} || {{ echo {shlex.quote(problem)} >&2; exit 2; }}'
     command = f"event=$(cat); case $event in *{only}*) {check};; esac"
-    return {"type": "command", "command": command, "timeout": _HOOK_TIMEOUT}
+    return {"type": "command", "command": command, "timeout": HOOK_TIMEOUT}
 
 
 CLIENT = Client(
@@ -110,4 +85,8 @@ CLIENT = Client(
     full_name="Claude Code",
     server=ServerEntry(file=_file, path=SERVER_PATH, value=server_value),
     more=_more,
+    sentences={
+        ClientRole.PROPOSER: "/tandem:propose",
+        ClientRole.REVIEWER: "/tandem:review",
+    },
 )

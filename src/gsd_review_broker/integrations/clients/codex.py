@@ -1,25 +1,79 @@
-"""OpenAI's Codex."""
+"""OpenAI's Codex: the server's entry with the settings that make its tools visible, skills, and a hook for HTTP."""
 
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.integrations.clients.setup import SERVER, Choice, Client, ServerEntry, note_in_project
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.hooks import start_hooks
+from gsd_review_broker.integrations.clients.setup import (
+    SERVER,
+    Choice,
+    Client,
+    ClientFile,
+    ClientSetup,
+    ServerEntry,
+    assets_below,
+)
+from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.formats.entries import Entry
+
+_READER = texts.Reader(agent_type="codex", reviewer_id="codex-reviewer")
+# For a model that it does not know, Codex would cut a page of a diff at 12,000 characters.
+_OUTPUT_TOKENS = 50_000
+# Without these the tools are not in the first request, and the longest wait is cut off.
+_TOOLS = {"omit_tools_from": ["deferred"], "startup_timeout_sec": 20, "tool_timeout_sec": 270}
+# Codex starts its servers with six variables. A broker that is started from here needs these too, for itself and for
+# the reviewers of its pool.
+_VARIABLES = (
+    "BROKER_CONFIG", "BROKER_DB", "BROKER_PORT", "BROKER_TOKEN",
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+    "CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
+)  # fmt: skip
+
+
+def _folder(scope: Scope, around: Environment) -> Path:
+    return around.project() / ".codex" if scope is Scope.PROJECT else around.folder("CODEX_HOME", ".codex")
 
 
 def _file(scope: Scope, around: Environment) -> Path:
-    in_project = scope is Scope.PROJECT
-    return (around.project() / ".codex" if in_project else around.folder("CODEX_HOME", ".codex")) / "config.toml"
+    return _folder(scope, around) / "config.toml"
 
 
 def _value(choice: Choice) -> dict[str, Any]:
+    address = {"url": choice.url} if choice.url else {**choice.as_program, "env_vars": list(_VARIABLES)}
     trust = {"default_tools_approval_mode": "approve"} if choice.trust else {}
-    return ({"url": choice.url} if choice.url else choice.as_program) | trust
+    return {**address, **_TOOLS, **trust}
+
+
+def _more(choice: Choice, around: Environment) -> ClientSetup:
+    folder = _folder(choice.scope, around)
+    limit = Entry(path=("tool_output_token_limit",), value=_OUTPUT_TOKENS, is_default=True)
+    hooks = start_hooks(choice)
+    documents = [ClientFile(path=folder / "config.toml", format="toml", entries=(limit,))]
+    if hooks:
+        documents.append(ClientFile(path=folder / "hooks.json", format="json", entries=hooks))
+    return ClientSetup(
+        documents=tuple(documents),
+        assets=assets_below(folder, texts.skills(choice.role, _READER)),
+        notes=tuple(_notes(choice)),
+    )
+
+
+def _notes(choice: Choice) -> list[str]:
+    if choice.scope is Scope.USER:
+        return []
+    notes = ["Codex reads a project's configuration once you trust the project; it asks when you start it there."]
+    return [*notes, "Codex runs the hook that starts the broker once you have trusted it."] if choice.url else notes
 
 
 CLIENT = Client(
     name="codex",
     full_name="Codex",
     server=ServerEntry(file=_file, path=("mcp_servers", SERVER), value=_value, format="toml"),
-    more=note_in_project("Codex reads a project's configuration once you trust it."),
+    more=_more,
+    sentences={
+        ClientRole.PROPOSER: "Propose the staged change, with the skill tandem-proposing.",
+        ClientRole.REVIEWER: "Review what waits for a verdict, with the skill tandem-reviewing.",
+    },
 )

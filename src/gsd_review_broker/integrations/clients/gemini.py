@@ -1,24 +1,54 @@
-"""Google's Gemini CLI."""
+"""Google's Gemini CLI: the server's entry, skills and commands."""
 
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.integrations.clients.setup import SERVER, Choice, Client, ServerEntry, note_in_project
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.setup import (
+    LONGEST_CALL_MS,
+    SERVER,
+    Choice,
+    Client,
+    ClientSetup,
+    ServerEntry,
+    assets_below,
+)
+from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+
+_READER = texts.Reader(
+    agent_type="gemini-cli",
+    reviewer_id="gemini-reviewer",
+    waiting="Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "
+    "waits brought nothing, tell the user so, and stop.",
+)
+
+
+def _folder(scope: Scope, around: Environment) -> Path:
+    return (around.project() if scope is Scope.PROJECT else around.folder("GEMINI_CLI_HOME")) / ".gemini"
 
 
 def _file(scope: Scope, around: Environment) -> Path:
-    folder = around.project() if scope is Scope.PROJECT else around.folder("GEMINI_CLI_HOME")
-    return folder / ".gemini" / "settings.json"
+    return _folder(scope, around) / "settings.json"
 
 
 def _value(choice: Choice) -> dict[str, Any]:
-    return ({"httpUrl": choice.url} if choice.url else choice.as_program) | ({"trust": True} if choice.trust else {})
+    address = {"httpUrl": choice.url} if choice.url else choice.as_program
+    return {**address, "timeout": LONGEST_CALL_MS, **({"trust": True} if choice.trust else {})}
+
+
+def _more(choice: Choice, around: Environment) -> ClientSetup:
+    read = (*texts.commands(choice.role, texts.gemini_command), *texts.skills(choice.role, _READER))
+    notes = ("Gemini CLI connects once you trust the folder; it asks when you start it there.",)
+    return ClientSetup(
+        assets=assets_below(_folder(choice.scope, around), read),
+        notes=notes if choice.scope is Scope.PROJECT else (),
+    )
 
 
 CLIENT = Client(
     name="gemini",
     full_name="Gemini CLI",
     server=ServerEntry(file=_file, path=("mcpServers", SERVER), value=_value),
-    more=note_in_project("Gemini CLI connects once you trust the folder."),
+    more=_more,
+    sentences={ClientRole.PROPOSER: "/tandem:propose", ClientRole.REVIEWER: "/tandem:review"},
 )

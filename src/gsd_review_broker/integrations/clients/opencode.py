@@ -1,21 +1,32 @@
-"""opencode."""
+"""opencode: the server's entry, skills and commands."""
 
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.integrations.clients.setup import SERVER, Choice, Client, ServerEntry
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.setup import (
+    LONGEST_CALL_MS,
+    SERVER,
+    Choice,
+    Client,
+    ClientSetup,
+    ServerEntry,
+    assets_below,
+)
+from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
 
-# Its default timeout is 60 s; a wait may take 240.
-_TIMEOUT = 270_000
+_READER = texts.Reader(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 
 
+def _user_folder(around: Environment) -> Path:
+    return around.folder("XDG_CONFIG_HOME", ".config") / "opencode"
+
+
 def _file(scope: Scope, around: Environment) -> Path:
     """It reads both files; an existing one is the one that people edit."""
-    in_project = scope is Scope.PROJECT
-    folder = around.project() if in_project else around.folder("XDG_CONFIG_HOME", ".config") / "opencode"
+    folder = around.project() if scope is Scope.PROJECT else _user_folder(around)
     with_comments = folder / "opencode.jsonc"
     return with_comments if with_comments.is_file() else folder / "opencode.json"
 
@@ -26,11 +37,20 @@ def _value(choice: Choice) -> dict[str, Any]:
         if choice.url
         else {"type": "local", "command": list(choice.program)}
     )
-    return address | {"enabled": True, "timeout": _TIMEOUT}
+    # Its own limit is 60 s.
+    return address | {"enabled": True, "timeout": LONGEST_CALL_MS}
+
+
+def _more(choice: Choice, around: Environment) -> ClientSetup:
+    folder = around.project() / ".opencode" if choice.scope is Scope.PROJECT else _user_folder(around)
+    read = (*texts.commands(choice.role, texts.opencode_command), *texts.skills(choice.role, _READER))
+    return ClientSetup(assets=assets_below(folder, read))
 
 
 CLIENT = Client(
     name="opencode",
     full_name="opencode",
     server=ServerEntry(file=_file, path=("mcp", SERVER), value=_value, start=_START),
+    more=_more,
+    sentences={ClientRole.PROPOSER: "/tandem-propose", ClientRole.REVIEWER: "/tandem-review"},
 )

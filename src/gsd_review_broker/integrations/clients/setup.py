@@ -2,17 +2,20 @@
 
 import shlex
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gsd_review_broker.integrations.clients.texts import Text
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry, Format
 from gsd_review_broker.integrations.formats.json_format import JsonFormat
 from gsd_review_broker.integrations.formats.toml_format import TomlFormat
 
 SERVER = "gsdreview"
+# More than the longest wait that the broker grants, 240 s.
+LONGEST_CALL_MS = 270_000
 Language = Literal["json", "toml"]
 FORMATS: dict[Language, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
 
@@ -109,6 +112,8 @@ class Client:
     """None where it has other files of ours and calls no broker."""
     more: Callable[[Choice, Environment], ClientSetup] = _nothing_more
     """Documents, assets and notes beside the server's entry."""
+    sentences: Mapping[ClientRole, str] = field(default_factory=dict[ClientRole, str], hash=False)
+    """What a person types in it to make it propose, or review."""
 
     def __str__(self) -> str:
         return self.name
@@ -118,7 +123,11 @@ class Client:
         if self.server is None:
             return more
         server = self.server.document(choice, around)
-        return ClientSetup(documents=(server, *more.documents), assets=more.assets, notes=more.notes)
+        # A client may have more to say in the file of the server's entry.
+        same = [document for document in more.documents if document.path == server.path]
+        entries = (*(entry for document in same for entry in document.entries), *server.entries)
+        others = tuple(document for document in more.documents if document.path != server.path)
+        return replace(more, documents=(replace(server, entries=entries), *others))
 
 
 def tandem_program(around: Environment, *, shared: bool) -> str:
@@ -128,10 +137,5 @@ def tandem_program(around: Environment, *, shared: bool) -> str:
     return shutil.which("tandem", path=str(around.programs)) or "tandem"
 
 
-def note_in_project(text: str) -> Callable[[Choice, Environment], ClientSetup]:
-    """For a client that needs only a note to the user."""
-
-    def more(choice: Choice, around: Environment) -> ClientSetup:  # noqa: ARG001 - every client's takes it
-        return ClientSetup(notes=(text,) if choice.scope is Scope.PROJECT else ())
-
-    return more
+def assets_below(folder: Path, texts: Iterable[Text]) -> tuple[Asset, ...]:
+    return tuple(Asset(path=folder.joinpath(*text.path), text=text.content) for text in texts)

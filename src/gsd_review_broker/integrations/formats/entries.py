@@ -26,6 +26,8 @@ class Entry:
     path: tuple[str, ...]
     value: Any
     in_list: bool = False
+    is_default: bool = False
+    """Only where nothing is there: the user's own value counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

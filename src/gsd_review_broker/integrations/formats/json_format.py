@@ -38,6 +38,8 @@ class JsonFormat:
             container = route[-1].node if route else document.root
             added = _Addition(entry.path[existing], _nested(entry, existing + 1))
             return Placed(entry=entry, edits=_inserted(document, container, added), prior=None, existing=existing)
+        if entry.is_default:
+            return Placed(entry=entry, edits=(), prior=None, existing=existing)
         node = route[-1].node
         if entry.in_list:
             return Placed(entry=entry, edits=_appended(document, node, entry), prior=None, existing=existing)

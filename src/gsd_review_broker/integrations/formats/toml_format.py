@@ -4,6 +4,7 @@ A table can be added to any TOML file without touching its content, as long as i
 standard library's parser reads the text before and after, and so checks the result.
 """
 
+import itertools
 import json
 import re
 import tomllib
@@ -41,10 +42,11 @@ class TomlFormat:
         data = _parsed(text)
         there = _at(data, entry.path)
         existing = _depth(data, entry.path)
-        if there == entry.value:
+        if there == entry.value or (entry.is_default and there is not MISSING):
             return Placed(entry=entry, edits=(), prior=None, existing=existing)
         if there is MISSING:
-            placed = Placed(entry=entry, edits=(_added(text, entry),), prior=None, existing=existing)
+            edit = _added(text, entry) if isinstance(entry.value, dict) else _added_line(text, entry)
+            placed = Placed(entry=entry, edits=(edit,), prior=None, existing=existing)
         else:
             placed = _replaced(text, entry, existing)
         _verify(text, applied(text, placed.edits), entry)
@@ -55,6 +57,8 @@ class TomlFormat:
         there = _at(_parsed(text), entry.path)
         if there is MISSING or not is_still_ours(there, entry.value):
             return ()
+        if not isinstance(entry.value, dict):
+            return _line_of(text, entry)
         ours = _sections(text, entry.path)
         edits = tuple(Edit(_blank_before(text, one.start), _line_end(text, one.end), "") for one in ours)
         if placed.prior is not None and ours:
@@ -102,6 +106,28 @@ def _added(text: str, entry: Entry) -> Edit:
     else:
         apart = "" if text.endswith(("\n\n", "\n\r\n")) else newline
     return Edit(len(text), len(text), apart + _table(entry, newline) + newline)
+
+
+def _added_line(text: str, entry: Entry) -> Edit:
+    """A setting of the file as a whole has to stand above the first table."""
+    newline = newline_of(text)
+    line = f"{entry.path[-1]} = {json.dumps(entry.value)}{newline}"
+    above = [end for _, end in _top_statements(text)]
+    if not above:
+        start = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
+        return Edit(start, start, line + (newline if text[start:].strip() else ""))
+    at = _line_end(text, above[-1])
+    return Edit(at, at, line if text[:at].endswith("\n") else newline + line)
+
+
+def _line_of(text: str, entry: Entry) -> tuple[Edit, ...]:
+    lines = [(s, e) for s, e in _top_statements(text) if entry.path[-1] in tomllib.loads(text[s:e])]
+    return tuple(Edit(start, _line_end(text, end), "") for start, end in lines)
+
+
+def _top_statements(text: str) -> Iterator[tuple[int, int]]:
+    """Those above the first table."""
+    return itertools.takewhile(lambda place: text[place[0]] != "[", _statements(text))
 
 
 def _replaced(text: str, entry: Entry, existing: int) -> Placed:
