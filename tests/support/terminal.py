@@ -62,6 +62,9 @@ class Terminal:
             assert time.monotonic() < end, f"not seen; the screen shows:\n{self.text}"
             self._read(0.2)
 
+    def type(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
     def end(self, deadline: float = PATIENCE) -> int:
         self.until(lambda: self.process.poll() is not None, deadline)
         while self._read(0.1):

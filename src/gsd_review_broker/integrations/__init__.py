@@ -10,10 +10,12 @@ from gsd_review_broker.integrations.clients import client_named, every_client
 from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
 from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
-from gsd_review_broker.integrations.install import InstallOutcome, install, uninstall, without_ours
+from gsd_review_broker.integrations.install import InstallOutcome, connected_role, install, uninstall, without_ours
 from gsd_review_broker.integrations.plugin import write_plugin
+from gsd_review_broker.integrations.pool_settings import POOL, pool_settings
 
 __all__ = [
+    "POOL",
     "Choice",
     "Client",
     "ClientRole",
@@ -24,9 +26,11 @@ __all__ = [
     "Origin",
     "Scope",
     "client_named",
+    "connected_role",
     "every_client",
     "given_endpoint",
     "install",
+    "pool_settings",
     "running_endpoint",
     "status",
     "tandem_program",

@@ -81,6 +81,12 @@ def uninstall(client: Client, scope: Scope, around: Environment, *, dry_run: boo
     return attempt() if dry_run else _repeated(receipts, attempt)
 
 
+def connected_role(client: str, around: Environment) -> str | None:
+    """The role in which `install` connected a client to this project; None if it did not."""
+    receipt = Receipts(around.state).read(client, around.project())
+    return receipt.role if receipt else None
+
+
 def without_ours(path: Path, around: Environment) -> bytes | None:
     """A project's file as it would be without our entries; None if it would not be there."""
     receipts = [receipt for receipt in Receipts(around.state).projects() if receipt.root == str(around.root)]

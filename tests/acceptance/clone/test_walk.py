@@ -37,6 +37,8 @@ MORE = {
     "serve": ["--port", "0"],
     "up": ["--port", "0"],
     "down": ["--force"],
+    "setup": ["--yes"],
+    "uninstall": ["claude"],
 }
 # They would end what the others work on.
 LAST = ("apply", "close", "gate uninstall", "down")

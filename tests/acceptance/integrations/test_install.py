@@ -64,7 +64,7 @@ def test_json_says_the_same_to_a_program(repository: Path, own_home: Path) -> No
         "installed": False,
         "changed": True,
     }
-    assert [file["action"] for file in result["files"]] == ["changed", "created"]
+    assert {file["action"] for file in result["files"]} == {"changed", "created"}
     assert all("+++ " in file["diff"] for file in result["files"])
     assert not (repository / ".gemini").exists()
 

@@ -73,6 +73,7 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     (
         "Begin",
         {
+            "setup": ("setup",),
             "demo": ("demo",),
             "install": ("install",),
             "uninstall": ("install",),

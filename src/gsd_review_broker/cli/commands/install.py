@@ -62,7 +62,10 @@ def register(commands: Commands) -> None:
     )
     install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
-    uninstall.add_argument("clients", nargs="+", metavar="CLIENT", choices=CLIENTS, help=_named())
+    uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=CLIENTS, help=_named())
+    uninstall.add_argument(
+        "--all", action="store_true", help="take back everything of `tandem setup` in this project, the gate too"
+    )
     _add_common(uninstall)
 
 
@@ -99,6 +102,8 @@ def run_uninstall(options: argparse.Namespace) -> int:
     from gsd_review_broker import integrations  # noqa: PLC0415
 
     around = integrations.Environment.of(Path.cwd())
+    if options.all:
+        return _uninstall_all(options, around)
     scope = _scope(options, around)
     clients = _chosen(options)
     outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in clients]
@@ -107,9 +112,40 @@ def run_uninstall(options: argparse.Namespace) -> int:
     return _report(outcomes, options, around, undo=False)
 
 
+def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
+    """All of it is planned before anything is taken back."""
+    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker.gate import install as gate  # noqa: PLC0415
+
+    if options.clients or options.scope == "user":
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, "--all takes back one project as a whole", "Leave the clients and --scope out."
+        )
+    scope = integrations.Scope.PROJECT
+    everything = [*integrations.every_client(), integrations.pool_settings()]
+    outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in everything]
+    site = gate.GateSite.of(around.project())
+    has_gate = gate.state(site) != "absent"
+    if not options.dry_run:
+        outcomes = [integrations.uninstall(client, scope, around) for client in everything]
+        gate.uninstall(site)
+    outcomes = [outcome for outcome in outcomes if outcome.address]
+    if options.json:
+        results = [_facts(outcome, around) for outcome in outcomes]
+        Screen().json({"dry_run": options.dry_run, "results": results, "gate": has_gate})
+        return Exit.DONE
+    _report(outcomes, options, around, undo=False)
+    screen = Screen()
+    screen.say("The gate: ", "taken back" if has_gate else "nothing to remove")
+    screen.say("The review history stays. The broker runs until you stop it with tandem down.")
+    return Exit.DONE
+
+
 def _chosen(options: argparse.Namespace) -> "list[Client]":
     from gsd_review_broker.integrations import client_named  # noqa: PLC0415
 
+    if not options.clients:
+        raise BrokerError(Code.INVALID_ARGUMENT, "no client is named", f"Name some of {_named()}, or use --all.")
     return [client_named(name) for name in dict.fromkeys(options.clients)]
 
 

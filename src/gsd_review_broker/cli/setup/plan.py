@@ -1,0 +1,101 @@
+"""What `tandem setup` found in a project, and what it would do there. It reads, and writes nothing."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsd_review_broker import integrations
+from gsd_review_broker.cli.setup.gsd import gsd_folder
+from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, present_pair
+from gsd_review_broker.gate import install as gate
+from gsd_review_broker.integrations import Choice, Client, ClientRole, ClientStatus, Environment, InstallOutcome
+from gsd_review_broker.settings.clients import CLIENTS
+
+_GSD = "gsd"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installation:
+    """One client, and how it is connected."""
+
+    client: Client
+    choice: Choice
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetupPlan:
+    around: Environment
+    found: tuple[ClientStatus, ...]
+    """The clients that are on this machine."""
+    gsd: Path | None
+    pairs: tuple[Pair, ...]
+    pair: Pair
+    installations: tuple[Installation, ...]
+    outcomes: tuple[InstallOutcome, ...]
+    site: gate.GateSite
+    gate_state: str
+    wants_gate: bool
+
+    @property
+    def is_change(self) -> bool:
+        return self.changes_gate or any(outcome.is_change for outcome in self.outcomes)
+
+    @property
+    def files(self) -> dict[Path, str]:
+        """What happens to each; two clients may change the same one."""
+        changes = [change for outcome in self.outcomes for change in outcome.changes if change.is_change]
+        return {change.path: change.action for change in changes}
+
+    @property
+    def changes_gate(self) -> bool:
+        return self.wants_gate and self.gate_state != "ok"
+
+
+def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
+    """With a pair that the user picked from the list, or with the one that the options name."""
+    around = Environment.of(Path.cwd())
+    root = around.project()
+    found = tuple(status for status in integrations.status(around, versions=False) if status.program)
+    pairs = every_pair([status.client.name for status in found])
+    pair = pair or chosen_pair(
+        pairs, present_pair(_roles(around)), proposer=options.proposer, reviewer=options.reviewer
+    )
+    gsd = gsd_folder(root, around.home)
+    installations = tuple(_installations(pair, options, around, with_gsd=gsd is not None))
+    site = gate.GateSite.of(root)
+    return SetupPlan(
+        around=around,
+        found=found,
+        gsd=gsd,
+        pairs=tuple(pairs),
+        pair=pair,
+        installations=installations,
+        outcomes=tuple(integrations.install(one.client, one.choice, around, dry_run=True) for one in installations),
+        site=site,
+        gate_state=gate.state(site),
+        wants_gate=not options.no_gate,
+    )
+
+
+def _roles(around: Environment) -> dict[str, str]:
+    roles = {name: integrations.connected_role(name, around) for name in CLIENTS}
+    return {name: role for name, role in roles.items() if role}
+
+
+def _installations(
+    pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
+) -> list[Installation]:
+    names = {pair.proposer: ClientRole.PROPOSER, pair.reviewer: ClientRole.REVIEWER}
+    wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
+    if with_gsd and _GSD in map(str, CLIENTS):
+        wanted.append((integrations.client_named(_GSD), ClientRole.PROPOSER))
+    if options.pool:
+        wanted.append((integrations.pool_settings(options.pool), ClientRole.PROPOSER))
+    program = integrations.tandem_program(around, shared=options.shared)
+    return [
+        Installation(
+            client=client,
+            choice=Choice(url=None, role=role, trust=options.trust, shared=options.shared, tandem=program),
+        )
+        for client, role in wanted
+    ]

@@ -1,0 +1,111 @@
+"""`tandem setup` on the screen: what it found, what it would write, and what to type next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gsd_review_broker.cli.doctor.check import Check, CheckState
+from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.setup.pairs import PERSON, Pair
+from gsd_review_broker.cli.setup.plan import SetupPlan
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.integrations import ClientRole, client_named
+
+_COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
+_MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
+_GATE = "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass"
+
+
+def show_plan(screen: Screen, plan: SetupPlan) -> None:
+    _show_found(screen, plan)
+    _heading(screen, "Who does what")
+    screen.say("  ", in_words(plan.pair))
+    if len(plan.pairs) > 1:
+        screen.say(Span("  Choose another pair with --proposer and --reviewer.", Style.DIM))
+    _heading(screen, "What is written")
+    for path, action in plan.files.items():
+        screen.say("  ", Span(f"{action:<8}", _COLOURS[action]), " ", _short(path, plan))
+    if plan.changes_gate:
+        screen.say("  ", Span("created ", Style.GREEN), " ", _GATE)
+    if not plan.is_change:
+        screen.say("  Nothing: everything is in place.")
+    else:
+        screen.say(Span("  Git ignores these files, unless you use --shared. Undo: tandem uninstall --all", Style.DIM))
+
+
+def _show_found(screen: Screen, plan: SetupPlan) -> None:
+    screen.say(Span("Tandem", Style.BOLD), f" for {plan.around.root}")
+    _heading(screen, "Found on this machine")
+    for status in plan.found:
+        screen.say(f"  {status.client.full_name:<12} {status.program}")
+    if not plan.found:
+        screen.say("  No agent: neither claude, codex, gemini nor opencode is on the PATH.")
+    if plan.gsd is not None:
+        screen.say(f"  {'GSD':<12} {plan.gsd}")
+
+
+def show_pairs(screen: Screen, plan: SetupPlan) -> None:
+    _heading(screen, "Who proposes, and who reviews?")
+    for number, pair in enumerate(plan.pairs, 1):
+        screen.say(f"  {number}  {in_words(pair)}", Span("  (now)" if pair == plan.pair else "", Style.DIM))
+
+
+def show_checks(screen: Screen, checks: Sequence[Check]) -> None:
+    _heading(screen, "Checks (tandem doctor)")
+    good = [check for check in checks if check.state is CheckState.GREEN]
+    screen.say("  ", Span("ok  ", Style.GREEN), f" {', '.join(check.name for check in good)}")
+    for check in checks:
+        if check.state is not CheckState.GREEN:
+            screen.say("  ", _MARKS[check.state], f" {check.name}: {check.found}")
+            screen.say(" " * 7, Span(check.hint, Style.DIM))
+
+
+def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[str]) -> None:
+    _heading(screen, "What to type next")
+    for step in steps:
+        if step["client"] == PERSON:
+            screen.say("  You review in the browser: ", Span("tandem open", Style.BOLD), f", or {url}/")
+        else:
+            name = client_named(step["client"]).full_name
+            screen.say(f"  {step['doing']} run ", Span(step["client"], Style.BOLD), f" here, and type in {name}:")
+            screen.say("      ", Span(step["type"], Style.BOLD))
+    if not steps:
+        screen.say("  Install an agent, then run tandem setup again. To see how it works: tandem demo")
+    screen.say(f"  Watch both at {url}/")
+    for note in notes:
+        screen.say("  ", Span(note, Style.DIM))
+
+
+def next_steps(plan: SetupPlan) -> list[Json]:
+    """What a person types, in which client."""
+    steps: list[Json] = []
+    if plan.pair.proposer is not None:
+        steps.append(_step(plan.pair.proposer, ClientRole.PROPOSER, "To propose a change,"))
+        if plan.pair.reviewer == PERSON:
+            steps.append({"client": PERSON, "role": "reviewer", "type": "tandem open", "doing": ""})
+    if plan.pair.reviewer != PERSON:
+        steps.append(_step(plan.pair.reviewer, ClientRole.REVIEWER, "To review,"))
+    return steps
+
+
+def _step(client: str, role: ClientRole, doing: str) -> Json:
+    return {"client": client, "role": role.value, "type": client_named(client).sentences[role], "doing": doing}
+
+
+def in_words(pair: Pair) -> str:
+    if pair.proposer is None and pair.reviewer == PERSON:
+        return "Nobody proposes yet; you review in the browser."
+    proposes = f"{client_named(pair.proposer).full_name} proposes" if pair.proposer else "nobody proposes yet"
+    reviews = (
+        "you review in the browser" if pair.reviewer == PERSON else f"{client_named(pair.reviewer).full_name} reviews"
+    )
+    return f"{proposes}, {reviews}."
+
+
+def _heading(screen: Screen, text: str) -> None:
+    screen.say()
+    screen.say(Span(text, Style.BOLD))
+
+
+def _short(path: Path, plan: SetupPlan) -> str:
+    root = plan.around.project()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
