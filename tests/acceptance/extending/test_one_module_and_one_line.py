@@ -54,6 +54,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "source" / source.name
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("PYTHONPATH", str(copy.parent))
+    # A program that is forked has the package already, and not the copy.
+    monkeypatch.setenv("TANDEM_TEST_EXEC", "1")
     return copy
 
 

@@ -31,6 +31,15 @@ skills and commands get them too. The files are kept out of git, unless --shared
 older installation. `tandem install status` shows which clients are connected, and who answers them."""
 
 
+class _NamesOrNone(tuple[str, ...]):
+    """argparse compares the empty list of `nargs="*"` with the choices too."""
+
+    __slots__ = ()
+
+    def __contains__(self, value: object) -> bool:
+        return value == [] or super().__contains__(value)
+
+
 def register(commands: Commands) -> None:
     install = commands.add("install", run_install, summary="connect a client to the broker", details=_INSTALL)
     install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*CLIENTS, _STATUS], help=_named(_STATUS))
@@ -62,7 +71,7 @@ def register(commands: Commands) -> None:
     )
     install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
-    uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=CLIENTS, help=_named())
+    uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=_NamesOrNone(CLIENTS), help=_named())
     uninstall.add_argument(
         "--all", action="store_true", help="take back everything of `tandem setup` in this project, the gate too"
     )

@@ -75,10 +75,12 @@ def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespa
     from gsd_review_broker.cli.setup import report  # noqa: PLC0415
     from gsd_review_broker.cli.setup.carrying_out import carry_out  # noqa: PLC0415
 
+    report.show_found(screen, plan)
+    was_asked = False
     can_ask = not options.yes and not options.dry_run and sys.stdin.isatty()
     if can_ask and len(plan.pairs) > 1 and options.proposer is None and options.reviewer is None:
-        plan = _asked_for_pair(screen, plan, options)
-    report.show_plan(screen, plan)
+        plan, was_asked = _asked_for_pair(screen, plan, options), True
+    report.show_plan(screen, plan, was_asked=was_asked)
     if options.dry_run:
         return Exit.DONE
     if plan.is_change and not options.yes and not (can_ask and _is_yes("\nWrite this? [Y/n] ")):

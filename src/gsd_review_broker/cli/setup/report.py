@@ -1,9 +1,11 @@
 """`tandem setup` on the screen: what it found, what it would write, and what to type next."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from gsd_review_broker.cli.doctor.check import Check, CheckState
+from gsd_review_broker.cli.render.describe import counted
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.cli.setup.pairs import PERSON, Pair
 from gsd_review_broker.cli.setup.plan import SetupPlan
@@ -12,14 +14,14 @@ from gsd_review_broker.integrations import ClientRole, client_named
 
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
+_WIDEST = 100
 _GATE = "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass"
 
 
-def show_plan(screen: Screen, plan: SetupPlan) -> None:
-    _show_found(screen, plan)
+def show_plan(screen: Screen, plan: SetupPlan, *, was_asked: bool) -> None:
     _heading(screen, "Who does what")
     screen.say("  ", in_words(plan.pair))
-    if len(plan.pairs) > 1:
+    if len(plan.pairs) > 1 and not was_asked:
         screen.say(Span("  Choose another pair with --proposer and --reviewer.", Style.DIM))
     _heading(screen, "What is written")
     for path, action in plan.files.items():
@@ -32,7 +34,7 @@ def show_plan(screen: Screen, plan: SetupPlan) -> None:
         screen.say(Span("  Git ignores these files, unless you use --shared. Undo: tandem uninstall --all", Style.DIM))
 
 
-def _show_found(screen: Screen, plan: SetupPlan) -> None:
+def show_found(screen: Screen, plan: SetupPlan) -> None:
     screen.say(Span("Tandem", Style.BOLD), f" for {plan.around.root}")
     _heading(screen, "Found on this machine")
     for status in plan.found:
@@ -46,17 +48,17 @@ def _show_found(screen: Screen, plan: SetupPlan) -> None:
 def show_pairs(screen: Screen, plan: SetupPlan) -> None:
     _heading(screen, "Who proposes, and who reviews?")
     for number, pair in enumerate(plan.pairs, 1):
-        screen.say(f"  {number}  {in_words(pair)}", Span("  (now)" if pair == plan.pair else "", Style.DIM))
+        screen.say(f"  {number}  {in_words(pair)}", Span("  (suggested)" if pair == plan.pair else "", Style.DIM))
 
 
 def show_checks(screen: Screen, checks: Sequence[Check]) -> None:
     _heading(screen, "Checks (tandem doctor)")
-    good = [check for check in checks if check.state is CheckState.GREEN]
-    screen.say("  ", Span("ok  ", Style.GREEN), f" {', '.join(check.name for check in good)}")
+    good = sum(check.state is CheckState.GREEN for check in checks)
+    screen.say("  ", Span("ok  ", Style.GREEN), f" {counted(good, 'check')}")
     for check in checks:
         if check.state is not CheckState.GREEN:
             screen.say("  ", _MARKS[check.state], f" {check.name}: {check.found}")
-            screen.say(" " * 7, Span(check.hint, Style.DIM))
+            _say_wrapped(screen, check.hint, indent=7)
 
 
 def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[str]) -> None:
@@ -72,7 +74,7 @@ def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[s
         screen.say("  Install an agent, then run tandem setup again. To see how it works: tandem demo")
     screen.say(f"  Watch both at {url}/")
     for note in notes:
-        screen.say("  ", Span(note, Style.DIM))
+        _say_wrapped(screen, note, indent=2)
 
 
 def next_steps(plan: SetupPlan) -> list[Json]:
@@ -104,6 +106,11 @@ def in_words(pair: Pair) -> str:
 def _heading(screen: Screen, text: str) -> None:
     screen.say()
     screen.say(Span(text, Style.BOLD))
+
+
+def _say_wrapped(screen: Screen, text: str, *, indent: int) -> None:
+    for line in textwrap.wrap(text, max(min(screen.width, _WIDEST) - indent, 40)):
+        screen.say(" " * indent, Span(line, Style.DIM))
 
 
 def _short(path: Path, plan: SetupPlan) -> str:
