@@ -10,7 +10,14 @@ from gsd_review_broker.integrations.clients import client_named, every_client
 from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
 from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
-from gsd_review_broker.integrations.install import InstallOutcome, connected_role, install, uninstall, without_ours
+from gsd_review_broker.integrations.install import (
+    InstallOutcome,
+    connected_role,
+    install,
+    kept_choice,
+    uninstall,
+    without_ours,
+)
 from gsd_review_broker.integrations.plugin import write_plugin
 from gsd_review_broker.integrations.pool_settings import POOL, pool_settings
 
@@ -30,6 +37,7 @@ __all__ = [
     "every_client",
     "given_endpoint",
     "install",
+    "kept_choice",
     "pool_settings",
     "running_endpoint",
     "status",

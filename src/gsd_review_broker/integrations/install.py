@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -87,6 +87,21 @@ def connected_role(client: str, around: Environment) -> str | None:
     return receipt.role if receipt else None
 
 
+def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
+    """With what an earlier installation in the same role was asked for: a plain run takes nothing away."""
+    receipt = Receipts(around.state).read(client.name, around.base(choice.scope))
+    if receipt is None or receipt.role != choice.role.value:
+        return choice
+    address = receipt.address if receipt.address.startswith(("http://", "https://")) else choice.url
+    return replace(
+        choice,
+        url=address,
+        trust=choice.trust or receipt.trust,
+        gate=choice.gate or receipt.gate,
+        shared=choice.shared or receipt.shared,
+    )
+
+
 def without_ours(path: Path, around: Environment) -> bytes | None:
     """A project's file as it would be without our entries; None if it would not be there."""
     receipts = [receipt for receipt in Receipts(around.state).projects() if receipt.root == str(around.root)]
@@ -122,6 +137,8 @@ def _receipt(
         address=choice.shown,
         role=choice.role.value,
         shared=choice.shared,
+        trust=choice.trust,
+        gate=choice.gate,
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),
     )

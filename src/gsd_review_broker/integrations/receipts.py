@@ -112,6 +112,8 @@ class Receipt(_Record):
     excluded: tuple[str, ...] = ()
     shared: bool = False
     """The other files are to be committed."""
+    trust: bool = False
+    gate: bool = False
 
     def document(self, path: Path) -> DocumentRecord | None:
         return next((r for r in self.files if isinstance(r, DocumentRecord) and r.path == str(path)), None)

@@ -61,7 +61,7 @@ def test_one_command_sets_everything_up_and_one_takes_it_back(tandem: Tandem) ->
 
     # A second run changes nothing.
     installed = seen(tandem.folder)
-    again = tandem("setup", "--yes", "--trust")
+    again = tandem("setup", "--yes")
     assert (again["changed"], again["broker"]["started"]) == (False, False)
     assert seen(tandem.folder) == installed
 

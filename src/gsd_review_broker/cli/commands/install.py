@@ -124,7 +124,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     """All of it is planned before anything is taken back."""
     from gsd_review_broker import integrations  # noqa: PLC0415
-    from gsd_review_broker.gate import install as gate  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.setup import gate_state, uninstall_gate  # noqa: PLC0415
 
     if options.clients or options.scope == "user":
         raise BrokerError(
@@ -133,11 +133,11 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     scope = integrations.Scope.PROJECT
     everything = [*integrations.every_client(), integrations.pool_settings()]
     outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in everything]
-    site = gate.GateSite.of(around.project())
-    has_gate = gate.state(site) != "absent"
+    present = gate_state(around.project())
+    has_gate = present is not None and present.state != "absent"
     if not options.dry_run:
         outcomes = [integrations.uninstall(client, scope, around) for client in everything]
-        gate.uninstall(site)
+        uninstall_gate(around.project())
     outcomes = [outcome for outcome in outcomes if outcome.address]
     if options.json:
         results = [_facts(outcome, around) for outcome in outcomes]

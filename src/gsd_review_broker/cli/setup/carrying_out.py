@@ -8,10 +8,10 @@ from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.doctor.check import Check, CheckState
 from gsd_review_broker.cli.doctor.checks import every_check
+from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.setup.plan import SetupPlan
 from gsd_review_broker.cli.setup.report import next_steps
 from gsd_review_broker.client import Target
-from gsd_review_broker.gate import install as gate
 from gsd_review_broker.settings import locations
 
 
@@ -34,8 +34,7 @@ def carry_out(plan: SetupPlan) -> SetupResult:
     target = Target.of(Path.cwd(), environment=None)
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:
-        user = locations.locate(None, db=None, config=None, environment={})
-        gate.install(plan.site, database=target.locations.database, user_database=user.database)
+        install_gate(plan.around.project(), database=target.locations.database)
     _, origin = locations.setting("port", target.locations.root, flag=None, config=None)
     started = background.start(target, port_is_free=origin == "default")
     started.broker.connection.close()
@@ -57,6 +56,6 @@ def planned_facts(plan: SetupPlan) -> dict[str, Any]:
         "proposer": plan.pair.proposer,
         "reviewer": plan.pair.reviewer,
         "files": [{"path": str(path), "action": action} for path, action in plan.files.items()],
-        "gate": {"state": plan.gate_state, "wanted": plan.wants_gate},
+        "gate": {"state": plan.gate.state, "mode": plan.gate.mode, "wanted": plan.wants_gate},
         "next": [{key: step[key] for key in ("client", "role", "type")} for step in next_steps(plan)],
     }

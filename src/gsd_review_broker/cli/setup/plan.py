@@ -1,13 +1,14 @@
 """What `tandem setup` found in a project, and what it would do there. It reads, and writes nothing."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsd_review_broker import integrations
+from gsd_review_broker.cli.gate.setup import GateState, gate_state
 from gsd_review_broker.cli.setup.gsd import gsd_folder
 from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, present_pair
-from gsd_review_broker.gate import install as gate
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import Choice, Client, ClientRole, ClientStatus, Environment, InstallOutcome
 from gsd_review_broker.settings.clients import CLIENTS
 
@@ -32,8 +33,7 @@ class SetupPlan:
     pair: Pair
     installations: tuple[Installation, ...]
     outcomes: tuple[InstallOutcome, ...]
-    site: gate.GateSite
-    gate_state: str
+    gate: GateState
     wants_gate: bool
 
     @property
@@ -48,7 +48,7 @@ class SetupPlan:
 
     @property
     def changes_gate(self) -> bool:
-        return self.wants_gate and self.gate_state != "ok"
+        return self.wants_gate and not self.gate.is_installed
 
 
 def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
@@ -62,7 +62,6 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
     )
     gsd = gsd_folder(root, around.home)
     installations = tuple(_installations(pair, options, around, with_gsd=gsd is not None))
-    site = gate.GateSite.of(root)
     return SetupPlan(
         around=around,
         found=found,
@@ -71,10 +70,16 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
         pair=pair,
         installations=installations,
         outcomes=tuple(integrations.install(one.client, one.choice, around, dry_run=True) for one in installations),
-        site=site,
-        gate_state=gate.state(site),
+        gate=must_gate_state(root),
         wants_gate=not options.no_gate,
     )
+
+
+def must_gate_state(root: Path) -> GateState:
+    state = gate_state(root)
+    if state is None:
+        raise BrokerError(Code.NOT_FOUND, f"{root} is not a git repository any more", "Go to the repository.")
+    return state
 
 
 def _roles(around: Environment) -> dict[str, str]:
@@ -92,10 +97,8 @@ def _installations(
     if options.pool:
         wanted.append((integrations.pool_settings(options.pool), ClientRole.PROPOSER))
     program = integrations.tandem_program(around, shared=options.shared)
+    choice = Choice(url=None, trust=options.trust, shared=options.shared, tandem=program)
     return [
-        Installation(
-            client=client,
-            choice=Choice(url=None, role=role, trust=options.trust, shared=options.shared, tandem=program),
-        )
+        Installation(client=client, choice=integrations.kept_choice(client, replace(choice, role=role), around))
         for client, role in wanted
     ]

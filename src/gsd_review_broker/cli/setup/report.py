@@ -15,7 +15,11 @@ from gsd_review_broker.integrations import ClientRole, client_named
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
 _WIDEST = 100
-_GATE = "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass"
+_GATE = {
+    "off": "the gate, which is off in the settings",
+    "warn": "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass",
+    "block": "the gate, in mode block: git refuses a commit that nobody approved",
+}
 
 
 def show_plan(screen: Screen, plan: SetupPlan, *, was_asked: bool) -> None:
@@ -27,7 +31,7 @@ def show_plan(screen: Screen, plan: SetupPlan, *, was_asked: bool) -> None:
     for path, action in plan.files.items():
         screen.say("  ", Span(f"{action:<8}", _COLOURS[action]), " ", _short(path, plan))
     if plan.changes_gate:
-        screen.say("  ", Span("created ", Style.GREEN), " ", _GATE)
+        screen.say("  ", Span("created ", Style.GREEN), " ", _GATE[plan.gate.mode])
     if not plan.is_change:
         screen.say("  Nothing: everything is in place.")
     else:
