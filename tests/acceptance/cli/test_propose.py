@@ -452,5 +452,5 @@ def test_only_the_others_part_of_a_file_is_proposed(tandem: Tandem, mcp: Mcp, re
 
 def test_what_is_to_be_shared_is_proposed(tandem: Tandem) -> None:
     tandem("install", "gemini", "--shared")
-    assert [file["path"] for file in tandem("propose", "-m", "x")["affected_files"]] == [".gemini/settings.json"]
+    assert ".gemini/settings.json" in [file["path"] for file in tandem("propose", "-m", "x")["affected_files"]]
     tandem("uninstall", "gemini")
