@@ -33,7 +33,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "gemini": lambda sentence: ["gemini", "-m", "gemini-2.5-flash", "--output-format", "json", "-p", sentence],
     "opencode": lambda sentence: [
         *("opencode", "run", "--format", "json", "-m", "anthropic/claude-sonnet-4-5"),
-        *(("--command", sentence[1:]) if sentence.startswith("/") else (sentence,)),
+        *(("--command", sentence[1:], "now") if sentence.startswith("/") else (sentence,)),
     ],
 }
 PARTNERS = {"claude": "codex", "codex": "claude", "gemini": "claude", "opencode": "codex"}
@@ -120,6 +120,8 @@ def environment_of(client: str, tandem: Tandem, url: str) -> dict[str, str]:
         "GEMINI_CLI_NO_RELAUNCH": "true",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "NO_COLOR": "1",
+        # As a shell sets it; opencode goes by it.
+        "PWD": str(tandem.folder),
     }
     return {**tandem.environment, **more, **quiet}
 
