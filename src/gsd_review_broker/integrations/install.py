@@ -13,6 +13,7 @@ from gsd_review_broker.integrations.detection import Origin, places_of
 from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.planning import FileChange, plan_install, plan_undo
 from gsd_review_broker.integrations.receipts import Receipt, Receipts
+from gsd_review_broker.settings.locations import user_file
 
 _ATTEMPTS = 5
 _PROJECT_MODE = 0o644
@@ -49,7 +50,7 @@ def install(client: Client, choice: Choice, around: Environment, *, dry_run: boo
         changes = [*excluding.plan(new, receipts.projects()), *changes]
         if not dry_run:
             _carry_out(receipts, new, receipt, changes)
-        notes = setup.notes if any(change.is_change for change in changes) else ()
+        notes = (*setup.notes, *_needs(choice)) if any(change.is_change for change in changes) else ()
         return InstallOutcome(
             client=client,
             scope=choice.scope,
@@ -142,6 +143,16 @@ def _receipt(
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),
     )
+
+
+def _needs(choice: Choice) -> tuple[str, ...]:
+    """What one broker for all repositories needs. Over `tandem mcp`, each repository has its own."""
+    if choice.scope is Scope.PROJECT or choice.url is None:
+        return ()
+    need = (
+        f"That broker takes diffs only for repositories below allowed_roots in {user_file()}, and from proposals that"
+    )
+    return (f"{need} name their workspace. Without --http, each repository has its own broker, and needs neither.",)
 
 
 def _with_excluded(receipt: Receipt, setup: ClientSetup, choice: Choice) -> Receipt:

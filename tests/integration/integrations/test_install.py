@@ -159,6 +159,12 @@ def test_an_account_is_set_up_in_its_own_folders(account: Account, monkeypatch: 
     }
 
 
+def test_an_account_over_http_is_told_what_its_broker_needs(account: Account) -> None:
+    (note,) = account.install(OPENCODE, Scope.USER).notes
+    assert "allowed_roots" in note
+    assert account.install(OPENCODE, Scope.USER, url=None).notes == ()
+
+
 def test_opencodes_file_with_comments_is_the_one_that_is_edited(account: Account) -> None:
     put(account.root / "opencode.jsonc", "{ // mine\n}")
     put(account.root / "opencode.json", "{}")
