@@ -206,6 +206,7 @@ def test_the_demo_is_narrated_on_a_terminal(tandem: Tandem) -> None:
         "proposer: finds the counter-patch",
         "reviewer: claims revision 3;",
         "reviewer: approves exactly this",
+        "proposer: installs the gate:",
         "proposer: tries to land",
         "proposer: applies exactly what",
         "proposer: closes the review:",
