@@ -20,6 +20,7 @@ AGENT_MODULE = """
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ("ADA_KEY",)
+LOGIN = None
 
 
 def launch(request: LaunchRequest) -> Launch:
@@ -79,7 +80,7 @@ def tandem(tmp_path: Path, own_home: Path, package: Path, monkeypatch: pytest.Mo
 def test_an_agent(tandem: Tandem, package: Path) -> None:
     (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
     add_line(package / "settings" / "agents.py", "] = {\n", '    "ada-2": ("deep",),\n')
-    user_file(tandem.home, agent=AGENT, max_pool_size=1, kill_grace_seconds=1)
+    user_file(tandem.home, agent=AGENT, model="deep", max_pool_size=1, kill_grace_seconds=1)
     assert AGENT in tandem.run("pool", "spawn", "--help").out
     checks = {check["name"]: check["found"] for check in tandem("doctor")["checks"]}
     assert AGENT in checks["reviewer programs"]
