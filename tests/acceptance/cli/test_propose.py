@@ -96,6 +96,19 @@ def test_from_a_folder_below_the_whole_work_tree_is_meant(process: BrokerProcess
     assert [file["path"] for file in below("propose", "-m", "x", "--worktree")["affected_files"]] == ["hello.txt"]
 
 
+def test_a_change_in_the_tick_in_which_the_index_was_written_is_proposed(tandem: Tandem, repository: Path) -> None:
+    """Of the same size, with the times that the index knows: only the content differs."""
+    file, index = repository / "hello.txt", repository / ".git" / "index"
+    tick = index.stat().st_mtime_ns
+    os.utime(file, ns=(tick, tick))
+    git(repository, "config", "core.trustctime", "false")
+    git(repository, "update-index", "--refresh")
+    file.write_text("one\nTWO\nthree\n")
+    for path in (file, index):
+        os.utime(path, ns=(tick, tick))
+    assert [one["path"] for one in tandem("propose", "-m", "x", "--worktree")["affected_files"]] == ["hello.txt"]
+
+
 def test_commits_that_are_in_head_are_proposed_as_being_there(tandem: Tandem, mcp: Mcp, repository: Path) -> None:
     (repository / "hello.txt").write_text("one\nTWO\nthree\n")
     git(repository, "commit", "-qam", "second")

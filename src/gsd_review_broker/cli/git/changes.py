@@ -197,7 +197,12 @@ def copy_index(tree: Tree) -> None:
     real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
     path = tree.root / (named or text_of(real.output))
     if path.exists():
-        shutil.copyfile(path, tree.scratch / "index")
+        copy = tree.scratch / "index"
+        shutil.copyfile(path, copy)
+        # git reads a file that is not older than its index. With a newer time here, a change in the tick of the clock
+        # in which the index was written would go unnoticed.
+        written_at = path.stat().st_mtime_ns
+        os.utime(copy, ns=(written_at, written_at))
 
 
 def read_head(tree: Tree) -> None:
