@@ -101,6 +101,7 @@ def put_back(process: BrokerProcess) -> Path:
     """Restores the repository of such a broker."""
     shutil.rmtree(process.folder / ".git")
     shutil.copytree(process.folder.parent / "git", process.folder / ".git")
-    git(process.folder, "reset", "-q", "--hard")
+    # First, because attributes in the work tree decide what git writes there.
     git(process.folder, "clean", "-qffdx", "-e", ".planning")
+    git(process.folder, "reset", "-q", "--hard")
     return process.folder
