@@ -25,7 +25,7 @@ function tellTimes() {
 
 // Live updates: when something happens, the page is fetched again and its live parts are replaced.
 // Not more often than this, to spare a busy broker; nobody reads faster.
-// One at a time: of two answers under way, the older one could come last and stay.
+// One at a time: an older answer must not come last.
 let last = 0, planned = null, isLooking = false, isWanted = false;
 function refresh() {
   if (isLooking) { isWanted = true; return; }
@@ -165,7 +165,7 @@ singles.addEventListener("change", () => singles.checked ? localStorage.removeIt
 document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k") { event.preventDefault(); doing.palette(); return; }
   if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  if (event.target.matches("input, textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
+  if (event.target.matches("input:not([type=checkbox]), textarea, select")) { if (event.key === "Escape") event.target.blur(); return; }
   if (event.key === "Escape") doing.cancel();
   if (!keys[event.key] || !singles.checked) return;
   event.preventDefault();
