@@ -139,6 +139,7 @@ def test_a_slow_answer_does_not_hide_what_happened_since(shop: BrokerProcess, pe
     expect(page.locator(".head .chip.approved")).to_be_visible()
 
 
+@pytest.mark.fresh
 def test_a_person_is_called_and_the_title_counts(shop: BrokerProcess, person: Person, keep: Keep) -> None:
     agent = shop.client()
     page = person.go("/")
