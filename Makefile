@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Tests often wait for a program or for the disk: three workers keep two cores busy.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 / 2 )))
+# Tests often wait for a program or for the disk: four workers keep two cores busy.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2 )))
 # make test RANDOM=1 shuffles the tests and prints the seed; SEED=123 repeats that order.
 ORDER  := $(if $(SEED),-p randomly --randomly-seed=$(SEED),$(if $(RANDOM),-p randomly))
 PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
@@ -16,7 +16,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run faults test check static quick format torture bench bench-large test-clients test-pythons lock docs clean chromium
+.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -39,7 +39,9 @@ run: $(VENV)/run.stamp  ## set up and start the broker for this repository
 	@exec $(BIN)/gsd-review-broker $(ARGS)
 
 test: $(VENV)/dev.stamp chromium  ## set up and run every check
-	@$(MAKE) --no-print-directory static
+	@$(MAKE) --no-print-directory -j2 static covered
+
+covered: $(VENV)/dev.stamp
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run $(PYTEST) -m "not torture and not clients"
 	@$(BIN)/coverage combine --quiet
