@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,13 @@ def test_in_a_version_without_a_list_triggers_are_still_refused() -> None:
         connection.execute("CREATE TRIGGER helpful AFTER INSERT ON reviews BEGIN SELECT 1; END")
         with pytest.raises(StartError, match="trigger helpful is added"):
             known_schema.refuse_altered(connection, "0000", "x.sqlite3")
+
+
+def test_a_new_database_is_made_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(f"CREATE TABLE reviews (id TEXT){schema.STATEMENT_END}INSERT INTO nothing VALUES (1)")
+    monkeypatch.setattr(schema, "NEWEST", script)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            schema.upgrade(connection)
+        assert known_schema.objects(connection) == {}
