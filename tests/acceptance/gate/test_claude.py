@@ -27,6 +27,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gated]:
 def here(running: Gated, request: pytest.FixtureRequest) -> Gated:
     running.git("merge", "--abort")
     running.must("reset", "-q", "--hard", running.first)
+    running.must("clean", "-qffd")
     running.word = request.node.name
     return running
 
