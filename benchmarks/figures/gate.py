@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.tandem import Tandem
@@ -40,27 +41,69 @@ class _Repository:
     def commit(self) -> None:
         self.git("commit", "-q", "-a", "-m", "Change 50 files")
 
+    def commit_staged(self) -> None:
+        self.git("commit", "-q", "-m", "Change 50 files")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One way to commit. Not expected: the hook has to ask the broker, as after another commit."""
+
+    name: str
+    is_staged: bool
+    is_expected: bool
+    bar: float | None = None
+
+
+_KINDS = (
+    _Kind("gate: commit -a of 50 files, gated ÷ ungated", is_staged=False, is_expected=True, bar=_BAR),
+    _Kind("gate: the same, already staged", is_staged=True, is_expected=True, bar=_BAR),
+    _Kind("gate: commit -a, and the hook has to ask", is_staged=False, is_expected=False),
+    _Kind("gate: already staged, and it has to ask", is_staged=True, is_expected=False),
+)
+
 
 def gate(stage: Stage) -> list[Figure]:
     free = _Repository(Path(shutil.copytree(stage.broker.folder, stage.folder / "ungated", symlinks=True)))
     gated = _Repository(stage.broker.folder)
     tandem = Tandem(gated.folder, stage.broker.home)
     tandem("gate", "install", "--mode", "block")
+    # A ticket counts only if the configuration is older, and this one was written just now.
+    os.utime(gated.folder / ".planning" / "review-broker.json", (0, 0))
     connection = stage.connection()
     try:
-        samples = {"gated": Samples(), "free": Samples()}
-        for number in range(8 if stage.quick else 40):
-            for repository in (gated, free):
-                repository.change(number)
-            _approve(stage, connection, gated.git("diff", "--full-index"))
-            samples["gated"].time(gated.commit)
-            samples["free"].time(free.commit)
+        samples = {(kind, name): Samples() for kind in _KINDS for name in ("gated", "free")}
+        for number in range(4 if stage.quick else 20):
+            for turn, kind in enumerate(_KINDS):
+                _round(stage, connection, kind, number * len(_KINDS) + turn, (gated, free), samples)
     finally:
         connection.close()
         tandem("gate", "uninstall")
         gated.git("reset", "-q", "--hard", gated.base)
-    name = "gate: commit of 50 files, gated ÷ ungated"
-    return [ratio(name, samples["gated"].p50, samples["free"].p50, _BAR, "ungated")]
+    return [
+        ratio(kind.name, samples[kind, "gated"].p50, samples[kind, "free"].p50, kind.bar, "ungated") for kind in _KINDS
+    ]
+
+
+def _round(
+    stage: Stage,
+    connection: Connection,
+    kind: _Kind,
+    number: int,
+    repositories: tuple[_Repository, _Repository],
+    samples: dict[tuple[_Kind, str], Samples],
+) -> None:
+    gated, free = repositories
+    for repository in repositories:
+        repository.change(number)
+    _approve(stage, connection, gated.git("diff", "--full-index"))
+    if not kind.is_expected:
+        for ticket in (gated.folder / ".git" / "tandem" / "tickets").iterdir():
+            ticket.unlink()
+    for name, repository in (("gated", gated), ("free", free)):
+        if kind.is_staged:
+            repository.git("add", "-A", "src")
+        samples[kind, name].time(repository.commit_staged if kind.is_staged else repository.commit)
 
 
 def _approve(stage: Stage, connection: Connection, diff: str) -> None:

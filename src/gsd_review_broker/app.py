@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
@@ -82,6 +83,7 @@ class Application:
             database_name=configuration.database.name,
             meters=meters,
             gate_policy=_gate_policy,
+            ticket_office=TicketOffice(),
         )
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.pool.attach(self.pool)

@@ -321,6 +321,8 @@ class Applies:
     records: bytes | None = None
     repository: str | None = None
     folder: str | None = None
+    # The commit that it was checked against.
+    base: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,6 +335,14 @@ class Signer(Protocol):
 
     def receipt(self, approved: ReviewedChange) -> str | None:
         """A JSON document; None where the repository has no root commit yet."""
+        ...
+
+
+class TicketOffice(Protocol):
+    """Tells the gate's hook in advance which commit it may let through."""
+
+    def issue(self, approved: ReviewedChange, base: str) -> bool:
+        """For this change on this commit. False where the hook has to ask. Raises OSError."""
         ...
 
 

@@ -24,6 +24,8 @@ _FAILED = 1
 # A file for each report of what landed, until the broker has it; a report that it cannot read is dropped.
 _REPORT = "landed."
 _MOST_REPORTS = 200
+# How the note of a commit begins for which the broker had left a ticket (`gate/tickets`).
+_TICKET = b"ticket "
 # Nobody waits for a report, so a busy broker has time.
 _REPORT_SECONDS = 10.0
 _ANSWERED = (200, 400)
@@ -171,9 +173,13 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
     """In state `prepared` the references still have their old values."""
+    return _log([*news, "--not", *guarded_globs(globs), "--remotes", *tips])
+
+
+def _log(revisions: "list[str]") -> bytes:
     # git runs this hook, so it has decided that the repository is safe; with its folder named, it does not ask again.
     here = {"GIT_DIR": git_folder()} | places()
-    output = read_git([*LOG, *news, "--not", *guarded_globs(globs), "--remotes", *tips, "--"], here)
+    output = read_git([*LOG, *revisions, "--"], here)
     if output is None:
         raise RefusedError("tandem gate: refused, because git log failed here. Run `git fsck`.")
     return output
@@ -331,10 +337,27 @@ def _landed(note: str) -> int:
     import time
 
     try:
-        os.rename(note, f"{os.path.dirname(note)}/{_REPORT}{time.time_ns()}.{os.getpid()}")
-        return 0 if report_landed(Site.here()) else _FAILED
+        site = Site.here()
+        report = f"{os.path.dirname(note)}/{_REPORT}{time.time_ns()}.{os.getpid()}"
+        os.rename(note, report)
+        _expand_ticket(site, report)
+        return 0 if report_landed(site) else _FAILED
     except (OSError, RefusedError):
         return _FAILED
+
+
+def _expand_ticket(site: Site, report: str) -> None:
+    """A commit with a ticket was not asked about, so its report is written only now."""
+    with open(report, "rb") as file:
+        first, _, update = file.read().partition(b"\n")
+    if not first.startswith(_TICKET):
+        return
+    old, new, name = update.decode("utf-8", "surrogateescape").rstrip("\n").split(" ", 2)
+    head = site.head("hook") + f"branch={name}\n\n".encode("utf-8", "surrogateescape")
+    _keep(report, head + _log([new, "--not", old]))
+    ticket = f"{site.common}/tandem/tickets/{first.removeprefix(_TICKET).decode('ascii')}"
+    if os.path.exists(ticket):
+        os.unlink(ticket)
 
 
 def report_landed(site: Site) -> bool:

@@ -17,6 +17,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
+from gsd_review_broker.gate.tickets import remove_tickets
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
@@ -101,6 +102,8 @@ def install(site: GateSite, *, database: Database, user_database: Database) -> b
     tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
     if present == "damaged":
         uninstall(site)
+    # Nothing that came with the folder counts.
+    remove_tickets(list((site.own / "tickets").glob("*")) if present != "ok" else [])
     site.own.mkdir(mode=0o700, exist_ok=True)
     _write(site.facts_file, _facts(site, database, user_database, tips), 0o600)
     if present == "ok":
@@ -164,6 +167,10 @@ def uninstall(site: GateSite) -> bool:
         for file in (site.own / "hooks").glob("*"):
             file.unlink()
         (site.own / "hooks").rmdir()
+    tickets = site.own / "tickets"
+    remove_tickets(list(tickets.glob("*")))
+    if tickets.exists():
+        tickets.rmdir()
     for file in site.own.glob("*"):
         file.unlink()
     site.own.rmdir()
@@ -196,11 +203,15 @@ def _restore_config(site: GateSite, receipt: dict[str, Any]) -> None:
 def _script(site: GateSite) -> str:
     package = str(Path(gsd_review_broker.__file__).resolve().parent.parent)
     in_front = hook_file(site).parent == site.own / "hooks" or _receipt_kind(site) == "in front"
-    if not in_front:
-        return hook_script(python=sys.executable, package=package, place="../tandem", chained=f'"${{0%/*}}"/{CHAINED}')
-    named = json.loads(site.receipt_file.read_text())["hooks_path"]
-    chained = pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
-    return hook_script(python=sys.executable, package=package, place="..", chained=chained)
+    place, chained = "../tandem", f'"${{0%/*}}"/{CHAINED}'
+    if in_front:
+        named = json.loads(site.receipt_file.read_text())["hooks_path"]
+        place, chained = "..", pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
+    known = hook_site(site).known
+    configuration = [known[key] for key in ("project_file", "user_file") if known.get(key)]
+    return hook_script(
+        python=sys.executable, package=package, place=place, chained=chained, configuration=configuration
+    )
 
 
 def _receipt_kind(site: GateSite) -> str | None:

@@ -1,9 +1,14 @@
 """The text of the hook: a small shell script, since git runs it at every update of a reference."""
 
 import shlex
+from collections.abc import Sequence
+
+from gsd_review_broker.gate.tickets import TICKET_DIFF
+from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, command_line
 
 MARK = "# tandem gate: only approved content lands on guarded branches. `tandem gate uninstall` removes this hook."
 CHAINED = "reference-transaction.before-tandem"
+_SUM = ("hash-object", "--no-filters", "--stdin")
 
 _TEMPLATE = """\
 #!/bin/sh
@@ -12,19 +17,42 @@ _TEMPLATE = """\
 python={python}
 place="${{0%/*}}"/{place}
 chained={chained}
-lines='' wanted=''
+lines='' branches=0
 while IFS= read -r line; do
   lines="$lines$line
 "
-  case $line in *' refs/heads/'*) wanted=1 ;; esac
+  old=${{line%% *}}
+  case $line in
+  "$old $old "*) ;;
+  *' refs/heads/'*) branches=$((branches + 1)) update=$line ;;
+  esac
 done
 if [ -x "$chained" ]; then
   printf '%s' "$lines" | "$chained" "$@" || exit $?
 fi
-[ -n "$wanted" ] || exit 0
-note="$place/prepared.$PPID"
+[ "$branches" -gt 0 ] || exit 0
+old=${{update%% *}} new=${{update#* }}
+new=${{new%% *}}
+note="$place/prepared.$PPID.$new"
 gate() {{
   "$python" -I -S -c {program} "$@"
+}}
+# The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
+# after the sum over its parents and its records. A ticket older than the configuration does not count.
+has_ticket() {{
+  [ "$branches" -eq 1 ] || return 1
+  set -- "$place/tickets/$old".*
+  [ -f "$1" ] || return 1
+  ticket="$place/tickets/$old.$(sum_of_commit)"
+  [ -f "$ticket" ] || return 1
+  for file in {configuration}; do
+    [ ! -e "$file" ] || [ "$ticket" -nt "$file" ] || return 1
+  done
+}}
+sum_of_commit() {{
+  unset {foreign}
+  export {environment}
+  {diff} "$new" -- | {sum}
 }}
 case $1 in
 prepared)
@@ -32,12 +60,14 @@ prepared)
     echo "tandem gate: refused, because $python is gone. Install gsd-review-broker again, or remove $0." >&2
     exit 1
   fi
-  [ ! -e "$note" ] || rm -f "$note"
+  if has_ticket && printf 'ticket %s\n%s\n' "${{ticket##*/}}" "$update" >"$note"; then
+    exit 0
+  fi
   printf '%s' "$lines" | gate prepared "$note" || exit 1
   ;;
 committed)
-  if [ -f "$note" ] && mv "$note" "$note.landed" 2>/dev/null; then
-    gate landed "$note.landed" </dev/null >/dev/null 2>&1 &
+  if [ -f "$note" ]; then
+    gate landed "$note" </dev/null >/dev/null 2>&1 &
   fi
   ;;
 aborted)
@@ -60,10 +90,21 @@ exec "$hook" "$@"
 """
 
 
-def hook_script(*, python: str, package: str, place: str, chained: str) -> str:
-    """`chained` is shell text for the path of the hook that was there before."""
-    program = shlex.quote(_PROGRAM.format(package=package))
-    return _TEMPLATE.format(mark=MARK, python=shlex.quote(python), place=place, chained=chained, program=program)
+def hook_script(*, python: str, package: str, place: str, chained: str, configuration: Sequence[str]) -> str:
+    """`chained` is shell text for the path of the hook that was there before. `configuration` are the files that a
+    ticket must be newer than."""
+    return _TEMPLATE.format(
+        mark=MARK,
+        python=shlex.quote(python),
+        place=place,
+        chained=chained,
+        program=shlex.quote(_PROGRAM.format(package=package)),
+        configuration=shlex.join(configuration),
+        foreign=" ".join(FOREIGN_VARIABLES),
+        environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
+        diff=shlex.join(command_line(TICKET_DIFF)),
+        sum=shlex.join(command_line(_SUM)),
+    )
 
 
 def pass_on_script(*, folder: str, name: str) -> str:

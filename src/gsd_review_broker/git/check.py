@@ -9,7 +9,7 @@ import hashlib
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsd_review_broker.domain import patch
@@ -89,9 +89,11 @@ class DiffCheck:
         with opened_objects(scratch.folder, scratch.environment, scratch.object_format, self._timeout) as objects:
             sections = [_section(file, reverse=reverse) for file in files]
             try:
-                return _OnHead(self, scratch, objects, sections, reverse=reverse).checked(commit)
+                answer = _OnHead(self, scratch, objects, sections, reverse=reverse).checked(commit)
             except TooLargeError:
                 return DoesNotApply(git_says=f"the touched files hold more than {MOST_BYTES} bytes")
+        # A change that HEAD has already is not made on HEAD.
+        return replace(answer, base=commit) if isinstance(answer, Applies) and not reverse else answer
 
     def _scratch(self) -> tuple[str | None, Apart]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""

@@ -59,20 +59,29 @@ _PLACES = (
 )  # fmt: skip
 
 
+# The same whoever runs git.
+FIXED_ENVIRONMENT = {
+    **TRUE_OBJECTS,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+# Removed where an environment cannot be built from nothing, as in the hook's shell script: these change what git reads
+# or prints.
+FOREIGN_VARIABLES = (
+    "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS", "GIT_SHALLOW_FILE",
+    "GIT_REPLACE_REF_BASE", "GIT_ATTR_SOURCE",
+)  # fmt: skip
+
+
 def git_environment() -> "dict[str, str]":
     kept = {name: os.environ[name] for name in _FROM_ENVIRONMENT if name in os.environ}
-    return {
-        **kept,
-        **TRUE_OBJECTS,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_PAGER": "cat",
-        "LC_ALL": "C",
-    }
+    return kept | FIXED_ENVIRONMENT
 
 
 def places() -> "dict[str, str]":
@@ -80,11 +89,15 @@ def places() -> "dict[str, str]":
     return {name: os.environ[name] for name in _PLACES if name in os.environ}
 
 
+def command_line(arguments: "tuple[str, ...] | list[str]") -> "list[str]":
+    return ["git", *OPTIONS, *arguments]
+
+
 def read_git(arguments: "list[str]", environment: "dict[str, str]") -> "bytes | None":
     """What git prints; None if it fails. Its complaints go to the standard error of this process."""
     reading, writing = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
-    command = ["git", *OPTIONS, *arguments]
+    command = command_line(arguments)
     child = os.posix_spawnp(command[0], command, git_environment() | environment, file_actions=actions)
     os.close(writing)
     with open(reading, "rb") as file:  # noqa: PTH123 - pathlib is too much to import here

@@ -67,6 +67,12 @@ class Applicability:
             answer = (await self.of(review, patience=_OFFSETS_PATIENCE_SECONDS)).answer
         return answer.offsets if isinstance(answer, Applies) else ()
 
+    def last(self, review_id: ReviewId) -> Applies | None:
+        """What git said last about this review, if it applied."""
+        answers = (answer for (known, _), (_, answer) in reversed(self._answers.items()) if known == review_id)
+        answer = next(answers, None)
+        return answer if isinstance(answer, Applies) else None
+
     def _task(self, review: Review) -> asyncio.Task[_Answer]:
         key = review.id, review.revision
         task = self._running.get(key)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.ports import TicketOffice
 from gsd_review_broker.service.access import Gatekeeper
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
@@ -12,6 +13,7 @@ from gsd_review_broker.service.commands.gate import Gate, PolicyOf
 from gsd_review_broker.service.commands.proposals import Proposals
 from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sweep import Sweep
+from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.commands.verdicts import Verdicts
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
@@ -44,7 +46,15 @@ class Broker:
     gate: Gate
 
 
-def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters, gate_policy: PolicyOf) -> Broker:
+def make_broker(
+    core: Core,
+    *,
+    serves: str,
+    database_name: str,
+    meters: Meters,
+    gate_policy: PolicyOf,
+    ticket_office: TicketOffice,
+) -> Broker:
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
     applies = Applicability(core)
@@ -53,7 +63,7 @@ def make_broker(core: Core, *, serves: str, database_name: str, meters: Meters, 
         proposals=Proposals(core),
         proposal_queries=ProposalQueries(core, applies),
         claims=claims,
-        verdicts=Verdicts(core, claims),
+        verdicts=Verdicts(core, claims, Tickets(core, applies, ticket_office)),
         counter_patches=CounterPatches(core),
         discussions=Discussions(core, waiting, claims),
         review_queries=ReviewQueries(core, waiting, pool, serves=serves),

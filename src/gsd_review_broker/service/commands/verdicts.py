@@ -12,6 +12,7 @@ from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
+from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.core import Core, Repeat, recalled
 from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.lookup import find_review
@@ -55,9 +56,10 @@ class _Prepared:
 
 
 class Verdicts:
-    def __init__(self, core: Core, claims: Claims) -> None:
+    def __init__(self, core: Core, claims: Claims, tickets: Tickets) -> None:
         self._core = core
         self._claims = claims
+        self._tickets = tickets
 
     async def give(
         self,
@@ -96,7 +98,9 @@ class Verdicts:
             claim_generation=claim_generation,
         )
         names_claim = judgement.reviewer_id is not None or claim_generation is not None
-        return await self._core.change(review_id, repeat, command, by_claim=by_claim if names_claim else None)
+        result = await self._core.change(review_id, repeat, command, by_claim=by_claim if names_claim else None)
+        await self._tickets.after(result)
+        return result
 
     async def judge(
         self,
@@ -131,6 +135,7 @@ class Verdicts:
         result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
         if isinstance(result, BrokerError):
             raise result
+        await self._tickets.after(result)
         return result
 
     def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
