@@ -74,7 +74,7 @@ test-clients: $(VENV)/dev.stamp  ## the pool and the installers with the real ag
 	@test -z "$(INSTALL)" || npm install --no-audit --no-fund --silent --prefix $(CLIENTS) $(CLIENT_PACKAGES)
 	@TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
 
-faults: $(VENV)/dev.stamp  ## put 40 faults in, one at a time, and see that the tests catch each (ARGS: words of their names)
+faults: $(VENV)/dev.stamp  ## put each of a hundred faults in, one at a time, and see that the tests catch it (ARGS: words of their names)
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in bench-results/

@@ -4,7 +4,9 @@ Each stands for a promise that code keeps by its order, its timing or a single w
 a time (see __main__.py); tests/unit/test_faults.py checks that each still fits the code.
 """
 
-from dataclasses import dataclass
+from tests.faults.fault import Fault
+from tests.faults.fault import fault as _fault
+from tests.faults.security import SECURITY
 
 _LONG_POLL = "tests/integration/service/test_long_poll.py"
 _LONG_POLL_UNIT = "tests/unit/service/test_long_poll.py"
@@ -22,22 +24,6 @@ _POLICY = "tests/unit/pool/test_policy.py"
 _CHILD = "tests/integration/pool/test_child.py"
 _HINTS = "tests/unit/service/wire/test_hints.py"
 _INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    name: str
-    # Below src/gsd_review_broker.
-    file: str
-    # Old and new text. Each old text is in the file exactly once.
-    edits: tuple[tuple[str, str], ...]
-    # At least one of these has to fail.
-    tests: tuple[str, ...]
-
-
-def _fault(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
-    return Fault(name=name, file=file, edits=((old, new),), tests=tests)
-
 
 WAITING = (
     _fault(
@@ -392,4 +378,4 @@ CLOCK: tuple[Fault, ...] = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK)
+FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *SECURITY)

@@ -122,10 +122,13 @@ def test_a_number_that_another_process_has_by_now_is_not_signalled() -> None:
     assert send_signal(innocent.pid, None, signal.SIGKILL) is False
 
 
-def test_down_kills_nobody_whom_a_clone_names(repository: Path, own_home: Path) -> None:
+def test_down_kills_nobody_whom_a_clone_names(repository: Path, own_home: Path, impostor: Impostor) -> None:
+    """The clone's file names a process, and whoever answers at its address says that it is that process."""
     with subprocess.Popen(["sleep", "60"]) as innocent:
-        put_runtime_file(repository, url="http://127.0.0.1:9", pid=innocent.pid, process_start=start_of(innocent.pid))
+        impostor.health["pid"] = innocent.pid
+        put_runtime_file(repository, url=impostor.url, pid=innocent.pid, process_start=start_of(innocent.pid))
         said = Tandem(repository, own_home).run("down", "--force")
         assert (said.code, innocent.poll()) == (0, None)
         assert "no broker is running" in said.out
+        assert impostor.requests == []
         innocent.kill()

@@ -122,9 +122,12 @@ async def test_an_older_revision_shows_its_own_patch_with_its_own_status(broker:
     assert (first["counter_patch"], first["counter_patch_status"]) == (BETTER, "accepted")
 
 
-@pytest.mark.parametrize("spelling", ["RENÉ", "Rene\u0301", "\uff32ené", " René "])
-async def test_no_spelling_of_a_name_is_another_identity(broker: LocalBroker, spelling: str) -> None:
-    review_id = (await broker.create(proposer_id="René"))["review_id"]
+@pytest.mark.parametrize(
+    ("name", "spelling"),
+    [*(("René", spelling) for spelling in ("RENÉ", "Rene\u0301", "\uff32ené", " René ")), ("codex", " CoDeX ")],
+)
+async def test_no_spelling_of_a_name_is_another_identity(broker: LocalBroker, name: str, spelling: str) -> None:
+    review_id = (await broker.create(proposer_id=name))["review_id"]
     assert await refused(broker, "claim_review", review_id=review_id, reviewer_id=spelling) == "self_review"
     shown = await broker("list_reviews", status="pending", reviewer_id=spelling)
     assert shown["reviews"] == []

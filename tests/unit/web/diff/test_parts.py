@@ -1,5 +1,6 @@
 """A large file is shown in parts: every line in exactly one of them, none of them too large."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,11 +25,19 @@ def all_parts(hunks: list[ShownHunk]) -> list[parts.Part]:
     return found
 
 
-LENGTHS = st.lists(st.lists(st.integers(0, 60_000), max_size=8), max_size=6)
+LENGTHS = st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=6)
 
 
 @given(LENGTHS)
 def test_every_line_is_in_exactly_one_part_and_no_part_is_too_large(lengths: list[list[int]]) -> None:
+    """With limits that a few lines reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"PART_LINES": 5, "PART_CHARACTERS": 100, "LONGEST_LINE": 40}.items():
+            patch.setattr(parts, name, value)
+        require_whole_parts(lengths)
+
+
+def require_whole_parts(lengths: list[list[int]]) -> None:
     hunks = [hunk(1_000 * n + 1, ["x" * length for length in one]) for n, one in enumerate(lengths)]
     found = all_parts(hunks)
     shown = [row for part in found for one in part.hunks for row in one.rows]

@@ -139,3 +139,16 @@ def test_headings_and_paths_are_text_too(split: bool) -> None:
     assert "<script" not in table
     assert "\u202e" not in table
     assert table.count("&lt;script&gt;alert(1)&lt;/script&gt;&amp;") == 2
+
+
+@pytest.mark.parametrize(("seconds", "marks"), [(3600, 2), (-1, 0)])
+def test_after_the_deadline_lines_are_shown_without_marked_words(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, marks: int
+) -> None:
+    monkeypatch.setattr(rendering, "_MARKING_SECONDS", seconds)
+    hunk = ShownHunk("@@ -1 +1 @@", rows([("-", "token = md5(user)"), ("+", "token = secrets(user)")]))
+    pieces = highlighting.highlighted("a.unknown", [hunk])
+    table = rendering.file_table(FILE, [hunk], pieces, rendering.View(), lambda _side, _line: Markup(""))
+    assert table.count("<b>") == marks
+    assert "token = md5(user)" in shown_text(table)
+    assert "token = secrets(user)" in shown_text(table)
