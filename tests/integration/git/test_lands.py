@@ -125,6 +125,26 @@ def require_shown(folder: Path, before: list[str], after: list[str], tricks: set
         assert outcome == shown == result
 
 
+def test_what_a_filter_would_make_of_an_approved_change_is_taken_back(tmp_path: Path) -> None:
+    """The work tree holds what was approved, but a commit of it would not."""
+    base, result = b"a\nb\n", b"a\nb\nc\n"
+    root, diff = proposed(tmp_path, base, result)
+    (root / "file.txt").write_bytes(base)
+    checked = asyncio.run(GitRepository(root, allowed_roots=()).check(str(root), diff, already_applied=False))
+    assert isinstance(checked, Applies)
+    assert checked.digest is not None
+    approved = apply.Approved(review_id="r", digest=checked.digest, diff=diff, paths=("file.txt",))
+    git(root, "config", "filter.evil.clean", "sed s/c/unseen/")
+    (root / ".git" / "info" / "attributes").write_text("* filter=evil\n")
+    with pytest.raises(BrokerError, match="filters or attributes of this repository change what was approved") as error:
+        apply.apply_approved(root, approved, index=False, check=False)
+    assert "The files were restored." in str(error.value.hint)
+    assert (root / "file.txt").read_bytes() == base
+    git(root, "config", "filter.evil.clean", "cat")
+    apply.apply_approved(root, approved, index=False, check=False)
+    assert (root / "file.txt").read_bytes() == result
+
+
 # What the author of an approved change may try to commit instead: content, and more beside it.
 SWAPS = st.sampled_from(["as approved", "other content", "a submodule beside", "a mode bit", "another file"])
 # An object that is overwritten in place keeps its name: docs/security.md says why the gate does not hash it again.

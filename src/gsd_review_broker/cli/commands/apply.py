@@ -10,6 +10,7 @@ from pathlib import Path
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import OF_ERROR, Exit
 from gsd_review_broker.cli.git import changes, patches
+from gsd_review_broker.cli.git.kept_files import KeptFiles
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
@@ -175,6 +176,7 @@ def _require_clean(root: Path, paths: Sequence[str]) -> None:
 
 def apply_approved(root: Path, approved: Approved, *, index: bool, check: bool) -> None:
     flags = [flag for flag, target in (("--index", index), ("--check", check)) if target]
+    kept = KeptFiles(root, approved.paths)
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         patch = Path(folder) / "diff"
         patch.write_bytes(approved.diff)
@@ -185,7 +187,7 @@ def apply_approved(root: Path, approved: Approved, *, index: bool, check: bool) 
             )
         if not check and not _is_in(root, approved, index=index):
             undone = run_users_git(root, "apply", "--whitespace=nowarn", "--reverse", *flags, "--", str(patch))
-            raise _converted(approved, is_undone=undone.code == 0)
+            raise _converted(approved, is_undone=undone.code == 0 or (not index and kept.put_back()))
 
 
 def _is_in(root: Path, approved: Approved, *, index: bool) -> bool:
