@@ -110,15 +110,19 @@ def test_a_chosen_port_that_is_taken_is_told_in_a_sentence(repository: Path, own
 
 
 def test_the_usual_port_that_is_taken_is_no_obstacle(
-    tandem: Tandem, repository: Path, taken: int, monkeypatch: pytest.MonkeyPatch
+    tandem: Tandem, repository: Path, own_home: Path, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients find it by its runtime file."""
+    """Clients find it by its runtime file. The project keeps the port that it has instead."""
     monkeypatch.setattr(locations, "DEFAULT_PORT", taken)
-    started = background.start(Target.of(repository, environment={}))
+    target = Target.of(repository, environment={})
+    started = background.start(target)
     assert started.is_new
-    assert not started.broker.connection.url.endswith(f":{taken}")
+    url = started.broker.connection.url
+    assert not url.endswith(f":{taken}")
     started.broker.connection.close()
     assert tandem("status")["pid"] == started.broker.pid
+    background.stop(started.broker, target.locations.database)
+    assert Tandem(repository, own_home)("up")["url"] == url
 
 
 def test_a_configuration_that_is_wrong_is_told_at_once(tandem: Tandem, repository: Path) -> None:

@@ -84,6 +84,13 @@ def test_the_other_direction_and_the_pool_are_taken_back_too(tandem: Tandem) -> 
     }
     # What is set up stays: a plain run does not swap the two.
     assert (tandem("setup")["proposer"], tandem("setup")["reviewer"]) == ("codex", "claude")
+    # With another pair, whoever leaves it is disconnected.
+    changed = tandem("setup", "--yes", "--proposer", "codex", "--reviewer", "you", "--no-gate")
+    assert (changed["leaving"], changed["reviewer"]) == (["claude"], "you")
+    assert not [path for path in (".mcp.json", ".claude") if (tandem.folder / path).exists()]
+    assert (tandem.folder / ".codex" / "config.toml").exists()
+    again = tandem("setup", "--no-gate")
+    assert (again["changed"], again["leaving"], again["reviewer"]) == (False, [], "you")
     assert tandem("uninstall", "--all")["gate"] is False
     assert settings.read_text() == '{"max_rounds": 7}'
     assert seen(tandem.folder) == before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, present_pair
+from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
 
 BOTH = every_pair(["claude", "codex"])
 
@@ -50,3 +50,28 @@ def test_what_is_set_up_stays() -> None:
     assert chosen_pair(BOTH, present, proposer=None, reviewer=None) == present
     assert present_pair({"codex": "proposer"}) == Pair(proposer="codex")
     assert present_pair({"codex": "reviewer"}) is None
+
+
+@pytest.mark.parametrize(
+    ("proposer", "reviewer", "expected", "leaving"),
+    [
+        (None, PERSON, ("codex", PERSON), ["claude"]),
+        ("gemini", None, ("gemini", "claude"), ["codex"]),
+        (None, "gemini", ("codex", "gemini"), ["claude"]),
+        ("claude", None, ("claude", "codex"), []),
+        (None, "codex", ("claude", "codex"), []),
+        ("claude", "codex", ("claude", "codex"), []),
+        ("gemini", "opencode", ("gemini", "opencode"), ["codex", "claude"]),
+    ],
+)
+def test_the_partner_of_whoever_is_named_stays_and_who_is_left_out_leaves(
+    proposer: str | None, reviewer: str | None, expected: tuple[str, str], leaving: list[str]
+) -> None:
+    present = Pair(proposer="codex", reviewer="claude")
+    pair = chosen_pair(every_pair(["claude", "codex", "gemini"]), present, proposer=proposer, reviewer=reviewer)
+    assert ((pair.proposer, pair.reviewer), left_out(present, pair)) == (expected, leaving)
+
+
+def test_nobody_leaves_a_project_without_a_pair() -> None:
+    assert left_out(None, Pair(proposer="codex")) == []
+    assert left_out(Pair(proposer="codex"), Pair(proposer="codex", reviewer="claude")) == []

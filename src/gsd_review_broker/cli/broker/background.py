@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from gsd_review_broker.cli.broker import launching
+from gsd_review_broker.cli.broker import launching, ports
 from gsd_review_broker.cli.broker.state_folder import Files
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
@@ -20,7 +20,6 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
-from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import runtime_path
 
@@ -45,8 +44,8 @@ def start(
 ) -> StartedBroker:
     """The running broker; started if there is none.
 
-    `flags` are the broker's own. With `port_is_free` nobody has chosen the port, and any free one may be used. A client
-    that has been `running_since` a time does not undo a `tandem down` after that time.
+    `flags` are the broker's own. With `port_is_free` nobody has chosen the port: it is the database's usual one if that
+    is free. A client that has been `running_since` a time does not undo a `tandem down` after that time.
     """
     files = Files.of(target.locations.database)
     running = find(target)
@@ -63,9 +62,11 @@ def start(
                 f"the broker that serves {described(target.locations)} was stopped with `tandem down`",
                 "Start it with `tandem up`.",
             )
-        if port_is_free and not _can_listen(locations.DEFAULT_PORT):
-            flags = [*flags, "--port", "0"]
-        return StartedBroker(broker=_launched(target, files, flags), is_new=True, log=files.log)
+        free = ports.candidates(target.locations.database) if port_is_free else None
+        broker = _launched(target, files, flags, free)
+        if port_is_free:
+            ports.remember(target.locations.database, urlsplit(broker.connection.url).port or ports.ANY)
+        return StartedBroker(broker=broker, is_new=True, log=files.log)
 
 
 def stop(broker: RunningBroker, database: Database, *, force: bool = False) -> None:
@@ -102,14 +103,16 @@ def _was_stopped_after(moment: float, files: Files) -> bool:
         return False
 
 
-def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBroker:
+def _launched(target: Target, files: Files, flags: Sequence[str], free: Iterator[int] | None) -> RunningBroker:
+    """`free` are ports to try one after the other; None if the flags or the settings name the port."""
+    chosen = () if free is None else ("--port", str(next(filter(ports.can_listen, free), ports.ANY)))
     # Variables that name a running broker to a client are not meant for a new broker.
     inherited = {k: v for k, v in os.environ.items() if k not in _NAMES_OF_A_BROKER}
     _shorten(files.log)
     with open(open_private(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as log:  # noqa: PTH123 - a descriptor
         begin = log.tell()
         folder = target.locations.root or Path.home()
-        process = launching.launch_detached(flags, folder=folder, environment=inherited, log=log)
+        process = launching.launch_detached([*flags, *chosen], folder=folder, environment=inherited, log=log)
     owner = json.dumps({"pid": process.pid, "database": str(target.locations.database)}) + "\n"
     write_private(files.pid, owner.encode())
     running = launching.await_answer(process, target, seconds=START_SECONDS)
@@ -123,16 +126,13 @@ def _launched(target: Target, files: Files, flags: Sequence[str]) -> RunningBrok
         process.terminate()
         raise StartError(f"the broker did not come up within {START_SECONDS:g} s; its log is {files.log}.")
     files.pid.unlink(missing_ok=True)
-    return _after_failure(target, files, flags, _said(files.log, begin))
-
-
-def _after_failure(target: Target, files: Files, flags: Sequence[str], output: str) -> RunningBroker:
+    output = _said(files.log, begin)
     # Another process may have been quicker, with `tandem serve`.
     running = find(target)
     if running is not None:
         return running
-    if _PORT_IN_USE in output and "--port" not in flags:
-        return _launched(target, files, [*flags, "--port", "0"])
+    if _PORT_IN_USE in output and free is not None:
+        return _launched(target, files, flags, free)
     raise StartError(f"the broker did not start: {output or 'it said nothing'} (its log is {files.log})")
 
 
@@ -150,14 +150,3 @@ def _shorten(log: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > _LONGEST_LOG:
             log.replace(log.with_suffix(".log.old"))
-
-
-def _can_listen(port: int) -> bool:
-    with socket.socket() as trial:
-        if sys.platform != "win32":
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

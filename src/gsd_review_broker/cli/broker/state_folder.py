@@ -13,6 +13,8 @@ class Files(NamedTuple):
     lock: Path
     # Exists after `tandem down`, until a broker is started again.
     stopped: Path
+    # The port of its first start, where nobody chose one.
+    port: Path
 
     @classmethod
     def of(cls, database: Database) -> "Files":
@@ -23,4 +25,5 @@ class Files(NamedTuple):
             pid=folder / f"{name}.pid",
             lock=folder / f"{name}.lock",
             stopped=folder / f"{name}.stopped",
+            port=folder / f"{name}.port",
         )

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import stat
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gsd_review_broker import __version__
+from gsd_review_broker.cli.broker import ports
 from gsd_review_broker.cli.doctor.check import Check, green, red, yellow
 from gsd_review_broker.cli.doctor.clients import clients
 from gsd_review_broker.cli.doctor.pool import pool
@@ -156,20 +156,13 @@ def broker(target: Target) -> Iterator[Check]:
 
 
 def _port(target: Target) -> Check:
-    value, _ = locations.setting("port", target.locations.root, flag=None, config=None)
-    port = int(value) if str(value or "").isdigit() else locations.DEFAULT_PORT
-    with socket.socket() as trial:
-        if sys.platform != "win32":
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            return yellow(
-                "port",
-                f"{port} is taken{_holder(port)}",
-                "`tandem up` takes another one; `tandem mcp` and the commands find it.",
-            )
-    return green("port", f"{port} is free")
+    value, origin = locations.setting("port", target.locations.root, flag=None, config=None)
+    port = int(value) if str(value or "").isdigit() else ports.usual(target.locations.database)
+    if ports.can_listen(port):
+        return green("port", f"{port} is free")
+    another = "`tandem up` takes another one; `tandem mcp` and the commands find it."
+    hint = another if origin == "default" else f"Stop it, or set another port: this one comes from the {origin}."
+    return yellow("port", f"{port} is taken{_holder(port)}", hint)
 
 
 def _holder(port: int) -> str:

@@ -12,6 +12,7 @@ from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.setup.plan import SetupPlan
 from gsd_review_broker.cli.setup.report import next_steps
 from gsd_review_broker.client import Target
+from gsd_review_broker.integrations import Scope
 from gsd_review_broker.settings import locations
 
 
@@ -30,7 +31,8 @@ class SetupResult:
 
 def carry_out(plan: SetupPlan) -> SetupResult:
     """The files first: a broker that is started now already has the pool's settings."""
-    outcomes = [integrations.install(one.client, one.choice, plan.around) for one in plan.installations]
+    outcomes = [integrations.uninstall(client, Scope.PROJECT, plan.around) for client in plan.leaving]
+    outcomes += [integrations.install(one.client, one.choice, plan.around) for one in plan.installations]
     target = Target.of(Path.cwd(), environment=None)
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:
@@ -55,6 +57,7 @@ def planned_facts(plan: SetupPlan) -> dict[str, Any]:
         "pairs": [{"proposer": pair.proposer, "reviewer": pair.reviewer} for pair in plan.pairs],
         "proposer": plan.pair.proposer,
         "reviewer": plan.pair.reviewer,
+        "leaving": [client.name for client in plan.leaving],
         "files": [{"path": str(path), "action": action} for path, action in plan.files.items()],
         "gate": {"state": plan.gate.state, "mode": plan.gate.mode, "wanted": plan.wants_gate},
         "next": [{key: step[key] for key in ("client", "role", "type")} for step in next_steps(plan)],

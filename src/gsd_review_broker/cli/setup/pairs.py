@@ -32,10 +32,12 @@ def _vendor(client: str) -> str:
 
 def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | None, reviewer: str | None) -> Pair:
     """What the user named; else what is set up already; else the best. A named client need not be installed."""
-    if proposer is None and reviewer is None:
-        return present or pairs[0]
+    if present is not None:
+        # The partner of whoever is named stays, unless it changes sides.
+        proposer = proposer or (present.proposer if present.proposer != reviewer else None)
+        reviewer = reviewer or (present.reviewer if present.reviewer != proposer else None)
     if proposer is None:
-        fitting = (pair for pair in pairs if pair.reviewer == reviewer and pair.proposer)
+        fitting = (pair for pair in pairs if reviewer in {None, pair.reviewer})
         return next(fitting, Pair(proposer=None, reviewer=reviewer or PERSON))
     fitting = (pair for pair in pairs if pair.proposer == proposer and reviewer in {None, pair.reviewer})
     return next(fitting, Pair(proposer=proposer, reviewer=reviewer or PERSON))
@@ -46,3 +48,9 @@ def present_pair(roles: Mapping[str, str]) -> Pair | None:
     proposer = next((name for name, role in roles.items() if role == "proposer"), None)
     reviewer = next((name for name, role in roles.items() if role == "reviewer"), PERSON)
     return Pair(proposer=proposer, reviewer=reviewer) if proposer else None
+
+
+def left_out(present: Pair | None, new: Pair) -> list[str]:
+    """The clients of the present pair that the new one does without. Other connected clients are the user's own."""
+    members = (present.proposer, present.reviewer) if present else ()
+    return [name for name in members if name and name not in {PERSON, new.proposer, new.reviewer}]

@@ -7,9 +7,9 @@ from pathlib import Path
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.gate.setup import GateState, gate_state
 from gsd_review_broker.cli.setup.gsd import gsd_folder
-from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, present_pair
+from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import Choice, Client, ClientRole, ClientStatus, Environment, InstallOutcome
+from gsd_review_broker.integrations import Choice, Client, ClientRole, ClientStatus, Environment, InstallOutcome, Scope
 from gsd_review_broker.settings.clients import CLIENTS
 
 _GSD = "gsd"
@@ -31,6 +31,8 @@ class SetupPlan:
     gsd: Path | None
     pairs: tuple[Pair, ...]
     pair: Pair
+    leaving: tuple[Client, ...]
+    """The clients of the present pair that are not in the new one. They are disconnected."""
     installations: tuple[Installation, ...]
     outcomes: tuple[InstallOutcome, ...]
     gate: GateState
@@ -57,19 +59,22 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
     root = around.project()
     found = tuple(status for status in integrations.status(around, versions=False) if status.program)
     pairs = every_pair([status.client.name for status in found])
-    pair = pair or chosen_pair(
-        pairs, present_pair(_roles(around)), proposer=options.proposer, reviewer=options.reviewer
-    )
+    present = present_pair(_roles(around))
+    pair = pair or chosen_pair(pairs, present, proposer=options.proposer, reviewer=options.reviewer)
+    leaving = tuple(map(integrations.client_named, left_out(present, pair)))
     gsd = gsd_folder(root, around.home)
     installations = tuple(_installations(pair, options, around, with_gsd=gsd is not None))
+    outcomes = [integrations.uninstall(client, Scope.PROJECT, around, dry_run=True) for client in leaving]
+    outcomes += [integrations.install(one.client, one.choice, around, dry_run=True) for one in installations]
     return SetupPlan(
         around=around,
         found=found,
         gsd=gsd,
         pairs=tuple(pairs),
         pair=pair,
+        leaving=leaving,
         installations=installations,
-        outcomes=tuple(integrations.install(one.client, one.choice, around, dry_run=True) for one in installations),
+        outcomes=tuple(outcomes),
         gate=must_gate_state(root),
         wants_gate=not options.no_gate,
     )

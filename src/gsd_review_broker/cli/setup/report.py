@@ -25,6 +25,8 @@ _GATE = {
 def show_plan(screen: Screen, plan: SetupPlan, *, was_asked: bool) -> None:
     _heading(screen, "Who does what")
     screen.say("  ", in_words(plan.pair))
+    for client in plan.leaving:
+        screen.say(f"  {client.full_name} is disconnected.")
     if len(plan.pairs) > 1 and not was_asked:
         screen.say(Span("  Choose another pair with --proposer and --reviewer.", Style.DIM))
     _heading(screen, "What is written")
