@@ -67,7 +67,8 @@ class Application:
         meters = Meters()
         self.store = SqliteStore(configuration.database.path, clock=clock, wakeups=self.wakeups, meters=meters)
         access = Access()
-        self.store.watchers += [WorkWatcher(access), ApprovalWatcher(_signer())]
+        signer = _signer()
+        self.store.watchers += [WorkWatcher(access), ApprovalWatcher(signer)]
         core = Core(
             store=self.store,
             repository=_repository(configuration),
@@ -84,6 +85,7 @@ class Application:
             meters=meters,
             gate_policy=_gate_policy,
             ticket_office=TicketOffice(),
+            signer=signer,
         )
         self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
         self.broker.pool.attach(self.pool)

@@ -4,12 +4,13 @@ import base64
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gsd_review_broker.domain.gate.ledger import ReviewedChange
+from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.gate.receipts import key_id_of, public_key_text, signed_bytes
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.timestamps import iso
@@ -45,6 +46,27 @@ class ReceiptSigner:
             "approved_at": iso(approved.approved_at),
             "key_id": key_id_of(self.public_key),
         }
+        return self._signed(document)
+
+    def override_receipt(self, landed: LandedCommit, override: GateOverride) -> str | None:
+        if override.repository is None:
+            return None
+        return self._signed(
+            {
+                "repository": override.repository,
+                "commit": landed.commit_id,
+                "digest": landed.digest,
+                "override": override.id,
+                "person": override.person,
+                "reason": override.reason,
+                "verdict": "overridden",
+                "landed_at": iso(landed.landed_at),
+                "until": iso(override.until),
+                "key_id": key_id_of(self.public_key),
+            }
+        )
+
+    def _signed(self, document: dict[str, Any]) -> str:
         signature = base64.b64encode(self._key.sign(signed_bytes(document))).decode()
         return json.dumps(document | {"signature": signature}, ensure_ascii=False)
 

@@ -76,5 +76,6 @@ def identity_option() -> argparse.ArgumentParser:
     return parser
 
 
-def add_review(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("review", metavar="ID", help="the review's id, or at least its first 6 characters")
+def add_review(parser: argparse.ArgumentParser, *, is_optional: bool = False) -> None:
+    help_text = "the review's id, or at least its first 6 characters"
+    parser.add_argument("review", metavar="ID", help=help_text, nargs="?" if is_optional else None)

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gsd_review_broker.domain.gate import search
@@ -14,11 +15,12 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
 from gsd_review_broker.domain.gate.receipts import parse_public_key
 from gsd_review_broker.domain.gate.records import path_key
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
-from gsd_review_broker.domain.gate.request import GateRequest, parse_request
+from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
-from gsd_review_broker.errors import StartError
-from gsd_review_broker.gate.hook import Site
+from gsd_review_broker.errors import BrokerError, StartError
+from gsd_review_broker.files.private import read_regular
+from gsd_review_broker.gate.hook import Site, waiting_reports
 from gsd_review_broker.gate.offline import decide_offline, read_proofs
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
@@ -30,9 +32,11 @@ _ON_PATH = (
     "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
 )
 _NEWEST = "ORDER BY c.approved_at DESC, c.review_id LIMIT ?"
-_OVERRIDES = "SELECT repository, folder FROM gate_overrides WHERE until > ?"
+_OVERRIDES = "SELECT repository, folder FROM gate_overrides WHERE created_at <= ? AND until > ?"
+_LANDED_BY_OVERRIDE = "SELECT 1 FROM landed_commits WHERE folder = ? AND commit_id = ? AND override_id IS NOT NULL"
 _VERSION = "SELECT version_num FROM alembic_version"
 _BUSY_SECONDS = 0.2
+_LONGEST_REPORT = 64 * 1024 * 1024
 DatabaseError = sqlite3.Error
 
 
@@ -50,9 +54,12 @@ class ApprovalsFile:
     def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
         return [_change(row) for row in self._connection.execute(f"{_ON_PATH} {_NEWEST}", (path_key(path), limit))]
 
-    def is_overridden(self, origin: Origin) -> bool:
-        rows = self._connection.execute(_OVERRIDES, (int(time.time() * 1000),)).fetchall()
+    def is_overridden(self, origin: Origin, moment: int) -> bool:
+        rows = self._connection.execute(_OVERRIDES, (moment, moment)).fetchall()
         return any(Origin(root=root, folder=folder).is_same(origin) for root, folder in rows)
+
+    def landed_by_override(self, folder: str, commit: str) -> bool:
+        return self._connection.execute(_LANDED_BY_OVERRIDE, (folder, commit)).fetchone() is not None
 
 
 def _change(row: tuple[object, ...]) -> ReviewedChange:
@@ -99,7 +106,8 @@ def _from_receipts(site: Site, commits: Sequence[Commit], policy: GatePolicy) ->
         proofs = read_proofs(Path(site.common), key, site.known.get("commit") or None)
     except (OSError, ValueError):
         return {}
-    return decide_offline(commits, proofs, policy)
+    # The receipt of an override is about a commit that landed, and these have not.
+    return decide_offline(commits, replace(proofs, overrides={}), policy)
 
 
 def refusal(missing: Sequence[Commit], policy: GatePolicy, note: str) -> str:
@@ -123,10 +131,39 @@ def decided_from_file(site: Site, request: GateRequest, policy: GatePolicy) -> d
 def _decided(kept: ApprovalsFile, request: GateRequest, policy: GatePolicy) -> dict[str, Covered]:
     candidates = search.approvals(kept, request.commits, policy, request.origin, thorough=True)
     covered = decide(request.commits, [change.approval() for change in candidates.changes], policy)
-    if policy.override is Override.HUMAN and kept.is_overridden(request.origin):
-        for commit in request.commits:
-            covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
-    return covered
+    missing = [commit.id for commit in request.commits if commit.id not in covered]
+    return covered | dict.fromkeys(_overridden(kept, request, policy, missing), Covered(because=Because.OVERRIDE))
+
+
+def _overridden(kept: ApprovalsFile, request: GateRequest, policy: GatePolicy, missing: list[str]) -> list[str]:
+    """An override counts for what lands while it is valid: now for the hook, and at its own time for what landed."""
+    if request.asker is Asker.HOOK:
+        is_valid = policy.override is Override.HUMAN and kept.is_overridden(request.origin, int(time.time() * 1000))
+        return missing if is_valid else []
+    folder = request.origin.folder
+    waiting = _asked_at(folder)
+    return [
+        commit
+        for commit in missing
+        if kept.landed_by_override(folder, commit)
+        or (
+            commit in waiting
+            and policy.override is Override.HUMAN
+            and kept.is_overridden(request.origin, waiting[commit])
+        )
+    ]
+
+
+def _asked_at(folder: str) -> dict[str, int]:
+    """When each commit landed that the broker has not recorded yet."""
+    own = Path(folder) / "tandem"
+    moments: dict[str, int] = {}
+    for name in waiting_reports(str(own)) if own.is_dir() else []:
+        with contextlib.suppress(OSError, BrokerError):
+            report = parse_request(read_regular(own / name, largest=_LONGEST_REPORT))
+            if report.asked_at is not None:
+                moments |= {commit.id: report.asked_at for commit in report.commits}
+    return moments
 
 
 @contextlib.contextmanager

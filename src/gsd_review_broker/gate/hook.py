@@ -167,8 +167,10 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
     log = new_commits([new for new, _ in updates], site.tips, globs)
     if not log:
         return None
+    import time
+
     names = "".join(f"branch={name}\n" for _, name in updates).encode("utf-8", "surrogateescape")
-    return site.head("hook") + names + clean_merges(log) + b"\n" + log
+    return site.head("hook") + b"at=%d\n" % (time.time() * 1000) + names + clean_merges(log) + b"\n" + log
 
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
@@ -364,7 +366,7 @@ def report_landed(site: Site) -> bool:
     """Tell the broker what landed, oldest first. What it cannot be told now, a later commit or `tandem gate status`
     tells it; the broker records each commit once. Raises OSError if the broker does not answer."""
     folder = f"{site.common}/tandem"
-    waiting = sorted(name for name in os.listdir(folder) if name.startswith(_REPORT))[:_MOST_REPORTS]
+    waiting = waiting_reports(folder)
     address = next(filter(None, map(address_of, site.databases)), None)
     if address is None:
         return not waiting
@@ -381,6 +383,11 @@ def report_landed(site: Site) -> bool:
         if os.path.exists(f"{folder}/{name}"):
             os.unlink(f"{folder}/{name}")
     return True
+
+
+def waiting_reports(folder: str) -> "list[str]":
+    """The names of the reports that the broker does not have yet, oldest first."""
+    return sorted(name for name in os.listdir(folder) if name.startswith(_REPORT))[:_MOST_REPORTS]
 
 
 def _say(text: str) -> None:

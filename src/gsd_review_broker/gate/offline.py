@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gsd_review_broker.domain.gate.decision import Approval, Commit, Covered, chains, decide, without_exempt
-from gsd_review_broker.domain.gate.policy import GatePolicy
-from gsd_review_broker.domain.gate.receipts import Receipt, verified
+from gsd_review_broker.domain.gate.decision import Approval, Because, Commit, Covered, chains, decide, without_exempt
+from gsd_review_broker.domain.gate.policy import GatePolicy, Override
+from gsd_review_broker.domain.gate.receipts import OverrideReceipt, Receipt, verified
 from gsd_review_broker.domain.gate.records import Steps, composed, raw_records
 from gsd_review_broker.domain.gate.search import digest
 from gsd_review_broker.domain.identity import is_human
@@ -24,6 +24,8 @@ class Proofs:
     """The receipts that count for this repository, and why others do not."""
 
     receipts: tuple[Receipt, ...]
+    # By the commit that each let through.
+    overrides: dict[str, OverrideReceipt] = field(default_factory=dict[str, OverrideReceipt])
     reasons: tuple[str, ...] = field(default=())
 
 
@@ -33,6 +35,7 @@ def read_proofs(folder: Path, public_key: bytes, repository: str | None) -> Proo
         why = "the root commit is not here (a shallow clone, or no commit): fetch the whole history"
         return Proofs(receipts=(), reasons=(why,))
     counted: list[Receipt] = []
+    overrides: dict[str, OverrideReceipt] = {}
     reasons: list[str] = []
     for line in _noted(folder):
         try:
@@ -40,12 +43,18 @@ def read_proofs(folder: Path, public_key: bytes, repository: str | None) -> Proo
         except ValueError as error:
             reasons.append(str(error))
             continue
-        if receipt.repository == repository:
+        if receipt.repository != repository:
+            reasons.append(f"the receipt of {_about(receipt)} is of another repository")
+        elif isinstance(receipt, Receipt):
             counted.append(receipt)
         else:
-            reasons.append(f"the receipt of review {receipt.review_id} is of another repository")
+            overrides[receipt.commit] = receipt
     unique = tuple(dict.fromkeys(reasons))
-    return Proofs(receipts=tuple(counted), reasons=unique[:_MOST_REASONS])
+    return Proofs(receipts=tuple(counted), overrides=overrides, reasons=unique[:_MOST_REASONS])
+
+
+def _about(receipt: Receipt | OverrideReceipt) -> str:
+    return f"review {receipt.review_id}" if isinstance(receipt, Receipt) else f"the override of {receipt.commit}"
 
 
 def _noted(folder: Path) -> list[str]:
@@ -64,7 +73,17 @@ def decide_offline(commits: Sequence[Commit], proofs: Proofs, policy: GatePolicy
         for steps in _candidates(commits, policy)
         if (receipt := by_digest.get(digest(raw_records(steps)))) is not None
     ]
-    return decide(commits, approvals, policy)
+    covered = decide(commits, approvals, policy)
+    if policy.override is Override.HUMAN:
+        overridden = [commit.id for commit in commits if _is_overridden(commit, proofs)]
+        covered = dict.fromkeys(overridden, Covered(because=Because.OVERRIDE)) | covered
+    return covered
+
+
+def _is_overridden(commit: Commit, proofs: Proofs) -> bool:
+    """A receipt of an override is for one commit, and not for its content elsewhere."""
+    receipt = proofs.overrides.get(commit.id)
+    return receipt is not None and receipt.digest == digest(raw_records(commit.steps))
 
 
 def _approval(receipt: Receipt, steps: Steps) -> Approval:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports import TicketOffice
+from gsd_review_broker.ports import Signer, TicketOffice
 from gsd_review_broker.service.access import Gatekeeper
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
@@ -21,6 +21,7 @@ from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
+from gsd_review_broker.service.queries.receipts import Receipts
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.service.queries.reviews import ReviewQueries
 from gsd_review_broker.service.queries.statistics import Statistics
@@ -44,6 +45,7 @@ class Broker:
     inboxes: Inboxes
     page_queries: ReviewPageQueries
     gate: Gate
+    receipts: Receipts
 
 
 def make_broker(
@@ -54,6 +56,7 @@ def make_broker(
     meters: Meters,
     gate_policy: PolicyOf,
     ticket_office: TicketOffice,
+    signer: Signer | None,
 ) -> Broker:
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
@@ -76,4 +79,5 @@ def make_broker(
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
         gate=Gate(core, gate_policy, serves=serves),
+        receipts=Receipts(core, signer),
     )

@@ -33,9 +33,10 @@ _NEVER_LANDED = (
     .order_by(reviewed_changes.c.approved_at.desc())
     .limit(parameter("most"))
 )
-_LIVE_OVERRIDES = (
+_OVERRIDE = sa.select(*OVERRIDES.columns).where(gate_overrides.c.id == parameter("override_id"))
+_VALID_OVERRIDES = (
     sa.select(*OVERRIDES.columns)
-    .where(gate_overrides.c.until > parameter("now"))
+    .where(gate_overrides.c.until > parameter("moment"), gate_overrides.c.created_at <= parameter("moment"))
     .order_by(gate_overrides.c.until.desc())
     .limit(parameter("most"))
 )
@@ -84,8 +85,13 @@ class GateReads:
     def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]:
         return [REVIEWED_CHANGES.read(row) for row in self._statements.rows(_NEVER_LANDED, {"most": limit})]
 
-    def live_overrides(self, now: Milliseconds, limit: int) -> list[GateOverride]:
-        return [OVERRIDES.read(row) for row in self._statements.rows(_LIVE_OVERRIDES, {"now": now, "most": limit})]
+    def gate_override(self, override_id: int) -> GateOverride | None:
+        row = self._statements.row(_OVERRIDE, {"override_id": override_id})
+        return OVERRIDES.read(row) if row else None
+
+    def overrides_valid_at(self, moment: Milliseconds, limit: int) -> list[GateOverride]:
+        rows = self._statements.rows(_VALID_OVERRIDES, {"moment": moment, "most": limit})
+        return [OVERRIDES.read(row) for row in rows]
 
     def latest_overrides(self, limit: int) -> list[GateOverride]:
         return [OVERRIDES.read(row) for row in self._statements.rows(_LATEST_OVERRIDES, {"most": limit})]

@@ -81,6 +81,33 @@ def test_content_without_a_receipt_is_refused(landed: Gated, tmp_path: Path) -> 
     assert (said.code, "hello.txt" in said.out) == (5, True)
 
 
+def test_a_commit_that_an_override_let_through_is_told_apart_and_refused_where_nobody_may(
+    landed: Gated, tmp_path: Path
+) -> None:
+    folder = tmp_path / "policy"
+    landed.must("checkout", "-q", "-b", "hot", "main")
+    try:
+        landed.stage(hello_txt="hot fix\n")
+        landed.tandem("gate", "override", "--reason", "the site is down", "--minutes", "1")
+        landed.must("commit", "-m", "hot fix")
+        landed.landed(landed.head())
+        receipt = landed.tandem.run("gate", "receipt", "--override", "hot", "--note", "hot", **git_names())
+        assert receipt.code == 0, receipt
+        said = offline(landed, landed.folder, "hot~2..hot")
+        assert (said.code, "overridden by human:ada" in said.out, "the site is down" in said.out) == (0, True, True)
+        # It is about that commit: the same content in another one is not covered.
+        other = landed.must("commit-tree", "-p", "hot~1", "-m", "again", "hot^{tree}")
+        assert offline(landed, landed.folder, f"hot~1..{other}").code == 5
+        folder.write_text('{"override": "nobody"}')
+        assert offline(landed, landed.folder, "hot~2..hot", f"--policy={folder}").code == 5
+        assert landed.tandem.run("gate", "receipt", "--override", "main").code == 7
+        assert landed.tandem.run("gate", "receipt", "--override", "none").code == 7
+        assert landed.tandem.run("gate", "receipt").code == 2
+    finally:
+        landed.must("checkout", "-q", "main")
+        landed.must("branch", "-q", "-D", "hot")
+
+
 def test_no_receipt_at_all_is_a_refusal(landed: Gated, tmp_path: Path) -> None:
     folder = clone(landed, tmp_path / "clone")
     plain_git(folder, "update-ref", "-d", NOTES)

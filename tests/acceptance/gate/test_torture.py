@@ -9,6 +9,7 @@ import pytest
 from tests.support.gated import Gated, gated
 from tests.support.processes import git as plain_git
 from tests.support.tandem import Said
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -379,6 +380,14 @@ def test_an_override_is_a_persons_and_is_remembered(tmp_path: Path) -> None:
         assert landed["metadata"]["because"] == "override"
         status = here.tandem.run("gate", "status", "--json")
         assert [row["commit"] for row in status.json["overridden"]] == [here.head()]
+        first = here.head()
+        here.process.stop()
+        here.stage(hello_txt=words(here, " again"))
+        here.must("commit", "-m", "while no broker is running")
+        until(lambda: bool(list((here.folder / ".git" / "tandem").glob("landed.*"))))
+        status = here.tandem("gate", "status")
+        assert [row["commit"] for row in status["overridden"]] == [first, here.head()]
+        assert status["commits"] == []
 
 
 def test_a_repository_with_reftable_storage_has_the_same_gate(tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ import pytest
 
 from gsd_review_broker.cli.gate.questions import commits_log
 from gsd_review_broker.domain.caller import Caller, CallerKind
-from gsd_review_broker.domain.gate import search
+from gsd_review_broker.domain.gate import receipts, search
 from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import hook, install
+from gsd_review_broker.service.queries.receipts import Receipts
+from gsd_review_broker.settings import locations
 from tests.support import asgi
-from tests.support.local import LocalBroker
+from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.processes import git
 
 LONG = "".join(f"line {number}\n" for number in range(60))
@@ -52,11 +55,12 @@ class Inside:
         self.broker.clock.pass_time(1)
         return review
 
-    async def ask(self, asker: str, path: str = "check", revisions: str = "HEAD~1..HEAD") -> Any:
+    async def ask(self, asker: str, path: str = "check", revisions: str = "HEAD~1..HEAD", at: int | None = None) -> Any:
         site = install.GateSite.of(self.root)
         log = commits_log(site, [revisions])
         here = install.hook_site(site)
-        body = here.head(asker) + b"branch=refs/heads/main\n" + hook.clean_merges(log) + b"\n" + log
+        head = here.head(asker) + (b"" if at is None else b"at=%d\n" % at)
+        body = head + b"branch=refs/heads/main\n" + hook.clean_merges(log) + b"\n" + log
         return await self.post(path, body, "application/x-tandem-gate")
 
     async def post(self, path: str, body: bytes, kind: str = "application/json", **headers: str) -> Any:
@@ -68,6 +72,9 @@ class Inside:
             headers={"content-type": kind, **headers},
         )
         return answer.message
+
+    async def ledger(self) -> Any:
+        return await self.broker.application.broker.gate.ledger()
 
     async def events(self, kind: str) -> list[dict[str, Any]]:
         events = (await self.broker("get_audit_log", limit=500))["events"]
@@ -187,6 +194,65 @@ async def test_an_override_covers_what_lands_while_it_is_valid_and_nothing_later
     rows = (await here.ask("status", revisions="HEAD~2..HEAD"))["commits"]
     assert [(row["commit"] == first, row.get("because")) for row in rows] == [(True, "override"), (False, None)]
     assert (await here.events("gate_refused"))[-1]["files"] == ["hello.txt"]
+
+
+@pytest.mark.parametrize(("seconds", "because"), [(30, "override"), (-1, None), (61, None)])
+async def test_what_landed_under_an_override_while_no_broker_was_running_is_recorded_as_such(
+    here: Inside, tmp_path: Path, seconds: int, because: str | None
+) -> None:
+    """Only the time at which the hook asked counts: the override is over when a broker runs again."""
+    began = here.broker.clock.now()
+    await _override(here, person="human:ada", minutes=1)
+    commit = here.commit(hello_txt="while it was down\n")
+    later = MovableClock(began + 3_600_000)
+    await here.broker.store.close()
+    async with local_broker(tmp_path, root=here.root, clock=later, db=str(here.broker.database)) as broker:
+        again = Inside(broker, here.root)
+        await again.ask("hook", "landed", at=began + seconds * 1000)
+        assert (await again.ask("status"))["commits"][0].get("because") == because
+        assert [(row["commit"], row["because"]) for row in (await again.ledger())["landed"]] == [(commit, because)]
+    here.broker.store.open()
+
+
+async def test_a_time_since_the_broker_began_does_not_bring_an_override_back(here: Inside) -> None:
+    await _override(here, person="human:ada", minutes=1)
+    valid = here.broker.clock.now()
+    here.broker.clock.pass_time(61)
+    here.commit(hello_txt="later\n")
+    await here.ask("hook", "landed", at=valid + 1)
+    assert (await here.ask("status"))["commits"][0].get("because") is None
+
+
+async def test_a_receipt_of_an_override_names_the_commit_the_person_and_the_reason(here: Inside) -> None:
+    root = git(here.root, "rev-list", "--max-parents=0", "HEAD").decode().strip()
+    await _override(here, person="human:ada", commit=root)
+    commit = here.commit(hello_txt="let through\n")
+    await here.ask("hook", "landed")
+    place = {"folder": str(here.root / ".git")}
+    answer = await here.post("receipts/override", json.dumps(place | {"commit": commit}).encode())
+    key = receipts.parse_public_key(locations.public_key_file().read_text())
+    receipt = receipts.verified(answer["receipt"], key)
+    assert receipt == receipts.OverrideReceipt(
+        repository=root, commit=commit, digest=json.loads(answer["receipt"])["digest"], person="human:ada",
+        reason="the site is down",
+    )  # fmt: skip
+    altered = json.dumps(json.loads(answer["receipt"]) | {"commit": root})
+    with pytest.raises(ValueError, match="altered"):
+        receipts.verified(altered, key)
+    answer = await here.post("receipts/override", json.dumps(place | {"commit": root}).encode())
+    assert answer["error"]["code"] == "not_found"
+
+
+async def test_an_override_without_a_root_commit_or_without_a_key_cannot_be_signed(here: Inside) -> None:
+    await _override(here, person="human:ada")
+    commit = here.commit(hello_txt="let through\n")
+    await here.ask("hook", "landed")
+    folder = str(here.root / ".git")
+    body = json.dumps({"folder": folder, "commit": commit}).encode()
+    assert (await here.post("receipts/override", body))["error"]["code"] == "unavailable"
+    unsigned = Receipts(here.broker.application.broker.gate._core, None)
+    with pytest.raises(BrokerError, match="cannot be signed"):
+        await unsigned.of_override(folder, commit)
 
 
 async def test_mode_off_lets_everything_pass_and_mode_warn_warns(here: Inside) -> None:

@@ -30,8 +30,11 @@ def register(commands: Commands) -> None:
     check.add_argument("--offline", action="store_true", help="decide from receipts in the notes alone")
     check.add_argument("--key", metavar="FILE", help="with --offline: the broker's public key")
     check.add_argument("--policy", metavar="FILE", help="with --offline: this policy instead of the default")
-    receipt = group.add("receipt", _receipt, summary="print the signed receipt of an approval", parents=[options])
-    add_review(receipt)
+    receipt = group.add(
+        "receipt", _receipt, summary="print the signed receipt of an approval or an override", parents=[options]
+    )
+    add_review(receipt, is_optional=True)
+    receipt.add_argument("--override", metavar="COMMIT", help="of the override that let this commit through")
     receipt.add_argument("--note", metavar="COMMIT", help="store it in git notes (refs/notes/tandem) of this commit")
     group.add("key", _key, summary="print the public key that receipts are checked with", parents=[options])
     claude = group.add(
@@ -89,7 +92,7 @@ def _check(options: argparse.Namespace) -> int:
 def _receipt(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.gate.receipts import show_receipt  # noqa: PLC0415
 
-    return show_receipt(Context(options), options.review, note=options.note)
+    return show_receipt(Context(options), options.review, override=options.override, note=options.note)
 
 
 def _key(options: argparse.Namespace) -> int:

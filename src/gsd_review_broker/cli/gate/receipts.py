@@ -2,26 +2,31 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import commits_log, plain_revision, row_of
 from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.domain.gate.receipts import key_id_of, parse_public_key
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
-from gsd_review_broker.gate.offline import NOTES, decide_offline, read_proofs
+from gsd_review_broker.gate.offline import NOTES, Proofs, decide_offline, read_proofs
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
-from gsd_review_broker.git.program import Answer, run_users_git
+from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy_file
 
 
-def show_receipt(context: Context, review: str, *, note: str | None) -> int:
-    text = str(context.post(f"/api/gate/receipts/{review}")["receipt"])
+def show_receipt(context: Context, review: str | None, *, override: str | None, note: str | None) -> int:
+    if bool(review) == bool(override):
+        raise BrokerError(Code.INVALID_ARGUMENT, "give either a review's ID or --override COMMIT", "See --help.")
+    path, facts = _override_question(override) if override else (f"/api/gate/receipts/{review}", {})
+    text = str(context.post(path, **facts)["receipt"])
     if note is not None:
         _attach(text, note)
     if context.wants_json:
@@ -29,6 +34,14 @@ def show_receipt(context: Context, review: str, *, note: str | None) -> int:
     else:
         print(text)
     return Exit.DONE
+
+
+def _override_question(revision: str) -> tuple[str, dict[str, str]]:
+    site = install.GateSite.of(Path.cwd())
+    answer = run_git(site.folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if answer.code != 0:
+        raise BrokerError(Code.NOT_FOUND, f"{revision!r} is not a commit of this repository", "Name a commit.")
+    return "/api/gate/receipts/override", {"folder": str(site.common), "commit": text_of(answer.output)}
 
 
 def _attach(text: str, commit: str) -> None:
@@ -74,17 +87,33 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     covered = decide_offline(commits, proofs, rules)
     missing = [commit for commit in commits if commit.id not in covered]
     notes = [f"Receipts that count: {len(proofs.receipts)}.", *(f"Not counted: {why}." for why in proofs.reasons)]
-    rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in commits]
+    rows = [_row(commit, covered.get(commit.id), proofs) for commit in commits]
     message = alone.refusal(missing, rules, "\n".join(notes)) if missing else ""
     if context.wants_json:
         context.screen.json({"commits": rows, "refused": len(missing), "message": message, "reasons": proofs.reasons})
     else:
         context.screen.say(visible_block(message) if missing else f"All {len(commits)} commits have receipts.")
+        for row in rows:
+            if "override" in row:
+                context.screen.say(visible_block(_override_line(row)))
     return Exit.REFUSED if missing else Exit.DONE
 
 
-def _newest(commits: tuple[object, ...]) -> str:
-    return getattr(commits[-1], "id", "HEAD") if commits else "HEAD"
+def _row(commit: Commit, covered: Covered | None, proofs: Proofs) -> dict[str, Any]:
+    row = row_of(commit.id, commit.subject, covered)
+    if covered is None or covered.because is not Because.OVERRIDE:
+        return row
+    receipt = proofs.overrides[commit.id]
+    return row | {"override": {"person": receipt.person, "reason": receipt.reason}}
+
+
+def _override_line(row: dict[str, Any]) -> str:
+    override = row["override"]
+    return f"overridden by {override['person']}: {row['commit'][:12]} {row['subject']} ({override['reason']})"
+
+
+def _newest(commits: tuple[Commit, ...]) -> str:
+    return commits[-1].id if commits else "HEAD"
 
 
 def _public_key(file: str | None) -> bytes:

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 from gsd_review_broker.domain.gate.ed25519 import is_signed
@@ -13,6 +13,11 @@ from gsd_review_broker.domain.gate.ed25519 import is_signed
 FIELDS = (
     "repository", "digest", "review_id", "revision", "proposer", "reviewer", "verdict", "approved_at", "key_id",
 )  # fmt: skip
+# Of an override: it names the one commit that it let through.
+OVERRIDE_FIELDS = (
+    "repository", "commit", "digest", "override", "person", "reason", "verdict", "landed_at", "until", "key_id",
+)  # fmt: skip
+_APPROVED, _OVERRIDDEN = "approved", "overridden"
 _KEY_ID_LENGTH = 16
 _PEM_HEAD, _PEM_TAIL = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 # What comes before the 32 bytes in a SubjectPublicKeyInfo of Ed25519.
@@ -28,6 +33,17 @@ class Receipt:
     reviewer: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverrideReceipt:
+    """A person let this commit through without an approval."""
+
+    repository: str
+    commit: str
+    digest: str
+    person: str
+    reason: str
+
+
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
     """All fields but the signature, as JSON with sorted keys and no white space, in UTF-8."""
     content = {name: value for name, value in document.items() if name != "signature"}
@@ -38,7 +54,7 @@ def key_id_of(public_key: bytes) -> str:
     return hashlib.sha256(public_key).hexdigest()[:_KEY_ID_LENGTH]
 
 
-def verified(text: str, public_key: bytes) -> Receipt:
+def verified(text: str, public_key: bytes) -> Receipt | OverrideReceipt:
     """Raises ValueError with the reason why the receipt proves nothing."""
     try:
         parsed = json.loads(text)
@@ -47,15 +63,17 @@ def verified(text: str, public_key: bytes) -> Receipt:
     if not isinstance(parsed, dict):
         raise ValueError("the receipt is not a JSON object")  # noqa: TRY004 - what is wrong is the receipt
     document = cast("dict[str, Any]", parsed)
-    if set(document) != {*FIELDS, "signature"}:
+    if set(document) not in ({*FIELDS, "signature"}, {*OVERRIDE_FIELDS, "signature"}):
         raise ValueError("the receipt has not exactly the fields that a receipt has")
     if document["key_id"] != key_id_of(public_key):
         raise ValueError(f"the receipt is signed by another key ({document['key_id']})")
     if not is_signed(public_key, signed_bytes(document), _signature(document["signature"])):
         raise ValueError("the signature does not fit: the receipt was altered")
-    if document["verdict"] != "approved":
+    is_override = "override" in document
+    if document["verdict"] != (_OVERRIDDEN if is_override else _APPROVED):
         raise ValueError("the receipt is not of an approval")
-    return Receipt(**{name: str(document[name]) for name in ("repository", "digest", "review_id", "reviewer")})
+    kind = OverrideReceipt if is_override else Receipt
+    return kind(**{one.name: str(document[one.name]) for one in fields(kind)})
 
 
 def _signature(value: object) -> bytes:

@@ -2,18 +2,21 @@
 
 git's own bytes go over the wire, so that the hook has nothing to encode."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from gsd_review_broker.domain.gate.decision import Commit
 from gsd_review_broker.domain.gate.ledger import Origin
 from gsd_review_broker.domain.gate.records import Steps, parse_records
+from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
 
 # A fixed position for everything: `id tree parents`, NUL, the subject, NUL, and then the records, if there are any.
 LOG_FORMAT = "%H %T %P%x00%s"
 MOST_COMMITS = 5_000
 _LONGEST_SUBJECT = 200
+_MOMENT = re.compile("[0-9]{1,15}")
 
 
 class Asker(StrEnum):
@@ -30,6 +33,8 @@ class GateRequest:
     root: str | None
     # As `refs/heads/NAME`.
     branches: tuple[str, ...]
+    # When the hook asked; a report of what landed may come much later.
+    asked_at: Milliseconds | None = None
     commits: tuple[Commit, ...]
 
 
@@ -51,9 +56,14 @@ def parse_request(body: bytes) -> GateRequest:
         origin=Origin(root=values.get("commit") or None, folder=folder),
         asker=Asker(asker),
         root=values.get("root") or None,
+        asked_at=_moment(values.get("at", "")),
         branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
         commits=commits,
     )
+
+
+def _moment(text: str) -> Milliseconds | None:
+    return Milliseconds(int(text)) if _MOMENT.fullmatch(text) else None
 
 
 def _malformed(why: str) -> BrokerError:

@@ -69,6 +69,7 @@ class Gate:
         self._core = core
         self._policy_of = policy_of
         self._serves = serves
+        self._began = core.clock.now()
 
     async def check(self, request: GateRequest) -> GateAnswer:
         """The answer is a snapshot: an approval that comes later counts for the next question."""
@@ -120,17 +121,23 @@ class Gate:
         if request.asker is not Asker.HOOK:
             overridden = await self._core.store.read(lambda reader: _overridden(reader, request, covered))
             return covered | overridden, None, notes
-        override = await self._core.store.read(lambda reader: self._live_override(reader, request.origin, policy))
+        override = await self._core.store.read(lambda reader: self._valid_override(reader, request, policy))
         if override is not None:
             for commit in request.commits:
                 covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
         return covered, override, notes
 
-    def _live_override(self, reader: Reader, origin: Origin, policy: GatePolicy) -> GateOverride | None:
+    def _valid_override(self, reader: Reader, request: GateRequest, policy: GatePolicy) -> GateOverride | None:
+        """Now; or then, for a commit that landed while no broker was running. What landed since this broker began was
+        asked about, so the time that the caller gives does not count."""
         if policy.override is Override.NOBODY:
             return None
-        live = reader.live_overrides(self._core.clock.now(), _MOST_OVERRIDES)
-        return next((one for one in live if Origin(root=one.repository, folder=one.folder).is_same(origin)), None)
+        asked_at = request.asked_at
+        moment = asked_at if asked_at is not None and asked_at < self._began else self._core.clock.now()
+        valid = reader.overrides_valid_at(moment, _MOST_OVERRIDES)
+        return next(
+            (one for one in valid if Origin(root=one.repository, folder=one.folder).is_same(request.origin)), None
+        )
 
     async def _carried(self, request: GateRequest, commit: Commit, policy: GatePolicy) -> tuple[Covered | None, bool]:
         """Another change landed in the same file: the approved diff, applied to the commit's own parent, has to give
@@ -203,23 +210,6 @@ class Gate:
             return {"override": number, "person": identity, "reason": because, "until": iso(until)}
 
         return await self._core.store.write(command)
-
-    async def receipt(self, review_id: str) -> dict[str, Any]:
-        review = await self._core.find(review_id)
-        change = await self._core.store.glance(lambda reader: reader.reviewed_change(review.id))
-        if change is None or change.approved_at is None:
-            raise BrokerError(
-                Code.NOT_FOUND,
-                f"review {review.id} has no approval that the gate knows",
-                "Only an approved review with a digest has a receipt.",
-            )
-        if change.receipt is None:
-            raise BrokerError(
-                Code.NOT_FOUND,
-                f"the approval of review {review.id} was not signed",
-                "Install gsd-review-broker[receipts] and start the broker again; later approvals are signed.",
-            )
-        return {"review_id": review.id, "receipt": change.receipt}
 
     async def ledger(self) -> dict[str, Any]:
         """What the dashboard shows: what landed without approval, what was approved and never landed, overrides."""

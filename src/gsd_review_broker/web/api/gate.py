@@ -55,9 +55,13 @@ def gate_routes(broker: Broker) -> list[Route]:
         return caller.identity or named
 
     async def receipt(fields: dict[str, Any]) -> Any:
-        return await gate.receipt(text(fields, "review_id"))
+        return await broker.receipts.of_review(text(fields, "review_id"))
+
+    async def override_receipt(fields: dict[str, Any]) -> Any:
+        return await broker.receipts.of_override(text(fields, "folder"), text(fields, "commit"))
 
     return [
+        post("/api/gate/receipts/override", override_receipt),
         post("/api/gate/receipts/{review_id}", receipt),
         _route("/api/gate/check", check),
         _route("/api/gate/landed", landed),

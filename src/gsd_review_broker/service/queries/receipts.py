@@ -1,0 +1,55 @@
+"""Receipts: of an approval as it was signed then, and of an override as the record tells it."""
+
+from typing import Any
+
+from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Reader, Signer
+from gsd_review_broker.service.core import Core
+
+
+class Receipts:
+    def __init__(self, core: Core, signer: Signer | None) -> None:
+        self._core = core
+        self._signer = signer
+
+    async def of_review(self, review_id: str) -> dict[str, Any]:
+        review = await self._core.find(review_id)
+        change = await self._core.store.glance(lambda reader: reader.reviewed_change(review.id))
+        if change is None or change.approved_at is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"review {review.id} has no approval that the gate knows",
+                "Only an approved review with a digest has a receipt.",
+            )
+        if change.receipt is None:
+            raise BrokerError(
+                Code.NOT_FOUND,
+                f"the approval of review {review.id} was not signed",
+                "Install gsd-review-broker[receipts] and start the broker again; later approvals are signed.",
+            )
+        return {"review_id": review.id, "receipt": change.receipt}
+
+    async def of_override(self, folder: str, commit: str) -> dict[str, Any]:
+        """Signed when it is asked for: the record of a commit that landed does not change."""
+        landed, override = await self._core.store.read(lambda reader: _overridden(reader, folder, commit))
+        receipt = self._signer.override_receipt(landed, override) if self._signer else None
+        if receipt is None:
+            raise BrokerError(
+                Code.UNAVAILABLE,
+                f"the override of {commit} cannot be signed",
+                "The broker needs gsd-review-broker[receipts], and the repository its root commit (no shallow clone).",
+            )
+        return {"commit": commit, "receipt": receipt}
+
+
+def _overridden(reader: Reader, folder: str, commit: str) -> tuple[LandedCommit, GateOverride]:
+    landed = reader.landed_commit(folder, commit)
+    override = reader.gate_override(landed.override_id) if landed and landed.override_id is not None else None
+    if landed is None or override is None:
+        raise BrokerError(
+            Code.NOT_FOUND,
+            f"no override let commit {commit} through",
+            "`tandem gate status` lists those that have one. An approved commit has the receipt of its review.",
+        )
+    return landed, override
