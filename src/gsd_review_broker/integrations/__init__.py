@@ -6,10 +6,11 @@ replaces a file completely. `receipts` records how to undo it.
 """
 
 from gsd_review_broker.integrations.addresses import given_endpoint, running_endpoint
-from gsd_review_broker.integrations.clients import client_named, every_client
+from gsd_review_broker.integrations.clients import client_named, every_client, everything_installable
 from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
 from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.gsd_found import InstalledGsd, installed_gsd
 from gsd_review_broker.integrations.install import (
     InstallOutcome,
     connected_role,
@@ -20,6 +21,7 @@ from gsd_review_broker.integrations.install import (
 )
 from gsd_review_broker.integrations.plugin import write_plugin
 from gsd_review_broker.integrations.pool_settings import POOL, pool_settings
+from gsd_review_broker.integrations.state import IntegrationState, repair, state_of
 
 __all__ = [
     "POOL",
@@ -30,16 +32,22 @@ __all__ = [
     "ConfigFile",
     "Environment",
     "InstallOutcome",
+    "InstalledGsd",
+    "IntegrationState",
     "Origin",
     "Scope",
     "client_named",
     "connected_role",
     "every_client",
+    "everything_installable",
     "given_endpoint",
     "install",
+    "installed_gsd",
     "kept_choice",
     "pool_settings",
+    "repair",
     "running_endpoint",
+    "state_of",
     "status",
     "tandem_program",
     "uninstall",

@@ -100,6 +100,7 @@ def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
         trust=choice.trust or receipt.trust,
         gate=choice.gate or receipt.gate,
         shared=choice.shared or receipt.shared,
+        runtimes=choice.runtimes or receipt.runtimes,
     )
 
 
@@ -140,6 +141,7 @@ def _receipt(
         shared=choice.shared,
         trust=choice.trust,
         gate=choice.gate,
+        runtimes=choice.runtimes,
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),
     )

@@ -114,6 +114,7 @@ class Receipt(_Record):
     """The other files are to be committed."""
     trust: bool = False
     gate: bool = False
+    runtimes: tuple[str, ...] = ()
 
     def document(self, path: Path) -> DocumentRecord | None:
         return next((r for r in self.files if isinstance(r, DocumentRecord) and r.path == str(path)), None)

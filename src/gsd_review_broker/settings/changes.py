@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.problems import Problem
+from gsd_review_broker.settings.problems import REVIEW, Problem
 
 SETTINGS = "settings"
-# The gate reads its part for each question.
-_READ_LATER = frozenset({"gate"})
+# The gate reads its part for each question, and `tandem gsd` its own.
+_READ_LATER = frozenset({"gate", *REVIEW})
 
 
 class SettingsWatch:

@@ -19,7 +19,7 @@ from gsd_review_broker.settings import locations, pool, tracked
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 from gsd_review_broker.settings.pool import PoolSettings
-from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, Problem
+from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
 
 # Settings that a cloned repository must not decide.
 USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
@@ -54,6 +54,23 @@ class GateSettings(_Section):
     override: Literal["human", "nobody"] = "human"
 
 
+class RequiredGates(_Section):
+    """The checkpoints of GSD's workflow that need a review."""
+
+    discuss: bool = False
+    plan: bool = True
+    execute: bool = True
+    verify: bool = True
+
+
+class ReviewSettings(_Section):
+    """What GSD's agents do about reviews; `tandem gsd rules` tells them."""
+
+    enabled: bool = True
+    fail_mode: Literal["closed", "open"] = "closed"
+    required_gates: RequiredGates = Field(default_factory=RequiredGates)
+
+
 class Settings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
@@ -71,6 +88,9 @@ class Settings(_Section):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
     gate: GateSettings = Field(default_factory=GateSettings)
+    review: ReviewSettings = Field(default_factory=ReviewSettings)
+    review_granularity: Literal["per_task", "per_plan"] = "per_task"
+    execution_mode: Literal["blocking", "optimistic"] = "blocking"
 
     def policy(self) -> Policy:
         limits = self.limits
@@ -150,8 +170,12 @@ def _validated(
         users = {str(user_file()), ENVIRONMENT, locations.COMMAND_LINE}
         pool.check(settings.reviewer_pool, origins, root=root, users=users)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        if first["loc"][0] != POOL:
+        first = str(error.errors(include_url=False)[0]["loc"][0])
+        if first in REVIEW:
+            problems.append(_default_counts(first, _explained(error, origins)))
+            rest = {name: value for name, value in merged.items() if name != first}
+            return _validated(rest, origins, root, problems)
+        if first != POOL:
             raise StartError(_explained(error, origins)) from error
         problems.append(_pool_is_off(_explained(error, origins)))
     except StartError as error:
@@ -167,6 +191,11 @@ def _pool_is_off(why: str) -> Problem:
         message=f"{why.removesuffix('.')}; the pool is off",
         fix="Fix the file, or run `tandem pool disable`; then `tandem down; tandem up`.",
     )
+
+
+def _default_counts(name: str, why: str) -> Problem:
+    """The default of each of these is the strictest, so a mistake never skips a review."""
+    return Problem(feature=name, message=f"{why.removesuffix('.')}; the default counts", fix="Fix the file.")
 
 
 def _switched_off(section: Any) -> dict[str, Any]:

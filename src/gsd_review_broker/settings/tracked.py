@@ -4,6 +4,7 @@ It may tighten the user's settings and never loosen them: no prompt for reviewer
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,15 @@ _POOL_AT_MOST = (
     *("claim_timeout_seconds", "kill_grace_seconds"),
 )
 _POOL_AT_LEAST = ("spawn_cooldown_seconds", "scaling_ratio", "background_check_interval_seconds")
+# Values that skip a review, or that go on without one.
+_LAX: dict[tuple[str, ...], Any] = {
+    ("review", "enabled"): False,
+    ("review", "fail_mode"): "open",
+    ("review", "required_gates", "plan"): False,
+    ("review", "required_gates", "execute"): False,
+    ("review", "required_gates", "verify"): False,
+    ("execution_mode",): "optimistic",
+}
 _AT_MOST = ("max_rounds", "git_timeout_seconds", "log_file_bytes", "log_file_count")
 
 # The value without the project's file; None for no limit.
@@ -28,8 +38,7 @@ def tightened(path: Path, values: dict[str, Any], usual: Usual) -> tuple[dict[st
     kept = copy.deepcopy(values)
     problems: list[Problem] = []
     for key, why in _loosening(kept, usual):
-        section = kept if len(key) == 1 else kept[key[0]]
-        del section[key[-1]]
+        del _value(kept, key[:-1])[key[-1]]
         problems.append(
             Problem(
                 feature=POOL if key[0] == POOL else key[0],
@@ -45,6 +54,9 @@ def _loosening(values: dict[str, Any], usual: Usual) -> Iterator[tuple[tuple[str
     for key in _FORBIDDEN:
         if _value(values, key) is not None:
             yield key, "is not taken from this file"
+    for key, lax in _LAX.items():
+        if _value(values, key) == lax != usual(key):
+            yield key, f"{json.dumps(lax)} is less strict than {json.dumps(usual(key))}, which counts for you"
     for key, is_maximum in list(_numbers(values)):
         value, counts = _value(values, key), usual(key)
         if not isinstance(value, int | float) or isinstance(value, bool) or not isinstance(counts, int | float):

@@ -52,6 +52,12 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         },
     ),
     (
+        "GSD",
+        {
+            "gsd": ("gsd",),
+        },
+    ),
+    (
         "Reviewers",
         {
             "pool": ("pool",),

@@ -119,7 +119,7 @@ def run_status(options: argparse.Namespace) -> int:
         "problems": problems,
     }
     if context.wants_json:
-        context.screen.json(result)
+        context.screen.json({**result, "integrations": _integrations()})
         return Exit.DONE
     waiting = sum(status["queue"].values())
     kinds = ", ".join(f"{number} {name}" for name, number in status["queue"].items() if number)
@@ -144,6 +144,17 @@ def run_status(options: argparse.Namespace) -> int:
             f"This command is version {__version__}: stop the broker and start it again to use one version."
         )
     return Exit.DONE
+
+
+def _integrations() -> Json:
+    """By name: the clients, GSD's overlay and the gate, each with its state."""
+    from gsd_review_broker import integrations  # noqa: PLC0415 - a person's `status` does without it
+    from gsd_review_broker.cli.gate.setup import gate_state  # noqa: PLC0415
+
+    around = integrations.Environment.of(Path.cwd())
+    states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}
+    gate = gate_state(Path.cwd())
+    return {**states, "gate": {"state": gate.state if gate else "absent"}}
 
 
 def _problems(context: Context) -> list[Json]:

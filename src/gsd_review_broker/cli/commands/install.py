@@ -9,7 +9,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.clients import CLIENTS
+from gsd_review_broker.settings.clients import INSTALLABLE
 
 if TYPE_CHECKING:
     from gsd_review_broker.integrations import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
 
 _STATUS = "status"
+_SCOPES = {"local": "project", "global": "user"}
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _INSTALL = """\
 Adds one entry to the client's own configuration and keeps everything else byte for byte. `tandem uninstall` removes the
@@ -42,7 +43,7 @@ class _NamesOrNone(tuple[str, ...]):
 
 def register(commands: Commands) -> None:
     install = commands.add("install", run_install, summary="connect a client to the broker", details=_INSTALL)
-    install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*CLIENTS, _STATUS], help=_named(_STATUS))
+    install.add_argument("clients", nargs="+", metavar="CLIENT", choices=[*INSTALLABLE, _STATUS], help=_named(_STATUS))
     _add_common(install)
     install.add_argument(
         "--role",
@@ -69,9 +70,15 @@ def register(commands: Commands) -> None:
     install.add_argument(
         "--gate", action="store_true", help="Claude Code: deny `git commit` without approval before it runs"
     )
+    install.add_argument(
+        "--runtime",
+        action="append",
+        choices=["claude", "codex"],
+        help="GSD: the client that it runs in (each in which it is found)",
+    )
     install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
-    uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=_NamesOrNone(CLIENTS), help=_named())
+    uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=_NamesOrNone(INSTALLABLE), help=_named())
     uninstall.add_argument(
         "--all", action="store_true", help="take back everything of `tandem setup` in this project, the gate too"
     )
@@ -79,12 +86,15 @@ def register(commands: Commands) -> None:
 
 
 def _named(*more: str) -> str:
-    return ", ".join((*CLIENTS, *more))
+    return ", ".join((*INSTALLABLE, *more))
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--scope", choices=["project", "user"], help="this project (the default inside one), or all your projects"
+        "--scope",
+        type=lambda name: _SCOPES.get(name, name),
+        choices=["project", "user"],
+        help="this project (the default inside one), or all your projects; GSD calls them local and global",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes, write nothing")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
@@ -131,7 +141,7 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
             Code.INVALID_ARGUMENT, "--all takes back one project as a whole", "Leave the clients and --scope out."
         )
     scope = integrations.Scope.PROJECT
-    everything = [*integrations.every_client(), integrations.pool_settings()]
+    everything = [*integrations.everything_installable(), integrations.pool_settings()]
     outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in everything]
     present = gate_state(around.project())
     has_gate = present is not None and present.state != "absent"
@@ -187,6 +197,7 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
         trust=options.trust,
         gate=options.gate,
         shared=options.shared,
+        runtimes=tuple(options.runtime or ()),
         tandem=integrations.tandem_program(around, shared=options.shared),
     )
 
@@ -218,8 +229,7 @@ def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environmen
     name = f"{outcome.client.full_name} ({outcome.scope})"
     if undo:
         missing = _missing(outcome.client, around)
-        done = "will connect to" if missing else "connected to" if outcome.is_change else "already connected to"
-        screen.say(Span(name, Style.BOLD), f": {done} {outcome.address}")
+        screen.say(Span(name, Style.BOLD), f": {_done(outcome, is_missing=missing is not None)}")
         if missing:
             screen.say("  ", missing)
     else:
@@ -230,6 +240,13 @@ def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environmen
             screen.say("  ", Span(f"{change.action:<8}", _COLOURS[change.action]), " ", _short(change.path, around))
     if undo and outcome.is_change:
         screen.say(f"  Undo: tandem uninstall {outcome.client} --scope {outcome.scope}")
+
+
+def _done(outcome: "InstallOutcome", *, is_missing: bool) -> str:
+    if outcome.client.server is None:
+        return "installed" if outcome.is_change else "already installed"
+    verb = "will connect to" if is_missing else "connected to" if outcome.is_change else "already connected to"
+    return f"{verb} {outcome.address}"
 
 
 def _missing(client: "Client", around: "Environment") -> str | None:

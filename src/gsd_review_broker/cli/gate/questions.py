@@ -66,6 +66,12 @@ def status_of(context: Context) -> int:
     return Exit.REFUSED if result["commits"] else Exit.DONE
 
 
+def judged(context: Context, site: install.GateSite, commits: list[str]) -> list[Json]:
+    """A row for each of these commits: is its content approved?"""
+    log = commits_log(site, ["--no-walk=unsorted", *commits])
+    return _asked(context, site, "status", log)["commits"] if commits else []
+
+
 def _show_status(context: Context, result: dict[str, Any]) -> None:
     if context.wants_json:
         context.screen.json(result)

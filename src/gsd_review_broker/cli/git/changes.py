@@ -97,6 +97,21 @@ def worktree(tree: Tree) -> LocalDiff:
     return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
+def files(tree: Tree, names: Sequence[str]) -> LocalDiff:
+    """These files alone, against HEAD; ignored ones too, since they are named."""
+    read_head(tree)
+    _add(tree, [f":(top,literal){_below_root(tree, name)}" for name in names], "--force")
+    return LocalDiff(diff=between(tree, _head(tree), written(tree)))
+
+
+def _below_root(tree: Tree, name: str) -> str:
+    """The folder is resolved, but not the file: a link is proposed as a link."""
+    path = Path(os.path.realpath(Path(name).parent)) / Path(name).name
+    if not path.is_relative_to(tree.root):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{name} is outside {tree.root}", "Name a file of this repository.")
+    return path.relative_to(tree.root).as_posix()
+
+
 def staged_digest(tree: Tree) -> str | None:
     """The digest that an approval of exactly this would name; None if nothing is staged."""
     copy_index(tree)
@@ -266,8 +281,8 @@ def _add_without_entry(tree: Tree, path: Path, name: str) -> None:
     tree.must("update-index", "--add", "--cacheinfo", f"{mode},{text_of(answer.output)},{name}")
 
 
-def _add(tree: Tree, paths: Sequence[str]) -> None:
-    done = run_users_git(tree.root, "add", "--all", "--", *paths, environment=tree.environment)
+def _add(tree: Tree, paths: Sequence[str], *options: str) -> None:
+    done = run_users_git(tree.root, "add", "--all", *options, "--", *paths, environment=tree.environment)
     if done.code != 0:
         raise _failed("add", done.why, "")
 

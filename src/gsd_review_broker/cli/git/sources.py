@@ -26,6 +26,12 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
     source.add_argument(
         "--worktree", action="store_true", help="the whole work tree: with untracked files, without ignored ones"
     )
+    source.add_argument(
+        "--path",
+        action="append",
+        metavar="FILE",
+        help="this file alone, as it is in the work tree, even if git ignores it; can be given again",
+    )
     source.add_argument("--range", metavar="A..B", help="commits; A...B: since their common ancestor")
     source.add_argument("-F", "--file", metavar="FILE", help="a file with a unified diff; - is standard input")
     if may_be_none:
@@ -41,7 +47,7 @@ def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
             f"there is no change in {place}",
-            "Change something first, or choose another source: --staged, --worktree, --range A..B, -F FILE.",
+            "Change something first, or choose another source: --staged, --worktree, --path, --range, -F FILE.",
         )
     if not _BEGINNING.search(change.diff):
         raise BrokerError(
@@ -69,11 +75,13 @@ def _read(options: argparse.Namespace) -> tuple[LocalDiff, str]:
         return LocalDiff(diff=sys.stdin.buffer.read()), "standard input"
     if options.file:
         return LocalDiff(diff=_file(options.file)), options.file
-    if not (options.staged or options.worktree or options.range):
+    if not (options.staged or options.worktree or options.range or options.path):
         piped = _piped()
         if piped.strip():
             return LocalDiff(diff=piped), "standard input"
     with changes.opened(Path.cwd()) as tree:
+        if options.path:
+            return changes.files(tree, options.path), ", ".join(options.path)
         if options.range:
             return changes.span(tree, options.range), options.range
         if options.staged:

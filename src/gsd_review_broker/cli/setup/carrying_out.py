@@ -53,7 +53,10 @@ def planned_facts(plan: SetupPlan) -> dict[str, Any]:
         "project": str(plan.around.root),
         "changed": plan.is_change,
         "clients": [{"client": status.client.name, "program": str(status.program)} for status in plan.found],
-        "gsd": str(plan.gsd) if plan.gsd else None,
+        "gsd": [
+            {"line": one.line.value, "version": one.version, "runtime": one.runtime, "folder": str(one.folder)}
+            for one in plan.gsd
+        ],
         "pairs": [{"proposer": pair.proposer, "reviewer": pair.reviewer} for pair in plan.pairs],
         "proposer": plan.pair.proposer,
         "reviewer": plan.pair.reviewer,

@@ -6,10 +6,18 @@ from pathlib import Path
 
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.gate.setup import GateState, gate_state
-from gsd_review_broker.cli.setup.gsd import gsd_folder
 from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import Choice, Client, ClientRole, ClientStatus, Environment, InstallOutcome, Scope
+from gsd_review_broker.integrations import (
+    Choice,
+    Client,
+    ClientRole,
+    ClientStatus,
+    Environment,
+    InstalledGsd,
+    InstallOutcome,
+    Scope,
+)
 from gsd_review_broker.settings.clients import CLIENTS
 
 _GSD = "gsd"
@@ -28,7 +36,7 @@ class SetupPlan:
     around: Environment
     found: tuple[ClientStatus, ...]
     """The clients that are on this machine."""
-    gsd: Path | None
+    gsd: tuple[InstalledGsd, ...]
     pairs: tuple[Pair, ...]
     pair: Pair
     leaving: tuple[Client, ...]
@@ -62,8 +70,8 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
     present = present_pair(_roles(around))
     pair = pair or chosen_pair(pairs, present, proposer=options.proposer, reviewer=options.reviewer)
     leaving = tuple(map(integrations.client_named, left_out(present, pair)))
-    gsd = gsd_folder(root, around.home)
-    installations = tuple(_installations(pair, options, around, with_gsd=gsd is not None))
+    gsd = integrations.installed_gsd(around)
+    installations = tuple(_installations(pair, options, around, with_gsd=bool(gsd)))
     outcomes = [integrations.uninstall(client, Scope.PROJECT, around, dry_run=True) for client in leaving]
     outcomes += [integrations.install(one.client, one.choice, around, dry_run=True) for one in installations]
     return SetupPlan(
@@ -97,7 +105,7 @@ def _installations(
 ) -> list[Installation]:
     names = {pair.proposer: ClientRole.PROPOSER, pair.reviewer: ClientRole.REVIEWER}
     wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
-    if with_gsd and _GSD in map(str, CLIENTS):
+    if with_gsd:
         wanted.append((integrations.client_named(_GSD), ClientRole.PROPOSER))
     if options.pool:
         wanted.append((integrations.pool_settings(options.pool), ClientRole.PROPOSER))

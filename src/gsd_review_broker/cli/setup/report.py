@@ -47,8 +47,8 @@ def show_found(screen: Screen, plan: SetupPlan) -> None:
         screen.say(f"  {status.client.full_name:<12} {status.program}")
     if not plan.found:
         screen.say("  No agent: neither claude, codex, gemini nor opencode is on the PATH.")
-    if plan.gsd is not None:
-        screen.say(f"  {'GSD':<12} {plan.gsd}")
+    for one in plan.gsd:
+        screen.say(f"  {'GSD':<12} {one}")
 
 
 def show_pairs(screen: Screen, plan: SetupPlan) -> None:

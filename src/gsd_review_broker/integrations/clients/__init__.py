@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import cast
 
 from gsd_review_broker.integrations.clients.setup import Client
-from gsd_review_broker.settings.clients import CLIENTS
+from gsd_review_broker.settings.clients import CLIENTS, INSTALLABLE
 
 
 @cache
@@ -15,3 +15,8 @@ def client_named(name: str) -> Client:
 
 def every_client() -> tuple[Client, ...]:
     return tuple(map(client_named, CLIENTS))
+
+
+def everything_installable() -> tuple[Client, ...]:
+    """The clients, and what runs inside them."""
+    return tuple(map(client_named, INSTALLABLE))

@@ -35,6 +35,8 @@ class Choice:
     """The project's files are to be committed; otherwise they are kept out of git."""
     tandem: str = "tandem"
     """How the client starts our program."""
+    runtimes: tuple[str, ...] = ()
+    """GSD: the clients that it runs in; empty for all in which it is found."""
 
     @property
     def program(self) -> tuple[str, ...]:

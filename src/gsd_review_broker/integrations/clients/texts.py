@@ -12,6 +12,11 @@ from gsd_review_broker.integrations.environment import ClientRole
 
 _COMMANDS = ("propose", "review", "status")
 _SKILLS = ("tandem-proposing", "tandem-reviewing")
+_REVIEW = "tandem-review"
+_SHELLS = {
+    "claude": "Run it in the foreground; Bash stops a command after 120 s.",
+    "codex": "If the shell returns while it still runs, poll it until it exits.",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +47,12 @@ def skills(role: ClientRole, reader: Reader) -> tuple[Text, ...]:
         Text(path=("skills", name, "SKILL.md"), content=_addressed(_asset("skills", name, "SKILL.md"), reader))
         for name in fitting
     )
+
+
+def review_skill(runtime: str) -> Text:
+    """For GSD's agents. The same text for each runtime, but for what its shell does with a command that waits."""
+    content = _asset("skills", _REVIEW, "SKILL.md").replace("{waiting}", _SHELLS[runtime])
+    return Text(path=("skills", _REVIEW, "SKILL.md"), content=content)
 
 
 def commands(role: ClientRole, form: CommandForm) -> tuple[Text, ...]:

@@ -1,0 +1,75 @@
+"""`tandem gsd`: what GSD's agents, their skill and the hook at the start of a session call."""
+
+import argparse
+from pathlib import Path
+
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.registering import Commands, broker_options
+
+_RULES = """\
+For agents: which checkpoints need a review, how large a proposal is, and whether to wait for the verdict. The settings
+are in docs/configuration.md; `tandem gsd rules` reads them again at each call."""
+_CHECK = """\
+For the optimistic mode: a commit with the trailer `Tandem-Review: ID` has landed before its verdict. Exits with 0 if
+all of them are approved, 8 if some are pending, 5 if some have to be taken back: then it prints the command. What was
+built on such a commit, in the same files, is taken back with it. It looks at the last 200 commits of HEAD."""
+_START = """\
+For the hook that `tandem install gsd` puts in place: starts the broker, and puts back what is missing of the skill and
+of its entries in GSD's configuration. It never fails: what is wrong is printed, and the session starts."""
+
+
+def register(commands: Commands) -> None:
+    group = commands.group("gsd", summary="review inside GSD's workflow")
+    options = broker_options()
+    group.add(
+        "rules", _rules, summary="say what GSD's agents have to do about reviews", details=_RULES, parents=[options]
+    )
+    group.add(
+        "status", _status, summary="show which GSD is installed, and whether the overlay is whole", parents=[options]
+    )
+    group.add(
+        "check",
+        _check,
+        summary="say which commits that landed before their verdict have to be taken back",
+        details=_CHECK,
+        parents=[options],
+    )
+    group.add(
+        "session-start",
+        _session_start,
+        summary="start the broker and repair the overlay",
+        details=_START,
+        parents=[options],
+    )
+
+
+def _rules(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.rules import rules_here  # noqa: PLC0415 - not light
+
+    context = Context(options)
+    rules = rules_here(Path.cwd(), config_file=options.config)
+    if context.wants_json:
+        context.screen.json(rules.facts())
+    else:
+        for line in rules.lines():
+            context.screen.say(line)
+    return Exit.DONE
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.optimistic import check_commits  # noqa: PLC0415 - not light
+
+    return check_commits(Context(options))
+
+
+def _status(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.status import show_status  # noqa: PLC0415 - not light
+
+    return show_status(Context(options))
+
+
+def _session_start(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.session import start_session  # noqa: PLC0415 - not light
+
+    return start_session(Context(options))

@@ -1,0 +1,1 @@
+"""What `tandem gsd` does."""

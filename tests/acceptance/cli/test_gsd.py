@@ -1,0 +1,227 @@
+"""`tandem gsd`: what GSD's agents call, and what the overlay does in a project with GSD."""
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gsd_review_broker.integrations.clients import texts
+from tests.support.accounts import put
+from tests.support.gsd import gsd_project, gsd_tree
+from tests.support.processes import BrokerProcess, git
+from tests.support.tandem import Tandem, broker_of_module, put_back
+
+FILES = {"hello.txt": "one\n", "other.txt": "one\n"}
+SETTINGS = ("review-broker.json", "config.json")
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Generator[BrokerProcess]:
+    yield from broker_of_module(tmp_path_factory, FILES)
+
+
+@pytest.fixture
+def tandem(process: BrokerProcess) -> Generator[Tandem]:
+    put_back(process)
+    yield Tandem(process.folder, process.home)
+    for name in SETTINGS:
+        (process.folder / ".planning" / name).unlink(missing_ok=True)
+
+
+def settings(tandem: Tandem, **values: Any) -> Path:
+    return put(tandem.folder / ".planning" / "review-broker.json", json.dumps(values))
+
+
+def test_a_project_with_gsd_gets_the_overlay_keeps_it_and_gives_it_back(tandem: Tandem) -> None:
+    gsd_tree(tandem.folder)
+    config = gsd_project(tandem.folder)
+    before = config.read_text()
+    assert tandem("status")["integrations"]["gsd"]["state"] == "absent"
+    planned = tandem("setup", "--no-gate")
+    assert [(one["line"], one["version"], one["runtime"]) for one in planned["gsd"]] == [
+        ("get-shit-done-cc", "1.42.3", "claude")
+    ]
+    assert str(tandem.folder / ".claude" / "skills" / "tandem-review" / "SKILL.md") in [
+        file["path"] for file in planned["files"]
+    ]
+    tandem("setup", "--yes", "--no-gate")
+    assert tandem("setup", "--no-gate")["changed"] is False
+    states = tandem("status")["integrations"]
+    assert (states["gsd"]["state"], states["gate"]["state"], states["codex"]["state"]) == ("ok", "absent", "absent")
+
+    (tandem.folder / ".claude" / "skills" / "tandem-review" / "SKILL.md").unlink()
+    assert tandem("status")["integrations"]["gsd"]["state"] == "damaged"
+    text = tandem.run("gsd", "status").out
+    assert "get-shit-done-cc 1.42.3 for Claude Code" in text
+    assert "SKILL.md is missing" in text
+    started = tandem.run("gsd", "session-start")
+    assert (started.code, started.err) == (0, "")
+    assert "plans and commits are reviewed here" in started.out
+    assert "put back what was missing" in started.out
+    assert tandem("gsd", "session-start")["repaired"] == []
+    assert tandem("gsd", "status")["overlay"]["state"] == "ok"
+
+    # GSD's own words for the scopes are understood.
+    tandem("uninstall", "gsd", "--scope", "local")
+    assert config.read_text() == before
+    tandem("uninstall", "--all")
+    assert not (tandem.folder / ".claude" / "skills").exists()
+
+
+def test_the_start_of_a_session_never_fails_and_does_nothing_where_gsd_is_not(tandem: Tandem) -> None:
+    assert tandem("gsd", "session-start") == {"project": None, "broker": None, "repaired": [], "problems": []}
+    assert tandem.run("gsd", "session-start").out == ""
+    gsd_tree(tandem.folder)
+    tandem("install", "gsd")
+    gsd_project(tandem.folder, "{")
+    broken = tandem.run("gsd", "session-start")
+    assert (broken.code, "cannot be read" in broken.out) == (0, True)
+    gsd_project(tandem.folder)
+    settings(tandem, review={"enabled": False})
+    assert tandem("gsd", "session-start")["broker"] is None
+    tandem("uninstall", "gsd")
+
+
+def test_the_rules_are_those_of_the_settings(tandem: Tandem) -> None:
+    assert tandem("gsd", "rules") == {
+        "enabled": True,
+        "fail_mode": "closed",
+        "required_gates": {"discuss": False, "plan": True, "execute": True, "verify": True},
+        "review_granularity": "per_task",
+        "execution_mode": "blocking",
+        "gate_mode": "off",
+        "problems": [],
+    }
+    gates = {"plan": True, "execute": True, "verify": False}
+    settings(
+        tandem, review={"fail_mode": "open", "required_gates": gates}, review_granularity="per_plan",
+        execution_mode="optimistic",
+    )  # fmt: skip
+    text = tandem.run("gsd", "rules").out
+    assert "need an approval: plan, execute. That need none: discuss, verify." in text
+    assert [line.split(":")[0] for line in text.splitlines()[1:4]] == ["per_plan", "optimistic", "fail_mode open"]
+    settings(tandem, review={"enabled": False})
+    assert tandem.run("gsd", "rules").out.startswith("review is off: propose nothing")
+
+
+def test_a_mistake_in_the_settings_never_skips_a_review(tandem: Tandem) -> None:
+    settings(tandem, review={"enabled": "perhaps"}, execution_mode="hasty", review_granularity="per_task")
+    rules = tandem("gsd", "rules")
+    assert (rules["enabled"], rules["execution_mode"]) == (True, "blocking")
+    assert [re.search(r": ([a-z_.]+): ", problem)[1] for problem in rules["problems"]] == [  # type: ignore[index]
+        "review.enabled", "execution_mode",
+    ]  # fmt: skip
+
+
+def test_a_file_that_came_with_the_repository_cannot_switch_reviews_off(tandem: Tandem) -> None:
+    settings(
+        tandem, review={"enabled": False, "fail_mode": "open", "required_gates": {"plan": False, "discuss": True}},
+        review_granularity="per_plan", execution_mode="optimistic",
+    )  # fmt: skip
+    git(tandem.folder, "add", "-f", ".planning/review-broker.json")
+    rules = tandem("gsd", "rules")
+    assert (rules["enabled"], rules["fail_mode"], rules["execution_mode"]) == (True, "closed", "blocking")
+    assert rules["required_gates"] == {"discuss": True, "plan": True, "execute": True, "verify": True}
+    assert (rules["review_granularity"], len(rules["problems"])) == ("per_plan", 4)
+
+
+def test_with_a_gate_that_blocks_nobody_goes_on_without_a_verdict(tandem: Tandem) -> None:
+    settings(tandem, execution_mode="optimistic")
+    tandem("gate", "install", "--mode", "block")
+    rules = tandem("gsd", "rules")
+    assert (rules["execution_mode"], rules["gate_mode"]) == ("blocking", "block")
+    assert "the gate is in mode block, so wait" in tandem.run("gsd", "rules").out
+    tandem("gate", "uninstall")
+
+
+def test_every_command_in_the_skill_exists(tandem: Tandem) -> None:
+    """Each with the options that the skill names."""
+    text = texts.review_skill("claude").content.replace("\\\n", " ")
+    calls = re.findall(r"tandem ((?:gsd )?[a-z-]+)([^`|\n]*)", text)
+    commands = {name for name, _ in calls if name not in {"gate", "review"}}
+    assert {"propose", "wait", "show", "gsd rules", "gsd check"} <= commands
+    for name, rest in calls:
+        if name in commands:
+            shown = tandem.run(*name.split(), "--help")
+            assert shown.code == 0, name
+            for option in re.findall(r"(?<![\w-])--?[a-z-]+", rest):
+                assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown.out), (name, option)
+
+
+def propose(tandem: Tandem, name: str, text: str) -> str:
+    put(tandem.folder / name, text)
+    git(tandem.folder, "add", name)
+    words = ("propose", "--staged", "-m", f"Change {name}", "--agent-type", "gsd-executor", "--skip-diff-validation")
+    return tandem(*words)["review_id"]
+
+
+def land(tandem: Tandem, name: str, text: str) -> tuple[str, str]:
+    """As in optimistic mode: proposed, and committed at once."""
+    review = propose(tandem, name, text)
+    git(tandem.folder, "commit", "-qm", f"Change {name}", "--trailer", f"Tandem-Review: {review}")
+    return review, git(tandem.folder, "rev-parse", "HEAD").decode().strip()
+
+
+def test_commits_that_landed_before_their_verdict_are_taken_back_with_what_was_built_on_them(tandem: Tandem) -> None:
+    first, _ = land(tandem, "other.txt", "two\n")
+    second, refused = land(tandem, "hello.txt", "two\n")
+    _, built_on = land(tandem, "hello.txt", "three\n")
+    land(tandem, "new.txt", "new\n")
+    waiting = tandem.run("gsd", "check", "--json")
+    assert (waiting.code, len(waiting.json["pending"]), waiting.json["take_back"]) == (8, 4, [])
+
+    tandem("approve", first, "--as", "codex")
+    refusal = tandem.run("request-changes", second, "-m", "No.", "--as", "codex")
+    assert refusal.code == 0, refusal
+    checked = tandem.run("gsd", "check", "--json")
+    assert (checked.code, checked.json["take_back"]) == (5, [built_on, refused])
+    assert [row["review_id"] for row in checked.json["approved"]] == [first]
+    text = tandem.run("gsd", "check").out
+    assert f"built on  {built_on[:12]}" in text
+    git(tandem.folder, *checked.json["command"].split()[1:])
+
+    # The files are as they were, and what does not depend on it stayed.
+    assert (tandem.folder / "hello.txt").read_text() == "one\n"
+    assert (tandem.folder / "new.txt").exists()
+    after = tandem.run("gsd", "check", "--json")
+    assert (after.code, len(after.json["pending"]), after.json["refused"]) == (8, 1, [])
+
+
+def test_an_approval_of_other_content_does_not_save_a_commit(tandem: Tandem) -> None:
+    review, commit = land(tandem, "hello.txt", "wrong\n")
+    tandem.run("request-changes", review, "-m", "No.", "--as", "codex")
+    git(tandem.folder, "reset", "-q", "--soft", "HEAD~1")
+    put(tandem.folder / "hello.txt", "right\n")
+    git(tandem.folder, "add", "hello.txt")
+    words = ("propose", "--staged", "-m", "Again", "--review", review, "--agent-type", "gsd-executor")
+    tandem(*words, "--skip-diff-validation")
+    git(tandem.folder, "reset", "-q", "--hard", commit)
+    tandem("approve", review, "--as", "codex")
+    assert tandem.run("gsd", "check", "--json").json["take_back"] == [commit]
+
+
+def test_a_trailer_that_names_no_review_is_refused_and_no_trailer_is_nothing_to_check(tandem: Tandem) -> None:
+    assert tandem.run("gsd", "check").out == "No commit has the trailer Tandem-Review.\n"
+    put(tandem.folder / "hello.txt", "two\n")
+    git(tandem.folder, "commit", "-qam", "Change", "--trailer", "Tandem-Review: 0123456789abcdef")
+    assert tandem.run("gsd", "check").code == 5
+
+
+def test_a_plan_that_git_ignores_is_proposed_by_its_path(tandem: Tandem) -> None:
+    plan = put(tandem.folder / ".planning" / "phases" / "01-a" / "01-01-PLAN.md", "# Plan\n")
+    put(tandem.folder / ".gitignore", ".planning/\n")
+    put(tandem.folder / "hello.txt", "not this\n")
+    inside = Tandem(plan.parent, tandem.home)
+    created = inside(
+        "propose", "--path", plan.name, "-m", "Plan", "--agent-type", "gsd-planner", "--category", "plan_review",
+    )  # fmt: skip
+    assert [file["path"] for file in created["affected_files"]] == [".planning/phases/01-a/01-01-PLAN.md"]
+    assert created["priority"] == "critical"
+    outside = tandem.run("propose", "--path", "../elsewhere", "-m", "x")
+    assert (outside.code, "is outside" in outside.err) == (2, True)
+    missing = tandem.run("propose", "--path", "nothing.md", "-m", "x")
+    assert missing.code == 2
+    plan.unlink()
