@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import environment
 from tests.support.local import LocalBroker, local_broker
+from tests.support.measuring import Measuring
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.scheduling import ByGroup, turn_of
 
@@ -29,6 +30,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn_of(item.nodeid))
+
+
+_MEASURING = Measuring()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _MEASURING.switch(item.nodeid)
 
 
 @pytest.fixture(autouse=True)

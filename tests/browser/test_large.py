@@ -36,13 +36,28 @@ def opened(person: Person, review_id: str) -> float:
 
 
 @pytest.mark.parametrize("kind", LARGE)
+def test_a_large_change_gives_the_browser_little_more_than_a_small_one(
+    shop: BrokerProcess, person: Person, kind: str
+) -> None:
+    agent = shop.client()
+    fetched: list[Response] = []
+    person.page.on("response", lambda answer: fetched.append(answer) if "/events" not in answer.url else None)
+    elements: list[int] = []
+    for diff in (created("pkg/small.py", 200), LARGE[kind]):
+        fetched.clear()
+        opened(person, propose(agent, diff=diff))
+        elements.append(person.page.evaluate("document.querySelectorAll('*').length"))
+    assert sum(len(answer.body()) for answer in fetched) < 150_000
+    small, large = elements
+    assert large < 3 * small
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("kind", LARGE)
 def test_a_large_change_opens_like_a_small_one(shop: BrokerProcess, person: Person, kind: str) -> None:
     agent = shop.client()
     small, large = propose(agent, diff=created("pkg/small.py", 200)), propose(agent, diff=LARGE[kind])
-    fetched: list[Response] = []
-    person.page.on("response", lambda answer: fetched.append(answer) if "/events" not in answer.url else None)
     opened(person, large)
-    assert sum(len(answer.body()) for answer in fetched) < 150_000
     opened(person, small)
     times: dict[str, list[float]] = {small: [], large: []}
     scrolls: dict[str, list[float]] = {small: [], large: []}

@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -38,15 +40,33 @@ def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> bytes:
 
 
 def make_repository(folder: Path, files: dict[str, str] | None = None) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    """A repository with one commit: a copy of one that is made once, because git takes longer."""
+    given = files or {"hello.txt": "one\ntwo\nthree\n"}
+    shutil.copytree(_template(tuple(given.items())), folder, symlinks=True, dirs_exist_ok=True)
+    # A copied file has another inode: without this, git's plumbing takes it for changed.
+    git(folder, "update-index", "-q", "--refresh")
+    return folder
+
+
+@cache
+def _template(files: tuple[tuple[str, str], ...]) -> Path:
+    folder = Path(_templates().name) / str(_template.cache_info().misses)
+    folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    for name, content in (files or {"hello.txt": "one\ntwo\nthree\n"}).items():
+    for sample in (folder / ".git" / "hooks").glob("*.sample"):
+        sample.unlink()
+    for name, content in files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode())
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "first")
     return folder
+
+
+@cache
+def _templates() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="tandem-templates-")
 
 
 def free_environment(home: Path) -> dict[str, str]:

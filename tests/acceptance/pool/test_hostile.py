@@ -294,16 +294,17 @@ class Latency:
         return statistics.median(ours) / statistics.median(controls)
 
 
-async def _flood(record_property: Any, folder: Path, home: Path, root: Path, megabytes: int, line: str) -> None:
+async def _flood(record_property: Any, folder: Path, home: Path, root: Path, megabytes: int, line: str) -> float:
+    """How many times slower the broker answers meanwhile."""
     command = script(folder, FLOOD.format(megabytes=megabytes, line=line))
     (folder / "control-home").mkdir()
     with BrokerProcess(make_repository(folder / "control"), home=folder / "control-home") as idle:
-        await _flooded(record_property, idle, (folder, home, root), command, megabytes)
+        return await _flooded(record_property, idle, (folder, home, root), command, megabytes)
 
 
 async def _flooded(
     record_property: Any, idle: BrokerProcess, places: tuple[Path, Path, Path], command: list[str], megabytes: int
-) -> None:
+) -> float:
     home = places[1]
     async with pool_broker(*places, command, limits=replace(QUICK, max_pool_size=1)) as broker:
         control = AsyncMcp(broker.session, idle.port)
@@ -323,21 +324,29 @@ async def _flooded(
         sys.stdout.write(f"\n{report}\n")
         assert "bytes were left out" in log
         assert size < 5_000_000
-        # The child itself keeps one of the machine's cores busy; the broker's own share is small.
-        assert slower < 3
         memory = psutil.Process(os.getpid()).memory_info().rss
         assert memory < 1_000_000_000
+        return slower
 
 
-@pytest.mark.parametrize(
-    ("megabytes", "line"),
-    [(110, "x\n"), (30, "y" * 10_000 + "\n"), (30, '{"type":"turn.started"}\n')],
-    ids=["tiny lines", "long lines", "events"],
-)
-async def test_a_flood_leaves_the_brokers_latency_as_it_was(
-    record_property: Any, tmp_path: Path, own_home: Path, repository: Path, megabytes: int, line: str
+_LINES = {"tiny lines": "x\n", "long lines": "y" * 10_000 + "\n", "events": '{"type":"turn.started"}\n'}
+
+
+@pytest.mark.parametrize("kind", _LINES)
+async def test_a_flood_is_read_to_its_end_and_a_bounded_part_of_it_is_kept(
+    record_property: Any, tmp_path: Path, own_home: Path, repository: Path, kind: str
 ) -> None:
-    await _flood(record_property, tmp_path, own_home, repository, megabytes, line)
+    await _flood(record_property, tmp_path, own_home, repository, 12, _LINES[kind])
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("kind", _LINES)
+async def test_a_flood_leaves_the_brokers_latency_as_it_was(
+    record_property: Any, tmp_path: Path, own_home: Path, repository: Path, kind: str
+) -> None:
+    slower = await _flood(record_property, tmp_path, own_home, repository, 110, _LINES[kind])
+    # The child itself keeps one of the machine's cores busy; the broker's own share is small.
+    assert slower < 3
 
 
 @pytest.mark.torture

@@ -38,12 +38,13 @@ async def test_a_pending_review_starts_a_reviewer_that_judges_it(
         assert (await broker.call("broker_status"))["reviewers"][0]["id"] == reviewer["id"]
 
 
-async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_zero(
-    tmp_path: Path, own_home: Path, repository: Path
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.torture)])
+async def test_many_reviews_are_judged_by_a_pool_that_grows_and_goes_to_zero(
+    tmp_path: Path, own_home: Path, repository: Path, count: int
 ) -> None:
     async with pool_broker(tmp_path, own_home, repository, program("good"), max_pool_size=4) as broker:
         reviews = await asyncio.gather(
-            *(broker.create(intent=f"{'NO' if index % 4 == 0 else 'yes'} {index}") for index in range(200))
+            *(broker.create(intent=f"{'NO' if index % 4 == 0 else 'yes'} {index}") for index in range(count))
         )
         largest = 0
 
@@ -51,7 +52,7 @@ async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_z
             nonlocal largest
             state = await broker.pool.state()
             largest = max(largest, sum(one["state"] != "terminated" for one in state["reviewers"]))
-            return len(await broker.events("verdict_submitted")) == 200
+            return len(await broker.events("verdict_submitted")) == count
 
         await broker.until(judged, 3 * PATIENCE)
         # Not before: on a busy machine a program may take long to begin.
@@ -79,7 +80,7 @@ async def test_two_hundred_reviews_are_judged_by_a_pool_that_grows_and_goes_to_z
         }
         assert set(ended) == set(drained) == spawned
         assert {one["reason"] for one in (*ended.values(), *drained.values())} == {"idle"}
-        assert sum(one["reviews_completed"] for one in ended.values()) == 200
+        assert sum(one["reviews_completed"] for one in ended.values()) == count
         for one in await broker.listed():
             assert one["reviews_completed"] == sum(event["actor"] == one["id"] for event in verdicts)
             mine = [event["metadata"]["verdict"] for event in verdicts if event["actor"] == one["id"]]
