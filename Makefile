@@ -21,19 +21,24 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-# A run needs the runtime lock; a developer's set-up holds that and more, so it serves for both.
+# $(call set-up,LOCK,OPTIONS): an environment with this package and all that the lock file names.
+define set-up
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say make PYTHON=python3.11")'
+@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+@echo "setting up $(VENV) from $(1)"
+@$(PIP) install $(2) --require-hashes -r $(1)
+@$(PIP) install --no-deps --no-build-isolation --editable .
+endef
+
+# A run needs the runtime lock. The developer's lock holds that and more, so its set-up serves for both.
 $(VENV)/run.stamp: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say make PYTHON=python3.11")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV) from $<"
-	@$(PIP) install --require-hashes -r requirements.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	$(call set-up,requirements.lock)
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp
-	@echo "setting up $(VENV) from $<"
-	@$(PIP) install --require-hashes -r requirements-dev.lock
-	@touch $@
+# Most modules of the developer's tools are never imported: they are compiled when they are.
+$(VENV)/dev.stamp: requirements-dev.lock requirements.lock pyproject.toml
+	$(call set-up,requirements-dev.lock,--no-compile)
+	@touch $(VENV)/run.stamp $@
 
 run: $(VENV)/run.stamp  ## set up and start the broker for this repository
 	@exec $(BIN)/gsd-review-broker $(ARGS)

@@ -446,7 +446,7 @@ async def linearizable(call: AsyncMcp, *, histories: int) -> None:
 
 
 async def test_what_concurrent_clients_are_told_fits_one_order_of_their_calls(call: AsyncMcp) -> None:
-    await linearizable(call, histories=150)
+    await linearizable(call, histories=50)
 
 
 @pytest.mark.torture

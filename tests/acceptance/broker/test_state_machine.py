@@ -317,7 +317,7 @@ def agree(broker: BrokerProcess, *, examples: int, steps: int, derandomize: bool
 
 
 def test_the_broker_does_what_the_contract_says_in_any_order_of_calls(broker: BrokerProcess) -> None:
-    agree(broker, examples=30, steps=30, derandomize=True)
+    agree(broker, examples=15, steps=25, derandomize=True)
 
 
 @pytest.mark.torture
