@@ -12,15 +12,16 @@ class Measuring:
     """Switched only where it has to change: coverage looks at every imported module when it starts."""
 
     def __init__(self) -> None:
+        # Kept here, because a measurement that is stopped is no longer the current one.
+        self._measurement = Coverage.current()
         self._on = True
 
     def switch(self, node_id: str) -> None:
-        measurement = Coverage.current()
         wanted = node_id.startswith(MEASURED)
-        if measurement is None or wanted == self._on:
+        if self._measurement is None or wanted == self._on:
             return
         self._on = wanted
         if wanted:
-            measurement.start()
+            self._measurement.start()
         else:
-            measurement.stop()
+            self._measurement.stop()
