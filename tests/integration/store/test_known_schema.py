@@ -65,3 +65,11 @@ def test_a_new_database_is_made_completely_or_not_at_all(tmp_path: Path, monkeyp
         with pytest.raises(sqlite3.OperationalError):
             schema.upgrade(connection)
         assert known_schema.objects(connection) == {}
+
+
+def test_only_versions_that_our_migrations_made_are_known() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        schema.upgrade(connection)
+        (newest,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    assert known_schema.is_known(newest)
+    assert not known_schema.is_known("9999")

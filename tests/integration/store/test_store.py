@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
-from gsd_review_broker.domain.pool import Failure
+from gsd_review_broker.domain.pool import Failure, Work
 from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
@@ -298,3 +298,22 @@ async def test_a_start_leaves_another_brokers_reviewers_alone(broker: LocalBroke
     with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
         connection.execute("UPDATE reviewers SET broker_id = 'another' WHERE agent = 'claude'")
     assert [one.agent for one in await records.left_running()] == ["codex"]
+
+
+async def test_the_rows_of_the_pool_are_read_as_they_were_saved(broker: LocalBroker) -> None:
+    review_id = ReviewId((await broker.create(intent="Held back"))["review_id"])
+    running = reviewer("codex")
+    work = Work(review_id=review_id, claim_generation=1, reviewer_id=running.id, claimed_at=NOW)
+    now = broker.clock.now()
+    failure = Failure(review_id=review_id, failures=2, retry_at=Milliseconds(now + 1_000))
+
+    def save(tx: SqlTransaction) -> None:
+        tx.save_reviewer(running)
+        tx.save_work(work)
+        tx.save_failure(failure)
+
+    await broker.store.write(save)
+    assert await broker.store.read(lambda reader: reader.reviewer_ids()) == [running.id]
+    assert await broker.store.read(lambda reader: reader.work_on(review_id)) == [work]
+    assert await broker.store.read(lambda reader: reader.held_back(now, 10)) == [(failure, None)]
+    assert await broker.store.read(lambda reader: reader.held_back(Milliseconds(now + 1_000), 10)) == []
