@@ -112,6 +112,28 @@ def test_what_cannot_be_told_is_denied(here: Gated, ask: Ask) -> None:
             assert "tandem gate: refused, because its hook failed" in json.dumps(ask(event, text))
 
 
+def test_an_alias_of_the_repository_is_judged_and_reading_it_runs_nothing(
+    here: Gated, ask: Ask, tmp_path: Path
+) -> None:
+    canary = tmp_path / "canary"
+    config = here.folder / ".git" / "config"
+    before = config.read_text()
+    program = f"touch {canary}; false"
+    here.stage(hello_txt=f"{here.word}\n")
+    here.write("new.txt", f"{here.word}\n")
+    config.write_text(
+        f'{before}[alias]\n\tci = commit\n\tsave = "!git add -A && git commit"\n\tother = !{program}\n'
+        f"[core]\n\tfsmonitor = {program}\n\tpager = {program}\n\teditor = {program}\n[pager]\n\tconfig = true\n"
+    )
+    try:
+        assert "hello.txt" in denied(ask, here, "git ci -m x")
+        assert "new.txt" in denied(ask, here, "git save -m x")
+        assert denied(ask, here, "git other && git unknown") == ""
+    finally:
+        config.write_text(before)
+    assert not canary.exists()
+
+
 def test_other_tools_and_other_commands_pass(here: Gated, ask: Ask) -> None:
     assert ask("pre-tool-use", '{"tool_name": "Read", "tool_input": {}}') == {}
     assert denied(ask, here, "git status && echo git commit") == ""

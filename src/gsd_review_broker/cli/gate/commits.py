@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gsd_review_broker.cli.gate.shell import Call, below, calls_in
+from gsd_review_broker.cli.gate.aliases import KNOWN, Alias, AliasOf, calls_of_alias, configured_alias, given_aliases
+from gsd_review_broker.cli.gate.shell import UNKNOWN, Call, below, calls_in
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # Programs that run the one that follows, and those of their options that take a word.
@@ -24,6 +25,7 @@ _COMMIT_WITH_WORD = {
     "--author", "--date", "--fixup", "--squash", "--cleanup", "--trailer", "--pathspec-from-file",
 }  # fmt: skip
 _LETTERS_WITH_WORD = "mFCct"
+_MOST_ALIASES = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,32 +42,62 @@ class WantedCommit:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Search:
+    # Where the whole line starts; aliases are looked up there if the folder of a call cannot be told.
+    folder: Path
+    alias_of: AliasOf
     commits: list[WantedCommit] = field(default_factory=list[WantedCommit])
     added: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
 
-def commits_in(text: str, folder: Path) -> list[WantedCommit]:
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """git's own command with its words, the folder that git works in, and the settings that it was given."""
+
+    words: list[str]
+    folder: Path | None
+    settings: tuple[str, ...]
+
+
+def commits_in(text: str, folder: Path, alias_of: AliasOf = configured_alias) -> list[WantedCommit]:
     """Text that cannot be read counts as a plain commit if it has both words: the gate then looks at the index."""
+    search = _Search(folder, alias_of)
     try:
-        calls = calls_in(text, folder)
+        for call in calls_in(text, folder):
+            _look(call, search)
     except ValueError:
         return [WantedCommit(folder=folder)] if re.search(r"\bgit\b.*\bcommit\b", text, re.DOTALL) else []
-    found = _Found()
-    for call in calls:
-        _look(call, found)
-    return found.commits
+    return search.commits
 
 
-def _look(call: Call, found: _Found) -> None:
+def _look(call: Call, search: _Search, depth: int = 0) -> None:
     words, folder = _unwrapped(call)
     if not words or Path(words[0]).name != "git":
         return
-    command, folder = _command(words[1:], folder)
-    if command[:1] in (["add"], ["stage"]):
-        found.added.append(tuple(command[1:]))
-    elif command[:1] == ["commit"] and "--dry-run" not in command:
-        found.commits.append(_commit(command[1:], folder, tuple(found.added)))
+    command = _command(words[1:], folder)
+    name, rest = "".join(command.words[:1]), command.words[1:]
+    if name in {"add", "stage"}:
+        search.added.append(tuple(rest))
+    elif name == "commit":
+        if "--dry-run" not in rest:
+            search.commits.append(_commit(rest, command.folder, tuple(search.added)))
+    elif name and name not in KNOWN and depth < _MOST_ALIASES:
+        _look_behind(name, command, search, depth)
+
+
+def _look_behind(name: str, command: _Command, search: _Search, depth: int) -> None:
+    """What an alias stands for; one alias may name another."""
+    given = given_aliases(command.settings).get(name.lower())
+    folder = command.folder or search.folder
+    alias = Alias(given, folder) if given is not None else search.alias_of(folder, name)
+    if alias is None:
+        return
+    try:
+        calls = calls_of_alias(alias, command.words[1:], command.folder)
+    except ValueError:
+        calls = [Call(("git", "commit", UNKNOWN), None)] if "commit" in alias.text else []
+    for call in calls:
+        _look(call, search, depth + 1)
 
 
 def _unwrapped(call: Call) -> tuple[list[str], Path | None]:
@@ -88,16 +120,17 @@ def _unwrapped(call: Call) -> tuple[list[str], Path | None]:
     return words, folder
 
 
-def _command(words: list[str], folder: Path | None) -> tuple[list[str], Path | None]:
-    """git's own command with its words, and the folder that git works in."""
+def _command(words: list[str], folder: Path | None) -> _Command:
+    settings: list[str] = []
     while words and words[0].startswith("-"):
         option, words = words[0], words[1:]
         if option.startswith(("--git-dir", "--work-tree")):
             folder = None
         if option in _OPTIONS_WITH_WORD and words:
             folder = below(folder, words[0]) if option == "-C" else folder
+            settings += words[:1] if option == "-c" else []
             words = words[1:]
-    return words, folder
+    return _Command(words, folder, tuple(settings))
 
 
 def _commit(words: list[str], folder: Path | None, added: tuple[tuple[str, ...], ...]) -> WantedCommit:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gsd_review_broker.cli.gate.aliases import Alias
 from gsd_review_broker.cli.gate.commits import WantedCommit, commits_in
+from gsd_review_broker.cli.gate.shell import UNKNOWN
 
 HERE = Path("/here")
 MESSAGE = """git commit -m "$(cat <<'EOF'
@@ -135,3 +137,42 @@ def test_text_that_is_nested_without_end_counts_as_a_commit() -> None:
     for _ in range(30):
         text = f"$({text})"
     assert commits_in(text, HERE) == [WantedCommit(folder=HERE)]
+
+
+ALIASES = {
+    "ci": "commit -v",
+    "save": "!git add -A && git commit -m",
+    "saved": '!f() { git add -A; git commit "$@"; }; f',
+    "again": "ci --amend",
+    "loop": "loop",
+    "open": "commit -m 'open",
+    "last": "log -1",
+}
+TOP = Path("/top")
+
+
+def alias_of(_folder: Path, name: str) -> Alias | None:
+    text = ALIASES.get(name)
+    return None if text is None else Alias(text, TOP if text.startswith("!") else HERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git ci -am x", WantedCommit(folder=HERE, takes_all=True)),
+        ("git -C /there ci a.txt", WantedCommit(folder=Path("/there"), paths=("a.txt",))),
+        ("git save 'two words'", WantedCommit(folder=TOP, added=(("-A",),))),
+        ("git saved -m x", WantedCommit(folder=TOP, added=(("-A",),))),
+        ("git again --no-edit", WantedCommit(folder=HERE, amends=True)),
+        ("git -c alias.Quick='commit -a' quick -m x", WantedCommit(folder=HERE, takes_all=True)),
+        ("git open", WantedCommit(folder=None, paths=(UNKNOWN,))),
+        ('cd "$X" && git ci', WantedCommit(folder=None)),
+    ],
+)
+def test_an_alias_counts_as_what_it_stands_for(text: str, expected: WantedCommit) -> None:
+    assert commits_in(text, HERE, alias_of) == [expected]
+
+
+@pytest.mark.parametrize("text", ["git loop", "git last", "git lfs pull", "git status", "git"])
+def test_other_aliases_and_commands_are_left_alone(text: str) -> None:
+    assert commits_in(text, HERE, alias_of) == []
