@@ -96,7 +96,7 @@ def answer_alone(site: Site, body: bytes, problem: str) -> tuple[str, str]:
     if not missing:
         return "pass", ""
     note = f"{why[:1].upper()}{why[1:]}: start it with `tandem up` if the change was approved meanwhile."
-    return ("refuse" if policy.mode is Mode.BLOCK else "warn"), refusal(missing, policy, note)
+    return ("refuse" if policy.mode is Mode.BLOCK else "warn"), refusal(missing, policy, note, has_landed=False)
 
 
 def _from_receipts(site: Site, commits: Sequence[Commit], policy: GatePolicy) -> dict[str, Covered]:
@@ -110,8 +110,11 @@ def _from_receipts(site: Site, commits: Sequence[Commit], policy: GatePolicy) ->
     return decide_offline(commits, replace(proofs, overrides={}), policy)
 
 
-def refusal(missing: Sequence[Commit], policy: GatePolicy, note: str) -> str:
-    refusals = [Refusal(commit=commit, files=files_of(commit, policy), nearest=None) for commit in missing]
+def refusal(missing: Sequence[Commit], policy: GatePolicy, note: str, *, has_landed: bool = True) -> str:
+    refusals = [
+        Refusal(commit=commit, files=files_of(commit, policy), nearest=None, has_landed=has_landed)
+        for commit in missing
+    ]
     return refusal_text(refusals, policy, note=note)
 
 

@@ -1,5 +1,6 @@
 """The gate's torture table: every way that content gets into a branch, with the right answer and its reason."""
 
+import shlex
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -360,7 +361,12 @@ def test_what_goes_around_the_hook_is_found(here: Gated) -> None:
     here.must("-c", "core.hooksPath=/dev/null", "commit", "-m", "around")
     said = here.tandem.run("gate", "status", "--json")
     assert (said.code, [row["commit"] for row in said.json["commits"]]) == (5, [here.head()])
-    assert here.tandem.run("gate", "check", "HEAD~1..HEAD").code == 5
+    checked = here.tandem.run("gate", "check", "HEAD~1..HEAD")
+    assert checked.code == 5
+    # What it says to run next works.
+    following = checked.out.rstrip().rpartition("Next: tandem ")[2].replace(" --wait", "")
+    here.judge(here.tandem(*shlex.split(following))["review_id"])
+    assert here.tandem("gate", "status")["commits"] == []
     (here.folder / ".git" / "hooks" / "reference-transaction").unlink()
     status = here.tandem.run("gate", "status", "--json").json
     assert (status["installed"], status["state"]) == (False, "damaged")

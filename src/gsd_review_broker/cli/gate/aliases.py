@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.gate.shell import Call, calls_in
+from gsd_review_broker.cli.gate.shell import GIT, Call, calls_in
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.program import run_users_git_config, text_of
 
@@ -55,7 +55,7 @@ def given_aliases(settings: Iterable[str]) -> dict[str, str]:
 def calls_of_alias(alias: Alias, words: list[str], folder: Path | None) -> list[Call]:
     """What git runs for the alias with these words after it. Raises ValueError for text that ends inside a quote."""
     if not alias.text.startswith("!"):
-        return [Call(("git", *shlex.split(alias.text), *words), folder)]
+        return [Call((GIT, *shlex.split(alias.text), *words), folder)]
     given = shlex.join(words)
     text = alias.text[1:].replace('"$@"', given).replace("$@", given)
     return calls_in(f"{text} {given}", alias.root)

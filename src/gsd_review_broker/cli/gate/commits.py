@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gsd_review_broker.cli.gate.aliases import KNOWN, Alias, AliasOf, calls_of_alias, configured_alias, given_aliases
-from gsd_review_broker.cli.gate.shell import UNKNOWN, Call, below, calls_in
+from gsd_review_broker.cli.gate.shell import GIT, UNKNOWN, Call, below, calls_in
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # Programs that run the one that follows, and those of their options that take a word.
@@ -72,7 +72,7 @@ def commits_in(text: str, folder: Path, alias_of: AliasOf = configured_alias) ->
 
 def _look(call: Call, search: _Search, depth: int = 0) -> None:
     words, folder = _unwrapped(call)
-    if not words or Path(words[0]).name != "git":
+    if not words or Path(words[0]).name != GIT:
         return
     command = _command(words[1:], folder)
     name, rest = "".join(command.words[:1]), command.words[1:]
@@ -95,7 +95,7 @@ def _look_behind(name: str, command: _Command, search: _Search, depth: int) -> N
     try:
         calls = calls_of_alias(alias, command.words[1:], command.folder)
     except ValueError:
-        calls = [Call(("git", "commit", UNKNOWN), None)] if "commit" in alias.text else []
+        calls = [Call((GIT, "commit", UNKNOWN), None)] if "commit" in alias.text else []
     for call in calls:
         _look(call, search, depth + 1)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 # Stands in a word for what only the shell knows: a variable, or the output of a program.
 UNKNOWN = "\0"
+GIT = "git"
 _OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "\n", "(", ")")
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh"})
 _KEYWORDS = frozenset({"{", "}", "!", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "time"})

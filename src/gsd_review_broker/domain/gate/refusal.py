@@ -22,7 +22,8 @@ class Nearest:
     differs_in: tuple[str, ...] = ()
 
     @property
-    def next_command(self) -> str:
+    def next_command(self) -> str | None:
+        """None where the change has to be proposed as it is."""
         match self.standing:
             case "pending" | "claimed" | "in_review":
                 return f"tandem wait {self.review_id}"
@@ -31,7 +32,7 @@ class Nearest:
             case "needs_person":
                 return f"tandem open {self.review_id}"
             case _:
-                return 'tandem propose --staged -m "WHAT AND WHY" --wait'
+                return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,10 +40,17 @@ class Refusal:
     commit: Commit
     files: tuple[str, ...]
     nearest: Nearest | None
+    # It is in a branch already, so nothing is staged.
+    has_landed: bool = False
 
     @property
     def next_command(self) -> str:
-        return self.nearest.next_command if self.nearest else 'tandem propose --staged -m "WHAT AND WHY" --wait'
+        known = self.nearest.next_command if self.nearest else None
+        if known is not None:
+            return known
+        short = self.commit.id[:_SHORT_ID]
+        what = f"--range {short}~1..{short} --skip-diff-validation" if self.has_landed else "--staged"
+        return f'tandem propose {what} -m "WHAT AND WHY" --wait'
 
 
 def shown_path(path: bytes) -> str:

@@ -84,7 +84,7 @@ class Gate:
                 outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text=""
             )
         refusals = await self._core.store.read(
-            lambda reader: tuple(self._refusal(reader, commit, policy, request.origin) for commit in missing)
+            lambda reader: tuple(self._refusal(reader, commit, policy, request) for commit in missing)
         )
         if request.asker is not Asker.STATUS:
             await self._record_refusal(request, policy, refusals)
@@ -158,9 +158,10 @@ class Gate:
                 return Covered(because=Because.CARRIED, reviews=(change.review_id,)), True
         return None, candidates.is_complete and len(usable) <= _MOST_CARRIED
 
-    def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin) -> Refusal:
-        nearest = nearest_review(reader, commit, policy, origin)
-        return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest)
+    def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, request: GateRequest) -> Refusal:
+        nearest = nearest_review(reader, commit, policy, request.origin)
+        has_landed = request.asker is not Asker.HOOK
+        return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest, has_landed=has_landed)
 
     async def _record_refusal(self, request: GateRequest, policy: GatePolicy, refusals: Sequence[Refusal]) -> None:
         def command(tx: Transaction) -> None:
