@@ -1,3 +1,5 @@
+import asyncio
+import os
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
@@ -5,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import environment
+from tests.support import environment, local, postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.measuring import Measuring
 from tests.support.processes import BrokerProcess, make_repository
@@ -21,6 +23,20 @@ settings.register_profile("searching", max_examples=1_000, **_PROFILE)
 settings.load_profile("everyday")
 
 
+_KEEPING = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    keeping = postgres.prepare(os.environ)
+    if keeping is not None:
+        config.stash[_KEEPING] = keeping
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _KEEPING in config.stash:
+        postgres.finish(config.stash[_KEEPING], Path(os.environ.pop(postgres.FOLDER)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
     config.option.loadscopereorder = False
@@ -30,6 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByGroup:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn_of(item.nodeid))
+    # A test about SQLite's own file has no meaning elsewhere.
+    items[:] = [one for one in items if not (one.get_closest_marker("sqlite") and one.get_closest_marker("postgres"))]
 
 
 _MEASURING = Measuring()
@@ -65,3 +83,20 @@ async def broker(tmp_path: Path, repository: Path) -> AsyncGenerator[LocalBroker
 def process(own_home: Path, repository: Path) -> Generator[BrokerProcess]:
     with BrokerProcess(repository, home=own_home) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres_database() -> Generator[str]:
+    """One for this worker."""
+    with postgres.own_database("shared") as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_kind(request: pytest.FixtureRequest) -> Generator[str]:
+    """Where the brokers in this process keep their reviews: each test runs once on each."""
+    if request.param == "postgres":
+        local.postgres_url = request.getfixturevalue("postgres_database")
+        asyncio.run(postgres.emptied(local.postgres_url))
+    yield request.param
+    local.postgres_url = None

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.errors import StartError
 from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
@@ -19,7 +20,7 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
-from gsd_review_broker.ports import Clock, Signer
+from gsd_review_broker.ports import Clock, OwnedStore, Signer
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.commands.approvals import ApprovalWatcher
@@ -60,12 +61,14 @@ class Application:
     ) -> None:
         settings = configuration.settings
         policy = settings.policy()
-        clock = clock or SystemClock()
+        on_postgresql = configuration.database.url is not None
+        clock = clock or (_database_clock() if on_postgresql else SystemClock())
         self.wakeups = LocalWakeups()
         # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
-        self.store = SqliteStore(configuration.database.path, clock=clock, wakeups=self.wakeups, meters=meters)
+        make_store = _postgres_store if on_postgresql else _sqlite_store
+        self.store = make_store(configuration, clock, self.wakeups, meters)
         access = Access()
         signer = _signer()
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(signer)]
@@ -109,7 +112,12 @@ class Application:
             return [*configuration.problems, *watch.problems()]
 
         return [
-            Route("/healthz", health_endpoint(configuration.serves, str(configuration.database), self.secret)),
+            Route(
+                "/healthz",
+                health_endpoint(
+                    configuration.serves, str(configuration.database), self.secret, is_ready=self.store.is_ready
+                ),
+            ),
             Route("/metrics", metrics_endpoint(self.broker)),
             *api_routes(self.broker),
             *pool_routes(self.broker),
@@ -153,6 +161,27 @@ class Application:
             gc.enable()
             yield
             self.wakeups.close()
+
+
+def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
+    return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
+
+
+def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
+    # Imported here: a broker on SQLite does not pay for it.
+    from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(configuration.database, clock=clock, wakeups=wakeups, meters=meters)
+
+
+def _database_clock() -> Clock:
+    try:
+        from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415
+    except ImportError as error:
+        raise StartError(
+            f"PostgreSQL needs a package that is not installed ({error.name}); install gsd-review-broker[postgres]."
+        ) from error
+    return DatabaseClock()
 
 
 def _repository(configuration: Configuration) -> GitRepository:

@@ -1,7 +1,9 @@
 """Work on a whole database, with or without a broker: verifying, exporting, pruning."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,28 @@ from gsd_review_broker.store.sqlite import verification
 
 
 def verify(database: Database, archives: Sequence[Path] = ()) -> verification.VerificationReport:
-    return verification.verify(database.path, archives)
+    with _as_file(database) as path:
+        return verification.verify(path, archives)
 
 
 def export(database: Database) -> Iterator[dict[str, Any]]:
-    return verification.export(database.path)
+    with _as_file(database) as path:
+        yield from verification.export(path)
+
+
+@contextlib.contextmanager
+def _as_file(database: Database) -> Generator[Path]:
+    """The SQLite file; of a PostgreSQL database, a copy of one snapshot of it."""
+    if database.url is None:
+        yield database.path
+        return
+    # Imported here: on SQLite it is not needed, and need not be installed.
+    from gsd_review_broker.store.postgres import copying  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="tandem-snapshot-") as folder:
+        copy = Path(folder) / database.name
+        asyncio.run(copying.snapshot(database, copy))
+        yield copy
 
 
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
@@ -38,6 +57,7 @@ def prune(configuration: Configuration, closed_before: str, report: Callable[[Pr
         finally:
             await application.store.close()
 
-    if not configuration.database.path.is_file():
-        raise StartError(f"there is no database {configuration.database}; give its path with --db.")
+    database = configuration.database
+    if database.url is None and not database.path.is_file():
+        raise StartError(f"there is no database {database}; give its path with --db.")
     asyncio.run(run())

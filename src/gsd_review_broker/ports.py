@@ -283,6 +283,15 @@ class Store(Protocol):
         """The id of this broker among those of the database; it stays the same after a restart."""
         ...
 
+    @property
+    def is_shared(self) -> bool:
+        """May other brokers use the database too? Then the time is the database's."""
+        ...
+
+    async def is_ready(self) -> bool:
+        """Can it be used now?"""
+        ...
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Returns only when the command is on disk; then the waiters are woken."""
         ...
@@ -297,6 +306,21 @@ class Store(Protocol):
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
         """By primary key only: quick enough to run on the event loop."""
+        ...
+
+
+class OwnedStore(Store, Protocol):
+    """A store as the program that opens it sees it."""
+
+    # Each watcher sees every change inside its transaction.
+    watchers: list[Watcher]
+
+    def open(self) -> None:
+        """Brings the schema up to date. Raises StartError."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes the commands that are under way."""
         ...
 
 

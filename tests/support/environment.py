@@ -12,6 +12,8 @@ KEPT = {
     *("PATH", "USER", "LOGNAME", "SHELL", "TMPDIR"),
     # How to test: see tests/README.md.
     *("CI", "CHROMIUM", "TANDEM_CLIENTS", "KILL_SEED", "RACE_SEED", "TANDEM_TEST_EXEC"),
+    # See tests/support/postgres.py.
+    *("BROKER_TEST_POSTGRES", "TANDEM_TEST_POSTGRES_FOLDER"),
     # `make faults` uses it to test a copy of the source, also in the programs that tests start.
     "PYTHONPATH",
     # Without these some systems cannot start a program.

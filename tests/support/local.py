@@ -1,8 +1,11 @@
 """The broker inside the test's own process: real SQLite file and real git, with a clock that tests move."""
 
+import asyncio
 import contextlib
+import itertools
 import sqlite3
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
+from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.sqlite import schema
 from tests.support.mcp import ToolError
 
@@ -23,6 +27,8 @@ PROPOSAL: dict[str, Any] = {
     "agent_role": "proposer",
     "phase": "1",
 }
+
+_NUMBERS = itertools.count()
 
 
 class MovableClock:
@@ -48,11 +54,24 @@ class MovableClock:
 class LocalBroker:
     """Calls tools as the MCP server does, without HTTP in between."""
 
-    def __init__(self, application: Application, clock: MovableClock, database: Path) -> None:
+    def __init__(self, application: Application, clock: MovableClock, database: Database, folder: Path) -> None:
         self.application = application
         self.clock = clock
-        self.database = database
+        self._database = database
+        self._folder = folder
         self._tools = all_tools().shown_to(Audience.ALL)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file; of a PostgreSQL database, a copy of it as it is now."""
+        if self._database.url is None:
+            return self._database.path
+        from gsd_review_broker.store.postgres import copying
+
+        copy = self._folder / f"snapshot-{next(_NUMBERS)}.sqlite3"
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, copying.snapshot(self._database, copy)).result()
+        return copy
 
     @property
     def store(self) -> Any:
@@ -106,19 +125,25 @@ def _empty_database() -> bytes:
         return connection.serialize()
 
 
+# The PostgreSQL database that brokers in this process use, instead of a file; set by the fixture `database_kind`.
+postgres_url: str | None = None
+
+
 @contextlib.asynccontextmanager
 async def local_broker(
     folder: Path, *, root: Path | None = None, clock: MovableClock | None = None, **settings: Any
 ) -> AsyncGenerator[LocalBroker]:
     database = folder / "broker.sqlite3"
-    if not settings.get("db") and not database.exists():
+    if postgres_url is not None:
+        settings.setdefault("db", postgres_url)
+    elif not settings.get("db") and not database.exists():
         database.write_bytes(_empty_database())
     configuration = config.load(root=root, flags={"db": str(database), **settings}, environment={})
     clock = clock or MovableClock()
     application = Application(configuration, port=8321, clock=clock)
     application.store.open()
     try:
-        yield LocalBroker(application, clock, database)
+        yield LocalBroker(application, clock, configuration.database, folder)
     finally:
         application.wakeups.close()
         await application.store.close()

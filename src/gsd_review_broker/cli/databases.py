@@ -102,10 +102,17 @@ def prune(options: argparse.Namespace) -> int:
     if context.wants_json:
         context.screen.json(result)
     elif moved:
-        context.screen.say(f"{moved:,} reviews moved into {result['archive']}, beside the database.")
+        context.screen.say(f"{moved:,} reviews moved into {result['archive']}, {_archives(context)}.")
     else:
         context.screen.say("nothing was closed before then; nothing was moved.")
     return Exit.DONE
+
+
+def _archives(context: Context) -> str:
+    """Where they are."""
+    if context.target.url is None and context.target.locations.database.url is not None:
+        return "in the broker's data folder (archives)"
+    return "beside the database"
 
 
 def _prune_here(options: argparse.Namespace, report: Any) -> None:

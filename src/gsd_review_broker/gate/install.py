@@ -238,7 +238,7 @@ def _known(site: GateSite, database: Database, user_database: Database) -> dict[
     return {
         "root": str(site.root or ""),
         "commit": root_commit(site.folder) or "",
-        "database": str(database),
+        "database": str(database.path),
         "user_database": str(user_database),
         "project_file": str(locations.project_file(site.root)) if site.root else "",
         "user_file": str(locations.user_file()),

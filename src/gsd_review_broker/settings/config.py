@@ -22,7 +22,7 @@ from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
 
 # Settings that a cloned repository must not decide.
-USERS_OWN = frozenset({"allowed_roots", "log_file", "notify_command"})
+USERS_OWN = frozenset({"allowed_roots", "db_listen", "instance", "log_file", "notify_command"})
 # Set for reviewer programs; they are not settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
@@ -75,6 +75,10 @@ class Settings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
     db: str | None = None
+    # PostgreSQL only: where to listen for other brokers' commits, if `db` is a connection pooler.
+    db_listen: str | None = None
+    # PostgreSQL only: tells brokers apart that serve the same from one machine.
+    instance: Annotated[str, Field(pattern=r"^[\w.-]{0,64}$")] = ""
     fence: Literal["strict", "managed"] = "strict"
     max_rounds: Annotated[int, Field(ge=1)] = 5
     git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
@@ -156,8 +160,8 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
             "(other addresses need tokens, which this version does not have)."
         )
     origin = origins.get("db", "default")
-    database = locations.chosen_database(settings.db, origin, root)
-    if database.path.is_dir():
+    database = locations.chosen_database(settings.db, origin, root, instance=settings.instance)
+    if database.url is None and database.path.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
     return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
 from gsd_review_broker.settings import state_files
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.database import Database, is_postgresql, key_of, without_password
 
 APPLICATION = "gsd-review-broker"
 DATABASE_NAME = "codex_review_broker.sqlite3"
@@ -83,7 +83,10 @@ def locate(
     value, origin = setting("db", root, flag=db, config=config, environment=environment)
     if value is not None and not isinstance(value, str):
         raise StartError(f"{origin}: db: a file's path is needed (it is {value!r}).")
-    return Locations(root=root, database=chosen_database(value, origin, root))
+    instance = ""
+    if value is not None and is_postgresql(value):
+        instance = str(setting("instance", root, flag=None, config=config, environment=environment)[0] or "")
+    return Locations(root=root, database=chosen_database(value, origin, root, instance=instance))
 
 
 def setting(
@@ -161,12 +164,25 @@ def _read(path: Path, *, must_exist: bool, follow_links: bool) -> dict[str, Any]
     return cast("dict[str, Any]", values)
 
 
-def chosen_database(db: str | None, origin: str, root: Path | None) -> Database:
+def chosen_database(db: str | None, origin: str, root: Path | None, *, instance: str = "") -> Database:
     """The one that the settings name. Raises StartError if the broker must not write there, or must not trust what is
     there."""
+    if db is not None and is_postgresql(db):
+        return _on_postgresql(db, origin, root, instance)
     database = Database(_chosen_path(db, origin, root))
     state_files.refuse_unfit(database, root, origin)
     return database
+
+
+def _on_postgresql(url: str, origin: str, root: Path | None, instance: str) -> Database:
+    """Many brokers may use one; each keeps its own files in the user's state folder."""
+    if origin not in {ENVIRONMENT, COMMAND_LINE, str(user_file())}:
+        raise StartError(
+            f"{origin}: db: a repository must not choose a server; give {without_password(url)} with --db, or in "
+            f"{user_file()}."
+        )
+    key = key_of("\n".join((without_password(url), served(root), instance)))
+    return Database(state_folder() / "postgresql" / key, url)
 
 
 def _chosen_path(db: str | None, origin: str, root: Path | None) -> Path:
@@ -174,7 +190,9 @@ def _chosen_path(db: str | None, origin: str, root: Path | None) -> Path:
         folder = root / PROJECT_FOLDER if root else data_folder()
         return folder / DATABASE_NAME
     if "://" in db:
-        raise StartError(f"{origin}: db: {db.split('://')[0]}:// is not supported; give a file's path.")
+        raise StartError(
+            f"{origin}: db: {db.split('://')[0]}:// is not supported; give a file's path, or postgresql://."
+        )
     path = Path(db).expanduser()
     if origin in {ENVIRONMENT, COMMAND_LINE}:
         return Path(os.path.abspath(path))  # noqa: PTH100 - symbolic links stay as they were written

@@ -50,11 +50,11 @@ _WORK_OF = (
 )
 _LOCKED_WORK_OF = _WORK_OF.with_for_update()
 _FAILURE = sa.select(*FAILURES.columns).where(review_failures.c.review_id == parameter("review_id"))
-_SPENT = sa.select(
-    sa.func.count(),
-    sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_column("0"))
-    + sa.func.coalesce(sa.func.sum(reviewers.c.output_tokens), sa.literal_column("0")),
-).where(reviewers.c.started_at > parameter("moment"))
+_TOKENS = sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_column("0")) + sa.func.coalesce(
+    sa.func.sum(reviewers.c.output_tokens), sa.literal_column("0")
+)
+# A sum of integers is a decimal number on PostgreSQL.
+_SPENT = sa.select(sa.func.count(), sa.cast(_TOKENS, sa.BigInteger)).where(reviewers.c.started_at > parameter("moment"))
 _SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
 _MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
 _PAUSED = {"name": "paused"}

@@ -149,6 +149,11 @@ class SqlReader(PoolReads, GateReads):
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 
+    @property
+    def statements(self) -> Statements:
+        """For what only one kind of store does."""
+        return self._statements
+
     def review(self, review_id: ReviewId) -> Review | None:
         row = self._statements.row(_REVIEW, {"review_id": review_id})
         return REVIEWS.read(row) if row else None

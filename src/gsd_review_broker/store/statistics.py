@@ -31,6 +31,8 @@ _ADD_VALUES = Upsert(histogram_buckets, _added)
 COUNTS = (
     sa.select(counters.c.key, counters.c.value)
     .where(counters.c.scope == parameter("scope"), counters.c.name == parameter("name"))
+    # If not all are read, those of one reviewer are read together.
+    .order_by(counters.c.key)
     .limit(parameter("most"))
 )
 BUCKETS = sa.select(

@@ -17,8 +17,8 @@ _IDENTITY = sa.String(256)
 # SQLite does not check widths and cannot change a declared type without copying the table, so it keeps the old one.
 # An identity's compared spelling may be longer than the identity: NFKC expands U+FDFA to 18 letters.
 _COMPARED = sa.Text().with_variant(sa.String(256), "sqlite")
-# Up to two names as JSON, where each quote takes two characters.
-_COUNTED = sa.Text().with_variant(sa.String(1024), "sqlite")
+# Up to two names as JSON, where each quote takes two characters. In the order of their bytes, like the ids.
+_COUNTED = sa.Text(collation="C").with_variant(sa.String(1024), "sqlite")
 _STATE = sa.String(32)
 # Tools accept 64-bit numbers. On SQLite only INTEGER is the row id itself and needs no index of its own.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -128,6 +128,13 @@ _SHIFTS = [
 ]
 
 
+class LastEvent(NamedTuple):
+    """The chain's head after a commit; no other commit has the same."""
+
+    number: int
+    hash: str
+
+
 @cache
 def _update_review(columns: tuple[str, ...]) -> sa.Update:
     """One statement for each set of columns that a rule changes together."""
@@ -222,10 +229,6 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites):
         for finding in changed:
             self._statements.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
 
-    @property
-    def statements(self) -> Statements:
-        return self._statements
-
     def append(self, *new_events: NewEvent) -> None:
         """Append events that belong to no review. A review's events come with its change (see save)."""
         self.new_events.extend(new_events)
@@ -250,11 +253,11 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites):
             "key": key.key,
             "arguments_hash": key.arguments_hash,
             "result": UNANSWERED,
-            "created_at": self._now,
+            "created_at": self.now,
         }
-        expired = {"expired": self._now - KEY_LIFETIME_MILLISECONDS, "unanswered": UNANSWERED}
+        expired = {"expired": self.now - KEY_LIFETIME_MILLISECONDS, "unanswered": UNANSWERED}
         is_ours = self._statements.row(_TAKE_KEY, values | expired) is not None
-        return None if is_ours else self.recall(key, self._now)
+        return None if is_ours else self.recall(key, self.now)
 
     def remember(self, key: IdempotencyKey, result: dict[str, Any]) -> None:
         same = {"of_project": key.project, "of_tool": key.tool, "of_key": key.key}
@@ -264,22 +267,26 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites):
         self._statements.run(_FORGET_OLD_KEYS, {"moment": moment})
 
 
-def finish(statements: Statements, done: Sequence[SqlTransaction]) -> None:
-    """The last step of a commit: write its events and what they add to the statistics.
+def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent | None:
+    """The last step of a commit: write its events and what they add to the statistics. Returns the last event.
 
     The chain's head is one row for all writers. It is taken last, so that it is held for the shortest time and all
     writers take their locks in one order (LOCK_ORDER).
     """
     new_events = [event for transaction in done for event in transaction.new_events]
-    if new_events:
-        _append(statements, new_events)
+    last = _append(statements, new_events) if new_events else None
     statistics.add(statements, [tally for transaction in done for tally in transaction.tallies])
+    return last
 
 
-def _append(statements: Statements, new_events: Sequence[NewEvent]) -> None:
+def lock_head(statements: Statements) -> LastEvent:
     head = statements.row(_HEAD, _THE_HEAD)
     assert head is not None  # noqa: S101 - the first migration wrote it
-    number, previous = head
+    return LastEvent(*head)
+
+
+def _append(statements: Statements, new_events: Sequence[NewEvent]) -> LastEvent:
+    number, previous = lock_head(statements)
     rows: list[dict[str, Any]] = []
     for event in new_events:
         number += 1
@@ -287,3 +294,4 @@ def _append(statements: Statements, new_events: Sequence[NewEvent]) -> None:
         previous = rows[-1]["hash"]
     statements.run_all(_INSERT_EVENT, rows)
     statements.run(_MOVE_HEAD, {**_THE_HEAD, "to_sequence": number, "to_hash": previous})
+    return LastEvent(number, previous)

@@ -68,6 +68,7 @@ async def test_a_judged_review_has_no_deadline(broker: LocalBroker) -> None:
     assert await status_of(broker, review_id) == "approved"
 
 
+@pytest.mark.sqlite
 async def test_a_clock_set_forward_expires_nothing_early(broker: LocalBroker) -> None:
     review_id, _ = await claimed(broker)
     broker.clock.pass_time(200)
@@ -78,6 +79,7 @@ async def test_a_clock_set_forward_expires_nothing_early(broker: LocalBroker) ->
     assert await broker.sweep() == [review_id]
 
 
+@pytest.mark.sqlite
 async def test_a_clock_set_back_keeps_nothing_too_long(broker: LocalBroker) -> None:
     review_id, _ = await claimed(broker)
     broker.clock.step_wall(-24 * 3600)
@@ -172,6 +174,7 @@ async def _reserved(broker: LocalBroker) -> str:
 
 
 @pytest.mark.parametrize("step", [-24 * 3600, 24 * 3600])
+@pytest.mark.sqlite
 async def test_a_reservation_lasts_as_long_as_it_was_meant_whatever_the_clock_does(
     broker: LocalBroker, step: int
 ) -> None:
@@ -187,6 +190,7 @@ async def test_a_reservation_lasts_as_long_as_it_was_meant_whatever_the_clock_do
 
 
 @pytest.mark.parametrize("step", [-24 * 3600, 24 * 3600])
+@pytest.mark.sqlite
 async def test_the_pool_leaves_a_review_alone_as_long_as_it_was_meant_whatever_the_clock_does(
     broker: LocalBroker, step: int
 ) -> None:

@@ -136,6 +136,7 @@ async def test_what_landed_is_listed_once_with_what_covers_it(here: Inside) -> N
     here.commit(hello_txt="approved\n")
     assert await here.ask("hook", "landed") == {"recorded": 1}
     assert await here.ask("status", "landed") == {"recorded": 0}
+    here.broker.clock.pass_time(1)
     around = here.commit(other_txt="around\n")
     assert await here.ask("status", "landed") == {"recorded": 1}
     ledger = await here.broker.application.broker.gate.ledger()

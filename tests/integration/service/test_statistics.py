@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.caller import LOCAL
+from gsd_review_broker.store.tables import counters
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -292,10 +294,10 @@ async def test_of_very_many_reviewers_each_that_is_told_is_told_whole(broker: Lo
     verdicts = ("approved", "changes_requested", "comment")
     told = [(json.dumps([f"r{number:04}", verdict], separators=(",", ":")), number + 1)
             for number in range(1_001) for verdict in verdicts]  # fmt: skip
-    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
-        connection.executemany("INSERT INTO counters VALUES ('', 'reviewer', ?, ?)", told)
-        # Somebody whose name comes before all others has given only one kind of verdict, so the cut falls elsewhere.
-        connection.execute("""INSERT INTO counters VALUES ('', 'reviewer', '["a","approved"]', 1)""")
+    # Somebody whose name comes before all others has given only one kind of verdict, so the cut falls elsewhere.
+    told.append(('["a","approved"]', 1))
+    counted = [{"scope": "", "name": "reviewer", "key": key, "value": value} for key, value in told]
+    await broker.store.write(lambda tx: tx.statements.run_all(sa.insert(counters), counted))
     rows = (await broker("get_review_stats"))["by_reviewer"]
     assert 0 < len(rows) <= 500
     whole = [row for row in rows if row["reviewer"] != "a"]
@@ -311,6 +313,7 @@ def orphan(broker: LocalBroker) -> None:
                        "VALUES ('nobody', 1, 'proposer', 'x', 'y', 0)")  # fmt: skip
 
 
+@pytest.mark.sqlite
 async def test_what_was_not_committed_is_not_counted(broker: LocalBroker) -> None:
     for _ in range(2):
         await broker.create(project="site")
@@ -356,6 +359,7 @@ async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBro
     assert problems(broker.database) == []
 
 
+@pytest.mark.sqlite
 async def test_a_damaged_histogram_is_an_error_for_its_caller_and_stops_nobody_else(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:
         for number in range(2):

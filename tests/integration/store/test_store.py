@@ -107,7 +107,9 @@ def test_backups_of_one_version_do_not_overwrite_each_other(tmp_path: Path) -> N
 
 async def test_after_closing_a_write_is_unavailable(tmp_path: Path) -> None:
     async with local_broker(tmp_path) as broker:
+        assert '"ready":true' in await broker.page("/healthz?ready")
         await broker.store.close()
+        assert '"ready":false' in await broker.page("/healthz?ready", status=503)
         with pytest.raises(ToolError) as refused:
             await broker.create()
         assert refused.value.code == "unavailable"

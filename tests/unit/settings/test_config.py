@@ -218,13 +218,40 @@ def test_a_database_named_on_the_command_line_is_meant_from_there(
     assert load(root, {"BROKER_DB": "y.sqlite3"}).database == Database(tmp_path / "y.sqlite3")
 
 
-def test_a_database_server_is_refused_in_one_sentence_that_does_not_show_its_password(root: Path) -> None:
-    address = "postgresql://somebody:secret@example.org/reviews"
-    message = "db: postgresql:// is not supported; give a file's path."
-    assert refusal(root, db=address) == f"command line: {message}"
-    with pytest.raises(StartError) as refused:
-        locate(root, db=None, config=None, environment={"BROKER_DB": address})
-    assert str(refused.value) == f"environment: {message}"
+ADDRESS = "postgresql://somebody:secret@example.org:6432/team reviews?sslmode=require&password=secret"
+
+
+def test_a_database_server_is_named_without_its_password(root: Path) -> None:
+    database = load(root, db=ADDRESS).database
+    assert database.url == ADDRESS
+    assert str(database) == "postgresql://somebody@example.org:6432/team reviews?sslmode=require&password=***"
+    assert database.name == "team_reviews"
+    assert not database.is_inside(root)
+    assert str(Database(Path("x"), "postgres://example.org")) == "postgres://example.org"
+    assert Database(Path("x"), "postgres:///?host=/tmp").name == "postgresql"
+
+
+def test_a_broker_and_its_clients_agree_on_the_files_of_a_server(root: Path, tmp_path: Path) -> None:
+    variables = {"BROKER_DB": ADDRESS, "BROKER_INSTANCE": "second"}
+    second = load(root, variables).database
+    assert locate(root, db=None, config=None, environment=variables).database == second
+    first, elsewhere = load(root, db=ADDRESS).database, load(None, db=ADDRESS).database
+    assert len({first.key, second.key, elsewhere.key}) == 3
+    # The password may change.
+    assert load(root, db=ADDRESS.replace("secret", "other")).database.key == first.key
+
+
+def test_a_repository_cannot_choose_a_server(root: Path) -> None:
+    project = in_project_file(root, {"db": ADDRESS})
+    assert refusal(root).startswith(
+        f"{project}: db: a repository must not choose a server; give postgresql://somebody@"
+    )
+    assert "secret" not in refusal(root)
+
+
+def test_an_address_of_another_kind_is_refused(root: Path) -> None:
+    message = "db: mysql:// is not supported; give a file's path, or postgresql://."
+    assert refusal(root, db="mysql://somebody:secret@example.org/x") == f"command line: {message}"
 
 
 @pytest.fixture

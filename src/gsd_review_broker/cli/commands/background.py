@@ -1,6 +1,7 @@
 """`tandem up`, `tandem down`, `tandem status`: the broker in the background."""
 
 import argparse
+import os
 from pathlib import Path
 
 from gsd_review_broker import __version__
@@ -15,6 +16,7 @@ from gsd_review_broker.client import Target, UnreachableError, find
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.database import is_postgresql
 
 _PASSED_ON = ("host", "port", "db", "config", "log_level", "log_format")
 
@@ -69,6 +71,9 @@ def run_up(options: argparse.Namespace) -> int:
 
 def _flags(options: argparse.Namespace) -> list[str]:
     passed = {name: getattr(options, name) for name in _PASSED_ON}
+    if options.db is not None and is_postgresql(options.db):
+        # Anybody on the machine can read a process's arguments, and an address may hold a password.
+        os.environ["BROKER_DB"] = passed.pop("db")
     words = [
         word for name, value in passed.items() if value is not None for word in (_flag(name), _absolute(name, value))
     ]

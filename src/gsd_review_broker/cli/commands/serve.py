@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gsd_review_broker.cli.registering import Commands, add_place_options
+from gsd_review_broker.settings.database import is_postgresql, without_password
 
 
 def register(commands: Commands) -> None:
@@ -55,13 +56,17 @@ def run_broker(options: argparse.Namespace) -> int:
     return server.serve(configuration)
 
 
+def _shown(value: Any) -> Any:
+    return without_password(value) if isinstance(value, str) and is_postgresql(value) else value
+
+
 def show_configuration(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     settings: dict[str, Any] = configuration.settings.model_dump()
     rows: list[tuple[str, Any, str]] = []
     for key, value in settings.items():
         inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        names = {f"{key}.{name}": item for name, item in inner.items()} or {key: value}
+        names = {f"{key}.{name}": item for name, item in inner.items()} or {key: _shown(value)}
         rows += [(name, item, configuration.origins.get(name, "default")) for name, item in names.items()]
     rows.append(("(database)", str(configuration.database), configuration.origins.get("db", "default")))
     rows.append(("(serves)", configuration.serves, "where it was started"))

@@ -1,5 +1,6 @@
 """What `tandem doctor` looks at: each check says what it found, and what to do about it."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -90,6 +91,9 @@ def configuration(target: Target, config: str | None) -> Iterator[Check]:
 
 
 def database(target: Target) -> Iterator[Check]:
+    if target.locations.database.url is not None:
+        yield _server(target)
+        return
     path = target.locations.database.path
     folder = next(parent for parent in path.parents if parent.exists())
     if not os.access(folder, os.W_OK):
@@ -116,6 +120,14 @@ def database(target: Target) -> Iterator[Check]:
             f"{free // (1024 * 1024)} MiB are free",
             "Free some space: the broker cannot record anything without it.",
         )
+
+
+def _server(target: Target) -> Check:
+    if importlib.util.find_spec("asyncpg") is None:
+        return red(
+            "database", "PostgreSQL needs a package that is not installed", "Install gsd-review-broker[postgres]."
+        )
+    return green("database", f"{target.locations.database} (the broker connects when it starts)")
 
 
 def _foreign(target: Target) -> tuple[str, str] | None:

@@ -60,11 +60,10 @@ class Sweep:
     async def once(self) -> list[ReviewId]:
         """Return overdue reviews to the queue; returns their ids."""
         now = self._moment()
-        step = clock_step(self._before, now)
+        # Brokers that share a database take the time from it, and one of them must not shift the deadlines of all.
+        step = 0 if self._core.store.is_shared else clock_step(self._before, now)
         if step:
             log.info("clock_stepped", by_milliseconds=step)
-            # By this machine's clock, for the whole database: right where one broker has it, as on SQLite. Brokers that
-            # share one must take the time from the database instead, and shift nothing.
             await self._core.store.write(lambda tx: tx.shift_deadlines(step))
         await self._wake_for_ended_reservations(Milliseconds(self._before.wall + step), now.wall)
         self._before = now

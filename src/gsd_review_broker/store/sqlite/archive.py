@@ -7,7 +7,7 @@ always in at least one of the two files.
 
 import contextlib
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store.sqlite import known_schema, schema
-from gsd_review_broker.store.statements import Statements, parameter, sql_of
+from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
 from gsd_review_broker.store.tables import (
     audit_gaps,
     counter_patches,
@@ -44,8 +44,10 @@ _CLOSED = (
     .order_by(reviews.c.closed_at)
     .limit(parameter("most"))
 )
-
-_VERSION = sa.select(reviews.c.version).where(reviews.c.id == parameter("review_id"))
+_ROWS = {
+    table: sa.select(*table.c).where((table.c.id if table is reviews else table.c.review_id) == parameter("review_id"))
+    for table in _TABLES
+}
 _EVENTS = sa.select(events.c.id, events.c.previous_hash, events.c.hash).where(
     events.c.review_id == parameter("review_id")
 )
@@ -98,44 +100,48 @@ def _make_archive(path: Path) -> None:
     draft.replace(path)
 
 
-def closed_reviews(source: sqlite3.Connection, before: Milliseconds) -> dict[ReviewId, int]:
+def closed_reviews(source: Statements, before: Milliseconds) -> dict[ReviewId, int]:
     """The next batch, oldest first: each review with the version it is in."""
-    return dict(source.execute(sql_of(_CLOSED), {"before": before, "most": BATCH}).fetchall())
+    return {row[0]: row[1] for row in source.rows(_CLOSED, {"before": before, "most": BATCH})}
 
 
-def copy(source: sqlite3.Connection, archive: sqlite3.Connection, batch: Iterable[ReviewId]) -> None:
+def rows_of(source: Statements, review_id: ReviewId) -> dict[sa.Table, Sequence[Values]]:
+    """Everything about a review; of one that another run archived meanwhile, nothing."""
+    return {table: source.rows(_ROWS[table], {"review_id": review_id}) for table in _TABLES}
+
+
+def copy(
+    reviews_rows: Iterable[tuple[ReviewId, dict[sa.Table, Sequence[Values]]]], archive: sqlite3.Connection
+) -> None:
     """Copy all rows of these reviews once. Rows that an earlier run copied are replaced with their present values.
 
     A review that is no longer in the source was archived by another run, and is not touched.
     """
-    batch = [review_id for review_id in batch if source.execute(sql_of(_VERSION), {"review_id": review_id}).fetchone()]
     archive.execute("BEGIN IMMEDIATE")
     try:
-        for table in reversed(_TABLES):
-            key = "id" if table is reviews else "review_id"
-            archive.executemany(f"DELETE FROM {table.name} WHERE {key} = ?", [(review_id,) for review_id in batch])  # noqa: S608
-        for table in _TABLES:
-            _copy_table(source, archive, table, batch)
+        for review_id, rows in reviews_rows:
+            if rows[reviews]:
+                _replace(archive, review_id, rows)
     except BaseException:
         archive.execute("ROLLBACK")
         raise
     archive.execute("COMMIT")
 
 
-def _copy_table(
-    source: sqlite3.Connection, archive: sqlite3.Connection, table: sa.Table, batch: Iterable[ReviewId]
-) -> None:
-    names = ", ".join(f'"{column.name}"' for column in table.columns)
-    places = ", ".join("?" for _ in table.columns)
-    key = "id" if table is reviews else "review_id"
-    for review_id in batch:
-        rows = source.execute(f"SELECT {names} FROM {table.name} WHERE {key} = ?", (review_id,))  # noqa: S608
-        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)  # noqa: S608
+def _replace(archive: sqlite3.Connection, review_id: ReviewId, rows: dict[sa.Table, Sequence[Values]]) -> None:
+    target = SqliteStatements(archive)
+    for statement in _DELETIONS:
+        target.run(statement, {"review_id": review_id})
+    for table in _TABLES:
+        names = ", ".join(f'"{column.name}"' for column in table.columns)
+        places = ", ".join("?" for _ in table.columns)
+        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows[table])  # noqa: S608
 
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:
     """Delete the reviews that were copied and have not changed since. Returns what was deleted."""
-    gone = [review_id for review_id, version in batch.items() if _version_of(tx.statements, review_id) == version]
+    versions = {review_id: _locked_version(tx, review_id) for review_id in sorted(batch)}
+    gone = [review_id for review_id, version in batch.items() if versions[review_id] == version]
     if not gone:
         return []
     removed = [event for review_id in gone for event in _delete_review(tx.statements, review_id)]
@@ -160,9 +166,9 @@ def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, clos
     return gone
 
 
-def _version_of(statements: Statements, review_id: ReviewId) -> int | None:
-    row = statements.row(_VERSION, {"review_id": review_id})
-    return row[0] if row else None
+def _locked_version(tx: SqlTransaction, review_id: ReviewId) -> int | None:
+    review = tx.lock_review(review_id)
+    return review.version if review else None
 
 
 def _delete_review(statements: Statements, review_id: ReviewId) -> list[Gap]:

@@ -36,6 +36,8 @@ READER_THREADS = 2
 
 
 class SqliteStore:
+    is_shared = False
+
     def __init__(self, path: Path, *, clock: Clock, wakeups: Wakeups, meters: Meters) -> None:
         self._path = path
         self._clock = clock
@@ -119,6 +121,9 @@ class SqliteStore:
         # The lock admits one broker at a time, so the next one to open the file replaces the previous one.
         return "sqlite"
 
+    async def is_ready(self) -> bool:
+        return not self._closed
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         if self._closed:
             raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
@@ -151,10 +156,11 @@ class SqliteStore:
             # One snapshot: rows that another prune removes meanwhile can still be copied.
             source.execute("BEGIN")
             try:
-                batch = archive.closed_reviews(source, before)
+                statements = SqliteStatements(source)
+                batch = archive.closed_reviews(statements, before)
                 if batch:
                     with archive.opened_archive(target) as copies:
-                        archive.copy(source, copies, batch)
+                        archive.copy(((id_, archive.rows_of(statements, id_)) for id_ in batch), copies)
             finally:
                 source.execute("COMMIT")
         except (sqlite3.Error, DBAPIError) as error:

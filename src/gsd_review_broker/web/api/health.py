@@ -10,13 +10,19 @@ from gsd_review_broker import __version__
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.settings.runtime_file import is_challenge, proof_of
 
+_NOT_READY = 503
 
-def health_endpoint(serves: str, database: str, secret: str) -> Callable[[Request], Awaitable[JSONResponse]]:
-    """`?challenge=` asks the broker to prove that it wrote its runtime file."""
+
+def health_endpoint(
+    serves: str, database: str, secret: str, is_ready: Callable[[], Awaitable[bool]]
+) -> Callable[[Request], Awaitable[JSONResponse]]:
+    """`?challenge=` asks the broker to prove that it wrote its runtime file; `?ready` asks whether it can use its
+    database, and is answered with 503 if it cannot: a proxy then sends calls elsewhere."""
 
     async def healthz(request: Request) -> JSONResponse:
         challenge = request.query_params.get("challenge", "")
         proof = {"proof": proof_of(secret, challenge, os.getpid())} if is_challenge(challenge) else {}
+        ready = await is_ready() if "ready" in request.query_params else None
         return JSONResponse(
             {
                 "status": "ok",
@@ -25,7 +31,9 @@ def health_endpoint(serves: str, database: str, secret: str) -> Callable[[Reques
                 "serves": serves,
                 "database": database,
                 **proof,
-            }
+                **({} if ready is None else {"ready": ready}),
+            },
+            status_code=_NOT_READY if ready is False else 200,
         )
 
     return healthz

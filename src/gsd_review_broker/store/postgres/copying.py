@@ -1,0 +1,71 @@
+"""Copies a whole database into a SQLite file: one snapshot, every table, every number."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store.postgres.engine import SNAPSHOT, make_engine
+from gsd_review_broker.store.postgres.errors import reason_of
+from gsd_review_broker.store.postgres.schema import stored_version
+from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.tables import counter_patches, gate_overrides, messages, metadata
+
+_ROWS = 500
+# Tables whose rows the database numbers; a number is never used twice, even if its row is in an archive.
+_NUMBERED = (messages, counter_patches, gate_overrides)
+
+
+async def snapshot(database: Database, target: Path) -> None:
+    """The database as it is at one moment, as a new SQLite file. Raises StartError."""
+    assert database.url is not None  # noqa: S101 - the caller looked
+    engine = make_engine(database.url, pooled=False)
+    try:
+        async with engine.connect() as connection:
+            await connection.execution_options(**SNAPSHOT)
+            await connection.run_sync(_to_file, database, target)
+    except (exc.SQLAlchemyError, OSError, ValueError) as error:
+        raise StartError(f"the database {database} cannot be read: {reason_of(error)}.") from error
+    finally:
+        await engine.dispose()
+
+
+def _to_file(connection: sa.Connection, database: Database, target: Path) -> None:
+    version = stored_version(connection)
+    if version != schema.HEAD:
+        raise StartError(
+            f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
+            "start the broker on it once, which brings it up to date."
+        )
+    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as file:
+        to_sqlite(connection, file)
+
+
+def to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
+    """Into an empty file. The connection's transaction is the snapshot."""
+    schema.upgrade(target)
+    statements = PostgresStatements(source)
+    target.execute("BEGIN IMMEDIATE")
+    target.execute("DELETE FROM audit_head")
+    for table in metadata.sorted_tables:
+        names = ", ".join(f'"{column.name}"' for column in table.columns)
+        places = ", ".join("?" for _ in table.columns)
+        target.executemany(
+            f"INSERT INTO {table.name} ({names}) VALUES ({places})",  # noqa: S608 - names of ours
+            statements.stream(sa.select(table)),
+        )
+    for table in _NUMBERED:
+        _continue_in_sqlite(source, target, table)
+    target.execute("COMMIT")
+
+
+def _continue_in_sqlite(source: sa.Connection, target: sqlite3.Connection, table: sa.Table) -> None:
+    last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608
+    target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
+    if last.is_called:
+        target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, last.last_value))

@@ -1,0 +1,68 @@
+"""Creates the schema, or upgrades it: one broker at a time, completely or not at all."""
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.store.postgres.engine import SCHEMA_LOCK
+from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
+
+# The first schema that was made on PostgreSQL. Later ones come from the same migrations as on SQLite.
+FIRST = "0003"
+_TAKE_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})")
+_HAS_VERSION = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
+_VERSION = sa.text("SELECT version_num FROM alembic_version")
+_TABLES = sa.text("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
+_FIRST_HASH = "0" * 64
+
+
+async def prepare(engine: AsyncEngine, database: object) -> None:
+    """Several brokers may start at once; each but the first finds the work done."""
+    async with engine.begin() as connection:
+        await connection.run_sync(_prepare, database)
+
+
+def stored_version(connection: sa.Connection) -> str | None:
+    if not connection.execute(_HAS_VERSION).scalar():
+        return None
+    return connection.execute(_VERSION).scalar()
+
+
+def _prepare(connection: sa.Connection, database: object) -> None:
+    if stored_version(connection) == schema.HEAD:
+        return
+    connection.execute(_TAKE_LOCK)
+    version = stored_version(connection)
+    schema.refuse_newer(version, database)
+    if version is None:
+        _create(connection, database)
+    elif version != schema.HEAD:
+        _migrate(connection)
+
+
+def _create(connection: sa.Connection, database: object) -> None:
+    """The present schema at once, without Alembic. A test compares it with what the migrations make."""
+    if connection.execute(_TABLES).scalar():
+        raise StartError(f"the database {database} holds tables of another program; give an empty one with --db.")
+    prepare_for_postgresql()
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(audit_head.insert(), {"id": 1, "sequence": 0, "hash": _FIRST_HASH})
+    connection.execute(
+        sa.text(
+            "CREATE TABLE alembic_version "
+            "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": schema.HEAD})
+
+
+def _migrate(connection: sa.Connection) -> None:
+    # Alembic is imported only when there is something to migrate.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", "gsd_review_broker:store/migrations")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,325 @@
+"""PostgreSQL: one transaction for each command, and any number of brokers on one database."""
+
+import asyncio
+import contextlib
+import socket
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter, time_ns
+from typing import Any, NamedTuple, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.observe import tracing
+from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
+from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store.postgres import schema
+from gsd_review_broker.store.postgres.clock import DatabaseClock
+from gsd_review_broker.store.postgres.engine import RETENTION_LOCK, SNAPSHOT, make_engine
+from gsd_review_broker.store.postgres.errors import Outage, is_lost, not_known, reason_of, translate, unavailable
+from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.reads import SqlReader
+from gsd_review_broker.store.sqlite import archive
+from gsd_review_broker.store.sqlite.lock import DatabaseLock
+from gsd_review_broker.store.statements import Statements, Values, parameter
+from gsd_review_broker.store.tables import events
+from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
+
+T = TypeVar("T")
+
+# After a connection was lost in mid-commit, the server is asked this often, this far apart, what became of it.
+_QUESTIONS = 20
+_BETWEEN_QUESTIONS_SECONDS = 0.5
+_IS_STORED = sa.select(events.c.id).where(events.c.id == parameter("id"), events.c.hash == parameter("hash"))
+_PING = sa.text("SELECT 1")
+_RETENTION = sa.text(f"SELECT pg_advisory_xact_lock({RETENTION_LOCK})")
+
+
+class PostgresTransaction(SqlTransaction):
+    """Its time is read when it is first needed, which is after the review was locked: of two commands on one review,
+    the later one has the later time."""
+
+    def __init__(self, statements: Statements, clock: Clock, watchers: Sequence[Watcher]) -> None:
+        super().__init__(statements, Milliseconds(0), watchers)
+        self._clock = clock
+        self._read_at: Milliseconds | None = None
+
+    @property
+    def now(self) -> Milliseconds:
+        if self._read_at is None:
+            clock = self._clock
+            self._read_at = clock.read(self._statements) if isinstance(clock, DatabaseClock) else clock.now()
+        return self._read_at
+
+
+class _Done(NamedTuple):
+    """A command that ran, before or after its commit."""
+
+    result: Any
+    topics: list[str]
+    last_event: LastEvent | None
+
+
+class _UnansweredError(Exception):
+    """The connection was gone before the server answered anything: nothing happened, and a new one may be tried."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class PostgresStore:
+    is_shared = True
+
+    def __init__(self, database: Database, *, clock: Clock, wakeups: Wakeups, meters: Meters) -> None:
+        assert database.url is not None  # noqa: S101 - chosen by it
+        self._database = database
+        self._url = database.url
+        self._clock = clock
+        self._wakeups = wakeups
+        self._meters = meters
+        self._lock = DatabaseLock(database)
+        self._engine = make_engine(self._url)
+        self._outage = Outage()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._archiving = asyncio.Lock()
+        self._archives = locations.data_folder() / "archives"
+        self.watchers: list[Watcher] = []
+
+    def open(self) -> None:
+        """Brings the schema up to date. Raises StartError."""
+        make_private_folder(self._database.path.parent)
+        self._lock.acquire()
+        try:
+            # There may or may not be an event loop here; connections belong to the one that made them.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, self._prepare()).result()
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, (exc.SQLAlchemyError, OSError, ValueError)):
+                raise StartError(f"the database {self._database} cannot be opened: {reason_of(error)}") from error
+            raise
+
+    async def _prepare(self) -> None:
+        engine = make_engine(self._url, pooled=False)
+        try:
+            await schema.prepare(engine, self._database)
+        finally:
+            await engine.dispose()
+
+    async def close(self) -> None:
+        """Finishes the commands that are under way."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._engine.dispose()
+        self._lock.release()
+
+    @property
+    def broker_id(self) -> str:
+        return f"{socket.gethostname()}:{self._database.key}"
+
+    @property
+    def pending_writes(self) -> int:
+        return len(self._under_way)
+
+    async def is_ready(self) -> bool:
+        try:
+            await self.glance(lambda _reader: None, statement=_PING)
+        except BrokerError:
+            return False
+        return True
+
+    # Writing.
+
+    async def write(self, command: Callable[[Transaction], T]) -> T:
+        """A caller that goes away does not undo a command under way."""
+        if self._closed:
+            raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+        with tracing.span("store.write"):
+            return await self._shielded(self._write(command))
+
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        self._meters.queued = len(self._under_way)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        self._meters.queued = len(self._under_way)
+        # If its caller has gone away, nobody else asks for its error.
+        with contextlib.suppress(asyncio.CancelledError):
+            task.exception()
+
+    async def _write(self, command: Callable[[Transaction], T]) -> T:
+        done = await self._again_if_unanswered(lambda: self._committed(command))
+        self._meters.commands += 1
+        self._wakeups.publish(done.topics)
+        return done.result
+
+    async def _again_if_unanswered(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """A connection that was idle may have been cut since; the next one is new."""
+        try:
+            try:
+                return await attempt()
+            except _UnansweredError:
+                return await attempt()
+        except _UnansweredError as error:
+            self._outage.begin(error.reason)
+            raise translate(error.reason) from error
+        except (exc.SQLAlchemyError, OSError) as error:
+            raise translate(error) from error
+
+    async def _committed(self, command: Callable[[Transaction], Any]) -> _Done:
+        async with self._connected() as connection:
+            done = await connection.run_sync(self._run, command)
+            began = perf_counter()
+            try:
+                await connection.commit()
+            except Exception as error:
+                if not is_lost(error):
+                    raise
+                lost = error
+            else:
+                self._note_commit(perf_counter() - began)
+                return done
+        await self._resolve(done, lost)
+        return done
+
+    def _note_commit(self, seconds: float) -> None:
+        self._meters.commits.add(seconds)
+        if tracing.is_on():
+            ended = time_ns()
+            tracing.past_span("store.commit", ended - int(seconds * 1e9), ended, shared_by=1)
+
+    def _run(self, connection: sa.Connection, command: Callable[[Transaction], Any]) -> _Done:
+        statements = PostgresStatements(connection)
+        with _noticing_silence(statements):
+            transaction = PostgresTransaction(statements, self._clock, self.watchers)
+            result = command(transaction)
+            last_event = finish(statements, [transaction])
+            return _Done(result, transaction.topics, last_event)
+
+    async def _resolve(self, done: _Done, lost: Exception) -> None:
+        """The connection was lost in mid-commit. Was it stored? Its last event tells: its hash is its own.
+
+        Whoever holds the chain's head has not finished, so the head is waited for first.
+        """
+        for _ in range(_QUESTIONS if done.last_event else 0):
+            try:
+                is_stored = await self._is_stored(done.last_event)
+            except (BrokerError, exc.SQLAlchemyError, OSError):
+                await asyncio.sleep(_BETWEEN_QUESTIONS_SECONDS)
+                continue
+            if is_stored:
+                return
+            raise translate(lost)
+        raise not_known(reason_of(lost))
+
+    async def _is_stored(self, event: LastEvent | None) -> bool:
+        def look(connection: sa.Connection) -> bool:
+            statements = PostgresStatements(connection)
+            lock_head(statements)
+            assert event is not None  # noqa: S101 - asked only if there is one
+            return statements.row(_IS_STORED, {"id": event.number, "hash": event.hash}) is not None
+
+        async with self._connected() as connection:
+            return await connection.run_sync(look)
+
+    # Reading.
+
+    async def read(self, query: Callable[[Reader], T]) -> T:
+        """One snapshot for the whole query."""
+        return await self._again_if_unanswered(lambda: self._queried(query, SNAPSHOT))
+
+    async def glance(self, query: Callable[[Reader], T], *, statement: sa.Executable | None = None) -> T:
+        return await self._again_if_unanswered(lambda: self._queried(query, {}, statement))
+
+    async def _queried(
+        self, query: Callable[[Reader], T], options: dict[str, Any], first: sa.Executable | None = None
+    ) -> T:
+        def run(connection: sa.Connection) -> T:
+            statements = PostgresStatements(connection)
+            with _noticing_silence(statements):
+                if first is not None:
+                    statements.rows(first, {})
+                return query(SqlReader(statements))
+
+        async with self._connected() as connection:
+            await connection.execution_options(**options)
+            return await connection.run_sync(run)
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[AsyncConnection]:
+        self._outage.refuse()
+        try:
+            connection = await self._engine.connect()
+        except exc.TimeoutError:
+            # All connections are in use.
+            raise
+        except (exc.SQLAlchemyError, OSError) as error:
+            self._outage.begin(error)
+            raise unavailable(reason_of(error)) from error
+        self._outage.end()
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
+        """The archive is a SQLite file in this broker's own folder."""
+        target = self._archives / into
+        async with self._archiving:
+            copies = await self.read(lambda reader: _closed_rows(reader, closed_before))
+            if not copies:
+                return Archived(found=0, moved=0)
+            await asyncio.to_thread(_write_archive, target, copies)
+            batch = {review_id: version for review_id, version, _ in copies}
+            gone = await self.write(lambda tx: _remove(tx, batch, into, said_as))
+            return Archived(found=len(batch), moved=len(gone))
+
+
+def _closed_rows(reader: Reader, before: Milliseconds) -> list[tuple[ReviewId, int, dict[sa.Table, Sequence[Values]]]]:
+    statements = cast("SqlReader", reader).statements
+    batch = archive.closed_reviews(statements, before)
+    return [(review_id, version, archive.rows_of(statements, review_id)) for review_id, version in batch.items()]
+
+
+def _write_archive(target: Path, copies: Sequence[tuple[ReviewId, int, dict[sa.Table, Sequence[Values]]]]) -> None:
+    try:
+        make_private_folder(target.parent)
+        with archive.opened_archive(target) as connection:
+            archive.copy(((review_id, rows) for review_id, _, rows in copies), connection)
+    except (OSError, sqlite3.Error, StartError) as error:
+        raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
+
+
+def _remove(tx: Transaction, batch: dict[ReviewId, int], into: str, said_as: str) -> list[ReviewId]:
+    """One broker at a time: the gaps that it leaves touch those of others."""
+    own = cast("SqlTransaction", tx)
+    own.statements.rows(_RETENTION, {})
+    return archive.remove(own, batch, archive=into, closed_before=said_as)
+
+
+@contextlib.contextmanager
+def _noticing_silence(statements: PostgresStatements) -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        if is_lost(error) and not statements.answered:
+            raise _UnansweredError(error) from error
+        raise
