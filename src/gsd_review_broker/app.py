@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import importlib.util
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -175,12 +176,10 @@ def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWa
 
 
 def _database_clock() -> Clock:
-    try:
-        from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415
-    except ImportError as error:
-        raise StartError(
-            f"PostgreSQL needs a package that is not installed ({error.name}); install gsd-review-broker[postgres]."
-        ) from error
+    if importlib.util.find_spec("asyncpg") is None:
+        raise StartError("PostgreSQL needs a package that is not installed; install gsd-review-broker[postgres].")
+    from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415
+
     return DatabaseClock()
 
 
