@@ -21,7 +21,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
 from gsd_review_broker.store.sqlite import archive, schema, verification
-from gsd_review_broker.store.statements import sql_of
+from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata
 from tests.integration.service.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
 from tests.support.local import LocalBroker, local_broker
@@ -615,14 +615,14 @@ async def test_an_archive_that_cannot_be_made_stops_it_and_nothing_is_removed(lo
 async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
     first, second = [await closed(lone) for _ in range(2)]
     lone.clock.pass_time(1)
-    source = lone.store._reader()
+    source = SqliteStatements(lone.store._reader())
     target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
     with archive.opened_archive(target) as copies:
-        archive.copy(source, copies, [first])
+        archive.copy([(first, archive.rows_of(source, first))], copies)
         kept = rows(target)
         copies.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
         with pytest.raises(sqlite3.Error, match="disk full"):
-            archive.copy(source, copies, [first, second])
+            archive.copy([(one, archive.rows_of(source, one)) for one in (first, second)], copies)
         assert not copies.in_transaction
     assert rows(target) == kept
     with pytest.raises(BrokerError) as error:

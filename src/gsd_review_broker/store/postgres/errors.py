@@ -60,7 +60,7 @@ def not_known(reason: str) -> BrokerError:
     return BrokerError(
         Code.UNAVAILABLE,
         f"the database cannot be reached, and it is not known whether this was stored: {reason}",
-        "Look at the review, or repeat the call with the same idempotency_key: it is done once.",
+        "Look at the review before you call again; a call that is repeated with its key is done once.",
     )
 
 
