@@ -92,6 +92,10 @@ class PostgresStore:
         self._outage = Outage()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
+        self._disposed = False
+        self._in_use = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
         self._archiving = asyncio.Lock()
         self._archives = locations.data_folder() / "archives"
         self.watchers: list[Watcher] = []
@@ -124,6 +128,9 @@ class PostgresStore:
         self._closed = True
         if self._under_way:
             await asyncio.wait(self._under_way)
+        # Only now: the commands needed connections.
+        self._disposed = True
+        await self._unused.wait()
         await self._engine.dispose()
         self._lock.release()
 
@@ -147,7 +154,7 @@ class PostgresStore:
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """A caller that goes away does not undo a command under way."""
         if self._closed:
-            raise BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
+            raise _shutting_down()
         with tracing.span("store.write"):
             return await self._shielded(self._write(command))
 
@@ -265,7 +272,28 @@ class PostgresStore:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncGenerator[AsyncConnection]:
+        if self._disposed:
+            raise _shutting_down()
         self._outage.refuse()
+        with self._counted():
+            connection = await self._connect()
+            try:
+                yield connection
+            finally:
+                await connection.close()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Generator[None]:
+        self._in_use += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._in_use -= 1
+            if not self._in_use:
+                self._unused.set()
+
+    async def _connect(self) -> AsyncConnection:
         try:
             connection = await self._engine.connect()
         except exc.TimeoutError:
@@ -275,10 +303,7 @@ class PostgresStore:
             self._outage.begin(error)
             raise unavailable(reason_of(error)) from error
         self._outage.end()
-        try:
-            yield connection
-        finally:
-            await connection.close()
+        return connection
 
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
         """The archive is a SQLite file in this broker's own folder."""
@@ -291,6 +316,10 @@ class PostgresStore:
             batch = {review_id: version for review_id, version, _ in copies}
             gone = await self.write(lambda tx: _remove(tx, batch, into, said_as))
             return Archived(found=len(batch), moved=len(gone))
+
+
+def _shutting_down() -> BrokerError:
+    return BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
 
 
 def _closed_rows(reader: Reader, before: Milliseconds) -> list[tuple[ReviewId, int, dict[sa.Table, Sequence[Values]]]]:
