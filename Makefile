@@ -16,7 +16,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-postgres test-pythons lock docs clean chromium
+.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-gsd test-postgres test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -48,7 +48,7 @@ test: $(VENV)/dev.stamp chromium  ## set up and run every check
 
 covered: $(VENV)/dev.stamp
 	@$(BIN)/coverage erase
-	@$(BIN)/coverage run $(PYTEST) -m "not torture and not clients"
+	@$(BIN)/coverage run $(PYTEST) -m "not torture and not clients and not gsd"
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --fail-under=100
 
@@ -78,6 +78,11 @@ CLIENT_PACKAGES := @openai/codex @anthropic-ai/claude-code@latest @google/gemini
 test-clients: $(VENV)/dev.stamp  ## the pool and the installers with the real agents that are found (INSTALL=1 fetches them)
 	@test -z "$(INSTALL)" || npm install --no-audit --no-fund --silent --prefix $(CLIENTS) $(CLIENT_PACKAGES)
 	@TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
+
+test-gsd: $(VENV)/dev.stamp  ## the overlay with the real packages of GSD, which npm fetches (needs npm and the network once)
+	@sh tests/acceptance/gsd/fetch.sh "$${TANDEM_GSD:-$(CURDIR)/.gsd-packages}"
+	@TANDEM_GSD="$${TANDEM_GSD:-$(CURDIR)/.gsd-packages}" TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" \
+		$(BIN)/python -m pytest -q -n 2 -m gsd --timeout=300 tests/acceptance/gsd
 
 faults: $(VENV)/dev.stamp  ## put each of a hundred faults in, one at a time, and see that the tests catch it (ARGS: words of their names)
 	@$(BIN)/python -m tests.faults $(ARGS)

@@ -44,10 +44,10 @@ class InstalledGsd:
     def knows_global_skills(self) -> bool:
         """Can `agent_skills` name a skill of the account? Older versions look into the project only.
 
-        Which client's folder such a name means is a setting of the project. The older line never writes that
-        setting, so that the name always means Claude Code's.
+        Which client's folder such a name means is a setting of the project. GSD does not write that setting into a new
+        project, so that the name means Claude Code's.
         """
-        if self.line is GsdLine.CLASSIC and self.runtime != "claude":
+        if self.runtime != "claude":
             return False
         with suppress(OSError, UnfitFileError):
             return b"global:" in read_regular(self.folder / self.line.folder / "bin" / "lib" / "init.cjs")
@@ -68,7 +68,8 @@ def installed_gsd(around: Environment) -> tuple[InstalledGsd, ...]:
 def _below(runtime: Runtime, scope: Scope, around: Environment) -> Iterator[InstalledGsd]:
     folder = runtime_folder(runtime, scope, around)
     for line in GsdLine:
-        if (folder / line.folder).is_dir():
+        # GSD's move from one line to the other leaves an empty folder of the old one.
+        if (folder / line.folder / "VERSION").is_file():
             version = _version(folder / line.folder / "VERSION")
             yield InstalledGsd(line=line, version=version, runtime=runtime, scope=scope, folder=folder)
 

@@ -242,11 +242,15 @@ def test_the_hook_is_personal_unless_the_files_are_shared(tmp_path: Path) -> Non
     assert shown == ["??", ".claude/settings.json", "??", ".claude/skills/tandem-review/SKILL.md"]
 
 
-@pytest.mark.parametrize("version", ["", "\x1b[31m", "x" * 99, None])
-def test_a_version_that_cannot_be_read_is_not_shown(account: Account, version: str | None) -> None:
-    folder = gsd_tree(account.root, version=version or "")
-    if version is None:
-        (folder / CLASSIC / "VERSION").unlink()
+def test_what_a_move_to_the_other_line_leaves_behind_is_not_gsd(account: Account) -> None:
+    folder = gsd_tree(account.root)
+    (folder / CLASSIC / "VERSION").unlink()
+    assert installed_gsd(account.around) == ()
+
+
+@pytest.mark.parametrize("version", ["", "\x1b[31m", "x" * 99])
+def test_a_version_that_cannot_be_read_is_not_shown(account: Account, version: str) -> None:
+    gsd_tree(account.root, version=version)
     (found,) = installed_gsd(account.around)
     assert str(found).isprintable()
     assert len(found.version) <= 40
