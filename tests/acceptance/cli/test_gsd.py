@@ -11,7 +11,7 @@ import pytest
 from gsd_review_broker.integrations.clients import texts
 from tests.support.accounts import put
 from tests.support.gsd import gsd_project, gsd_tree
-from tests.support.processes import BrokerProcess, git
+from tests.support.processes import BrokerProcess, git, make_repository
 from tests.support.tandem import Tandem, broker_of_module, put_back
 
 FILES = {"hello.txt": "one\n", "other.txt": "one\n"}
@@ -225,3 +225,71 @@ def test_a_plan_that_git_ignores_is_proposed_by_its_path(tandem: Tandem) -> None
     missing = tandem.run("propose", "--path", "nothing.md", "-m", "x")
     assert missing.code == 2
     plan.unlink()
+
+
+def approved_plan(tandem: Tandem, plan: Path) -> str:
+    words = ("propose", "--path", str(plan), "-m", "Plan", "--agent-type", "gsd-planner", "--category", "plan_review")
+    review = tandem(*words)["review_id"]
+    tandem("approve", review, "--as", "codex")
+    return review
+
+
+def test_a_plan_is_approved_by_its_content_though_git_never_sees_it(tandem: Tandem) -> None:
+    plan = put(tandem.folder / ".planning" / "phases" / "01-a" / "01-02-PLAN.md", "# Plan\n")
+    put(tandem.folder / ".gitignore", ".planning/\n")
+    before = tandem.run("gate", "check", "--plan", str(plan))
+    assert (before.code, before.out.splitlines()[0].endswith("01-02-PLAN.md is not approved as it is.")) == (5, True)
+    assert "Next: tandem propose --path .planning/phases/01-a/01-02-PLAN.md" in before.out
+
+    review = approved_plan(tandem, plan)
+    inside = Tandem(plan.parent, tandem.home)
+    checked = inside("gate", "check", "--plan", plan.name)
+    assert (checked["approved"], checked["reviews"]) == (True, [review])
+    assert f"is approved as it is (review {review})" in tandem.run("gate", "check", "--plan", str(plan)).out
+
+    # A changed byte or mode is another plan; the old content is still the approved one.
+    for change in (lambda: plan.write_text("# Plan \n"), lambda: plan.chmod(0o755)):
+        change()
+        assert tandem.run("gate", "check", "--plan", str(plan)).code == 5
+        plan.write_text("# Plan\n")
+        plan.chmod(0o644)
+    assert tandem.run("gate", "check", "--plan", str(plan)).code == 0
+    # The same content at another path was not approved.
+    copy = put(plan.with_name("01-03-PLAN.md"), "# Plan\n")
+    assert tandem.run("gate", "check", "--plan", str(copy)).code == 5
+    plan.unlink()
+    copy.unlink()
+
+
+def test_a_new_version_of_a_committed_plan_is_approved_as_a_change(tandem: Tandem) -> None:
+    plan = put(tandem.folder / ".planning" / "phases" / "01-a" / "01-04-PLAN.md", "# Plan\n")
+    git(tandem.folder, "add", "-f", str(plan))
+    git(tandem.folder, "commit", "-qm", "A plan that nobody approved")
+    assert tandem.run("gate", "check", "--plan", str(plan)).code == 5
+    plan.write_text("# Better plan\n")
+    review = approved_plan(tandem, plan)
+    assert tandem("gate", "check", "--plan", str(plan))["reviews"] == [review]
+    git(tandem.folder, "commit", "-qam", "The plan that was approved")
+    assert tandem("gate", "check", "--plan", str(plan))["reviews"] == [review]
+
+
+def test_what_cannot_be_a_plan_is_wrong_usage_or_not_found(tandem: Tandem, tmp_path: Path) -> None:
+    notes = put(tandem.folder / ".planning" / "notes.md", "x\n")
+    exempt = tandem.run("gate", "check", "--plan", str(notes))
+    assert (exempt.code, "gate.exempt_paths names it" in exempt.out) == (5, True)
+    notes.unlink()
+    assert tandem.run("gate", "check", "--plan", "nothing.md").code == 7
+    assert tandem.run("gate", "check", "--plan", str(put(tmp_path / "outside.md", "x"))).code == 7
+    assert tandem.run("gate", "check").code == 2
+    assert tandem.run("gate", "check", "HEAD~1..HEAD", "--plan", "hello.txt").code == 2
+
+
+def test_a_status_line_has_a_few_words_and_never_fails(tandem: Tandem, tmp_path: Path) -> None:
+    review = propose(tandem, "hello.txt", "two\n")
+    tandem.run("request-changes", review, "-m", "No.", "--as", "codex")
+    propose(tandem, "other.txt", "two\n")
+    shown = tandem.run("gsd", "statusline")
+    assert (shown.code, shown.err) == (0, "")
+    assert re.fullmatch(r"tandem: \d+ to fix, .*\d+ waiting\n", shown.out)
+    elsewhere = Tandem(make_repository(tmp_path / "elsewhere"), tandem.home).run("gsd", "statusline")
+    assert (elsewhere.code, elsewhere.out, elsewhere.err) == (0, "tandem: no broker\n", "")

@@ -6,6 +6,7 @@ from pathlib import Path
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
+from gsd_review_broker.errors import BrokerError, Code
 
 _MODES = ("off", "warn", "block")
 
@@ -26,7 +27,10 @@ def register(commands: Commands) -> None:
         "check", _check, summary="check that each commit of a range has an approval", parents=[options],
         details="Exit code 0: all have. 5: some have not. 3: there is neither a broker nor anything else that knows.",
     )  # fmt: skip
-    check.add_argument("range", nargs="+", metavar="A..B", help="commits, as git log takes them")
+    check.add_argument("range", nargs="*", metavar="A..B", help="commits, as git log takes them")
+    check.add_argument(
+        "--plan", metavar="FILE", help="instead: is this plan approved as it is, even if git ignores it?"
+    )
     check.add_argument("--offline", action="store_true", help="decide from receipts in the notes alone")
     check.add_argument("--key", metavar="FILE", help="with --offline: the broker's public key")
     check.add_argument("--policy", metavar="FILE", help="with --offline: this policy instead of the default")
@@ -82,8 +86,12 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate import questions, receipts  # noqa: PLC0415
+    from gsd_review_broker.cli.gate import plans, questions, receipts  # noqa: PLC0415
 
+    if bool(options.range) == bool(options.plan) or (options.plan and options.offline):
+        raise BrokerError(Code.INVALID_ARGUMENT, "give a range of commits, or --plan FILE", "For example main..HEAD.")
+    if options.plan:
+        return plans.check_plan(Context(options), options.plan)
     if options.offline:
         return receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
     return questions.check_range(Context(options), options.range)

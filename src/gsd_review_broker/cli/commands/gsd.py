@@ -36,6 +36,13 @@ def register(commands: Commands) -> None:
         parents=[options],
     )
     group.add(
+        "statusline",
+        _statusline,
+        summary="print the state of the reviews in a few words, for a status line",
+        details="It never fails and waits for nothing: without a broker it says so.",
+        parents=[options],
+    )
+    group.add(
         "session-start",
         _session_start,
         summary="start the broker and repair the overlay",
@@ -67,6 +74,12 @@ def _status(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.gsd.status import show_status  # noqa: PLC0415 - not light
 
     return show_status(Context(options))
+
+
+def _statusline(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.statusline import show_statusline  # noqa: PLC0415
+
+    return show_statusline(Context(options))
 
 
 def _session_start(options: argparse.Namespace) -> int:

@@ -27,7 +27,9 @@ _PATIENCE = 60.0
 
 def check_range(context: Context, revisions: list[str]) -> int:
     site = install.GateSite.of(Path.cwd())
-    answer = _asked(context, site, "check", commits_log(site, [plain_revision(revision) for revision in revisions]))
+    answer = answer_about(
+        context, site, "check", commits_log(site, [plain_revision(revision) for revision in revisions])
+    )
     refused = [row for row in answer["commits"] if not row["covered"]]
     if context.wants_json:
         context.screen.json(answer | {"refused": len(refused)})
@@ -54,7 +56,7 @@ def status_of(context: Context) -> int:
     if site.facts_file.exists():
         log = guarded_log(site, policy)
         try:
-            commits: list[Json] = _asked(context, site, "status", log)["commits"] if log else []
+            commits: list[Json] = answer_about(context, site, "status", log)["commits"] if log else []
             _record(context, site, log)
         except UnreachableError as error:
             # The hook's own state is known in any case.
@@ -69,7 +71,7 @@ def status_of(context: Context) -> int:
 def judged(context: Context, site: install.GateSite, commits: list[str]) -> list[Json]:
     """A row for each of these commits: is its content approved?"""
     log = commits_log(site, ["--no-walk=unsorted", *commits])
-    return _asked(context, site, "status", log)["commits"] if commits else []
+    return answer_about(context, site, "status", log)["commits"] if commits else []
 
 
 def _show_status(context: Context, result: dict[str, Any]) -> None:
@@ -109,7 +111,7 @@ def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
     return commits_log(site, [*hook.guarded_globs(policy.branches), "--not", "--remotes", *install.known_tips(site)])
 
 
-def _asked(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:
+def answer_about(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:
     here, body = _body(site, asker, log)
     try:
         connection = context.broker.connection
