@@ -34,9 +34,7 @@ fi
 old=${{update%% *}} new=${{update#* }}
 new=${{new%% *}}
 note="$place/prepared.$PPID.$new"
-gate() {{
-  "$python" -I -S -c {program} "$@"
-}}
+program={program}
 # The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
 # after the sum over its parents and its records. A ticket older than the configuration does not count.
 has_ticket() {{
@@ -63,11 +61,12 @@ prepared)
   if has_ticket && printf 'ticket %s\n%s\n' "${{ticket##*/}}" "$update" >"$note"; then
     exit 0
   fi
-  printf '%s' "$lines" | gate prepared "$note" || exit 1
+  printf '%s' "$lines" | "$python" -I -S -c "$program" prepared "$note" || exit 1
   ;;
 committed)
   if [ -f "$note" ]; then
-    gate landed "$note" </dev/null >/dev/null 2>&1 &
+    # With `exec`, so that no shell stays and holds the output that a caller of git reads to its end.
+    (exec "$python" -I -S -c "$program" landed "$note" </dev/null >/dev/null 2>&1) &
   fi
   ;;
 aborted)

@@ -160,3 +160,23 @@ def test_a_used_ticket_is_removed_and_its_commit_is_linked_to_the_review(running
     assert (event["review_id"], event["metadata"]["because"]) == (review, "review")
     assert not ticket.exists()
     running.must("reset", "-q", "--hard", running.first)
+
+
+def test_a_caller_that_reads_the_output_of_git_does_not_wait_for_the_report(running: Gated, tmp_path: Path) -> None:
+    """The program that reports waits at a pipe until the test opens it, long after git is done."""
+    waiting, wrapper = tmp_path / "waiting", tmp_path / "python"
+    os.mkfifo(waiting)
+    hook = running.folder / ".git" / "hooks" / "reference-transaction"
+    text = hook.read_text()
+    line = next(line for line in text.splitlines() if line.startswith("python="))
+    real = line.removeprefix("python=")
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *landed*) exec cat {waiting} ;; esac\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    hook.write_text(text.replace(line, f"python={wrapper}"))
+    try:
+        running.must("commit", "--allow-empty", "-m", "empty")
+        # Only now can it go on: opening a pipe waits for the other side.
+        waiting.write_text("")
+    finally:
+        hook.write_text(text)
+        running.must("reset", "-q", "--hard", running.first)
