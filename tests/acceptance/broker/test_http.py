@@ -270,18 +270,6 @@ def test_an_address_over_the_limit_is_refused(broker: BrokerProcess) -> None:
     assert exchange(broker.port, request.encode()) == 431
 
 
-def test_who_sends_and_never_reads_is_not_read_from_for_ever(broker: BrokerProcess) -> None:
-    """What the two kernels hold for a connection is some megabytes; everything above would be in the broker."""
-    one = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n\r\n".encode()
-    many = one * (MIB // len(one))
-    sent = 0
-    connection = socket.create_connection(("127.0.0.1", broker.port), timeout=2)
-    with connection, contextlib.suppress(TimeoutError):
-        while sent < 64 * MIB:
-            sent += connection.send(many)
-    assert sent < 24 * MIB
-
-
 def test_many_requests_in_one_go_are_all_answered_in_order(broker: BrokerProcess) -> None:
     count = 3_000
     one = f"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1:{broker.port}\r\n\r\n"
