@@ -6,11 +6,15 @@ from typing import Any, cast
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
+from gsd_review_broker.git.checkout import exclude_from_git
 from gsd_review_broker.settings import locations
 
 
 def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
-    """False if the file already says so. A file that cannot be read is not touched."""
+    """False if the file already says so. A file that cannot be read is not touched.
+
+    A project's file that is new is about this machine, so git does not see it: a file that git tracks may have come
+    with the repository, and counts for less."""
     settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):
@@ -18,6 +22,8 @@ def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
     wanted = {**cast("dict[str, Any]", present), **values}
     if wanted == present:
         return False
+    if path != locations.user_file() and not path.exists():
+        exclude_from_git(path.parents[1], f"/{locations.PROJECT_FOLDER}/{locations.PROJECT_FILE}")
     _write(path, json.dumps({**settings, section: wanted}, indent=2) + "\n")
     return True
 

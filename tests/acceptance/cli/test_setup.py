@@ -55,6 +55,7 @@ def test_one_command_sets_everything_up_and_one_takes_it_back(tandem: Tandem) ->
     assert "      Review what waits for a verdict, with the skill tandem-reviewing.\n" in done.out
     assert git(tandem.folder, "status", "--porcelain") == b""
     checks = {check["name"]: check for check in tandem("doctor")["checks"]}
+    assert not [check for check in checks.values() if check["state"] == "red"]
     assert {name: checks[name]["state"] for name in ("broker", "claude", "codex", "gate")} == dict.fromkeys(
         ("broker", "claude", "codex", "gate"), "green"
     )
@@ -94,6 +95,34 @@ def test_the_other_direction_and_the_pool_are_taken_back_too(tandem: Tandem) -> 
     assert tandem("uninstall", "--all")["gate"] is False
     assert settings.read_text() == '{"max_rounds": 7}'
     assert seen(tandem.folder) == before
+
+
+def test_the_pool_is_set_up_and_taken_back_from_a_linked_worktree(tandem: Tandem, tmp_path: Path) -> None:
+    """One broker serves a repository with all its worktrees, so the pool's switch is in the main one. A client reads
+    its entry in the folder that it is started in."""
+    git(tandem.folder, "worktree", "add", "-q", str(tmp_path / "linked"))
+    linked = Tandem(tmp_path / "linked", tandem.home, PATH=tandem.environment["PATH"])
+    assert linked("up")["serves"] == str(tandem.folder)
+    before = seen(tandem.folder), seen(linked.folder)
+    done = linked("setup", "--yes", "--pool", "codex", "--reviewer", "you", "--no-gate")
+    assert {check["name"]: check["state"] for check in done["checks"]}["claude"] == "green"
+    settings = tandem.folder / ".planning" / "review-broker.json"
+    assert json.loads(settings.read_text()) == {"reviewer_pool": {"enabled": True, "agent": "codex"}}
+    assert not (linked.folder / ".planning").exists()
+    assert (linked.folder / ".mcp.json").exists()
+    assert [git(one.folder, "status", "--porcelain") for one in (tandem, linked)] == [b"", b""]
+    assert linked("setup", "--pool", "codex")["changed"] is False
+    linked("uninstall", "--all")
+    assert not settings.exists()
+    assert (seen(tandem.folder), seen(linked.folder)) == before
+
+
+def test_what_the_pools_switch_writes_is_not_part_of_a_change(tandem: Tandem) -> None:
+    tandem("up")
+    assert tandem("pool", "enable", "--agent", "claude")["changed"] is True
+    assert git(tandem.folder, "status", "--porcelain") == b""
+    put(tandem.folder / "new.txt", "new\n")
+    assert [file["path"] for file in tandem("propose", "-m", "one file")["affected_files"]] == ["new.txt"]
 
 
 def test_a_person_is_asked_and_may_choose_or_decline(tandem: Tandem) -> None:

@@ -18,21 +18,23 @@ def clients(target: Target) -> Iterator[Check]:
     from gsd_review_broker import integrations  # noqa: PLC0415 - not light
 
     around = integrations.Environment.of(Path.cwd())
-    for status in integrations.status(around, versions=False):
-        check = _check(status, target)
+    statuses = integrations.status(around, versions=False)
+    is_connected = any(place.url for status in statuses for place in status.places)
+    for status in statuses:
+        check = _check(status, target, is_enough=is_connected)
         if check is not None:
             yield check
 
 
-def _check(status: "ClientStatus", target: Target) -> Check | None:
+def _check(status: "ClientStatus", target: Target, *, is_enough: bool) -> Check | None:
+    """`is_enough`: some client is connected, so that another one need not be."""
     name = status.client.name
     unreadable = next((place for place in status.places if place.problem), None)
     if unreadable is not None:
         return yellow(name, f"{unreadable.path}: {unreadable.problem}", "Fix the file.")
     connected = [place for place in status.places if place.url]
     if not connected:
-        hint = f"tandem install {name}"
-        return yellow(name, "installed, but not connected", hint) if status.program else None
+        return _unconnected(name, is_enough=is_enough) if status.program else None
     if status.program is None:
         found = f"connected, but not installed: there is no {name} on the PATH"
         return yellow(name, found, f"Install {status.client.full_name}, or run tandem uninstall {name}.")
@@ -40,6 +42,12 @@ def _check(status: "ClientStatus", target: Target) -> Check | None:
     if wrong is not None:
         return yellow(name, wrong, f"tandem install {name} connects it to the broker of this folder.")
     return green(name, f"connected: {', '.join(place.url or '' for place in connected)}")
+
+
+def _unconnected(name: str, *, is_enough: bool) -> Check:
+    if is_enough:
+        return green(name, f"not connected (tandem install {name} connects it)")
+    return yellow(name, "installed, but not connected", f"tandem install {name}")
 
 
 def _what_is_wrong(place: "ConfigFile", target: Target) -> str | None:
