@@ -128,3 +128,56 @@ async def test_a_finding_that_no_event_tells_of_comes_last(tmp_path: Path) -> No
     async with local_broker(tmp_path) as broker:
         told = (await broker("get_discussion", review_id=review_id))["findings"]
     assert [finding["title"] for finding in told] == [*TITLES[1:], "zebra"]
+
+
+STALE = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-not there\n+new\n"
+
+
+async def rejected_automatically(broker: LocalBroker, **more: Any) -> str:
+    review_id = (await broker.create(diff=STALE, project="p", **more))["review_id"]
+    broker.clock.pass_time(5)
+    assert (await broker("claim_review", review_id=review_id, reviewer_id="codex"))["auto_rejected"] is True
+    broker.clock.pass_time(60)
+    return review_id
+
+
+async def approved(broker: LocalBroker, review_id: str) -> None:
+    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    broker.clock.pass_time(7)
+    generation = claim["claim_generation"]
+    await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=generation)
+
+
+# As versions before schema 0004 wrote it: an automatic rejection was a verdict. Only the corrected review is critical.
+_COUNTED_BEFORE = """
+UPDATE reviews SET last_verdict = coalesce(last_verdict, 'changes_requested'), first_verdict_at = (
+    SELECT min(timestamp) FROM events WHERE review_id = reviews.id AND event_type = 'review_auto_rejected')
+WHERE id IN (SELECT review_id FROM events WHERE event_type = 'review_auto_rejected');
+UPDATE counters SET key = key || ':changes_requested:' WHERE name = 'step' AND key LIKE 'review_auto_rejected:%';
+UPDATE counters SET key = key || 'changes_requested'
+WHERE name = 'step' AND key LIKE 'verdict_submitted:%:critical:approved:';
+UPDATE histogram_buckets SET count = count + 1, total = total + least WHERE name = 'time_to_verdict';
+INSERT INTO histogram_buckets VALUES ('', 'time_to_verdict', 3, 1, 3, 3, 3);
+UPDATE alembic_version SET version_num = '0003';
+"""
+
+
+async def test_automatic_rejections_that_were_counted_as_verdicts_are_counted_again(
+    tmp_path: Path, repository: Path
+) -> None:
+    async with local_broker(tmp_path, root=repository) as broker:
+        await approved(broker, (await broker.create(project="q"))["review_id"])
+        await rejected_automatically(broker)
+        corrected = await rejected_automatically(broker, agent_type="planner")
+        await broker.create(review_id=corrected, agent_type="planner")
+        await approved(broker, corrected)
+        before = [await broker("get_review_stats", project=project) for project in (None, "p", "q")]
+    assert before[0]["auto_rejections"] == 2
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.executescript(_COUNTED_BEFORE)
+    async with local_broker(tmp_path, root=repository, clock=broker.clock) as broker:
+        assert [await broker("get_review_stats", project=project) for project in (None, "p", "q")] == before
+        await approved(broker, (await broker.create(project="p"))["review_id"])
+        await broker.create(review_id=await rejected_automatically(broker))
+    assert problems(broker.database) == []
+    assert verification.verify(broker.database).problems == []

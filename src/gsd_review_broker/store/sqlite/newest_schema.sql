@@ -2,7 +2,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0003');
+INSERT INTO "alembic_version" VALUES('0004');
 CREATE TABLE approved_paths (
 	path_key VARCHAR(64) NOT NULL,
 	old_id VARCHAR(64) NOT NULL,
