@@ -10,11 +10,11 @@ from gsd_review_broker.git.checkout import exclude_from_git
 from gsd_review_broker.settings import locations
 
 
-def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
+def changed_setting(path: Path, section: str, values: dict[str, Any], *, personal: bool = False) -> bool:
     """False if the file already says so. A file that cannot be read is not touched.
 
-    A project's file that is new is about this machine, so git does not see it: a file that git tracks may have come
-    with the repository, and counts for less."""
+    Git does not see a project's file that is new and `personal`: it is about this machine, and a file that git tracks
+    counts for less, because it may have come with the repository."""
     settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):
@@ -22,7 +22,7 @@ def changed_setting(path: Path, section: str, values: dict[str, Any]) -> bool:
     wanted = {**cast("dict[str, Any]", present), **values}
     if wanted == present:
         return False
-    if path != locations.user_file() and not path.exists():
+    if personal and path != locations.user_file() and not path.exists():
         exclude_from_git(path.parents[1], f"/{locations.PROJECT_FOLDER}/{locations.PROJECT_FILE}")
     _write(path, json.dumps({**settings, section: wanted}, indent=2) + "\n")
     return True

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings import locations
 
@@ -73,6 +74,9 @@ class Environment:
                 "Go into one, or use --scope user.",
             )
         return self.root
+
+    def in_main_work_tree(self) -> "Environment":
+        return replace(self, root=find_root(self.root) or self.root) if self.root else self
 
     def base(self, scope: Scope) -> Path | None:
         """What a receipt is kept for: the project, or None for the account."""

@@ -38,6 +38,7 @@ class InstallOutcome:
 
 
 def install(client: Client, choice: Choice, around: Environment, *, dry_run: bool = False) -> InstallOutcome:
+    around = _around(client, around)
     base = around.base(choice.scope)
     receipts = Receipts(around.state)
     setup = client.setup(choice, around)
@@ -63,6 +64,7 @@ def install(client: Client, choice: Choice, around: Environment, *, dry_run: boo
 
 
 def uninstall(client: Client, scope: Scope, around: Environment, *, dry_run: bool = False) -> InstallOutcome:
+    around = _around(client, around)
     base = around.base(scope)
     receipts = Receipts(around.state)
 
@@ -90,6 +92,7 @@ def connected_role(client: str, around: Environment) -> str | None:
 
 def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
     """With what an earlier installation in the same role was asked for: a plain run takes nothing away."""
+    around = _around(client, around)
     receipt = Receipts(around.state).read(client.name, around.base(choice.scope))
     if receipt is None or receipt.role != choice.role.value:
         return choice
@@ -102,6 +105,10 @@ def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
         shared=choice.shared or receipt.shared,
         runtimes=choice.runtimes or receipt.runtimes,
     )
+
+
+def _around(client: Client, around: Environment) -> Environment:
+    return around.in_main_work_tree() if client.is_of_broker else around
 
 
 def without_ours(path: Path, around: Environment) -> bytes | None:

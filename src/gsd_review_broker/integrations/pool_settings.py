@@ -17,4 +17,4 @@ def pool_settings(agent: str | None = None) -> Client:
         file = ClientFile(path=locations.project_file(around.project()), format="json", entries=entries)
         return ClientSetup(documents=(file,), notes=("The pool begins with the next start of the broker.",))
 
-    return Client(name=POOL, full_name="Reviewer pool", server=None, more=more)
+    return Client(name=POOL, full_name="Reviewer pool", server=None, more=more, is_of_broker=True)

@@ -190,7 +190,7 @@ def _agent_in(file: Path) -> Any:
 
 
 def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str = "") -> int:
-    changed = changed_setting(file, "reviewer_pool", values)
+    changed = changed_setting(file, "reviewer_pool", values, personal=True)
     screen = Screen()
     if options.json:
         screen.json({"file": str(file), "reviewer_pool": values, "changed": changed})

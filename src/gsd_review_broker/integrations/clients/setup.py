@@ -116,6 +116,8 @@ class Client:
     """Documents, assets and notes beside the server's entry."""
     sentences: Mapping[ClientRole, str] = field(default_factory=dict[ClientRole, str], hash=False)
     """What a person types in it to make it propose, or review."""
+    is_of_broker: bool = False
+    """Its file is the broker's, which serves all worktrees of a repository: it is in the main one."""
 
     def __str__(self) -> str:
         return self.name
