@@ -1,4 +1,4 @@
-"""`make docs`: write the generated pages and snapshots anew; look at the difference before you commit it."""
+"""`make docs`: write the generated pages and snapshots again; look at the difference before you commit it."""
 
 from tests.contract.commands import COMMANDS_PAGE, COMMANDS_SNAPSHOT, commands_page, commands_text
 from tests.contract.first_answers import FIRST_ANSWERS, first_answers_text

@@ -23,7 +23,7 @@ def test_the_snapshot_is_what_the_code_says() -> None:
 
 
 def test_the_reference_is_current() -> None:
-    assert COMMANDS_PAGE.read_text() == commands_page(), "write it anew with make docs"
+    assert COMMANDS_PAGE.read_text() == commands_page(), "make docs writes it again"
 
 
 def test_every_command_of_the_contract_is_there() -> None:

@@ -91,11 +91,11 @@ def test_the_snapshot_is_what_the_code_says() -> None:
 
 
 def test_the_tool_reference_is_current() -> None:
-    assert PAGE.read_text() == page(), "write it anew with make docs"
+    assert PAGE.read_text() == page(), "make docs writes it again"
 
 
 def test_what_is_answered_while_the_broker_starts_is_current() -> None:
-    assert FIRST_ANSWERS.read_text() == first_answers_text(), "write it anew with make docs"
+    assert FIRST_ANSWERS.read_text() == first_answers_text(), "make docs writes it again"
 
 
 def test_every_tool_takes_exactly_the_parameters_of_the_contract() -> None:

@@ -213,7 +213,7 @@ def test_whoever_takes_back_in_the_wrong_place_is_told_the_right_one(account: Ac
 
 
 def test_what_others_write_in_between_is_kept(account: Account) -> None:
-    """Claude Code writes its own file anew at every start."""
+    """Claude Code writes its own file again at every start."""
     path = put(account.document(CLAUDE, Scope.USER), '{"numStartups": 1}', mode=0o600)
     account.install(CLAUDE, Scope.USER)
     now = json.loads(path.read_text())
