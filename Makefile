@@ -62,7 +62,7 @@ static: $(VENV)/dev.stamp  ## format, lint, import contracts and types
 	@$(BIN)/basedpyright
 
 quick: $(VENV)/dev.stamp
-	@$(BIN)/python -m pytest -q -n 2 $(ORDER) -m "not slow" tests/unit tests/contract tests/integration
+	@$(BIN)/python -m pytest -q -n 2 $(ORDER) -m "not slow and not postgres" tests/unit tests/contract tests/integration
 
 chromium:  ## find or install Chromium, for the tests in a browser
 	@sh tests/browser/chromium.sh

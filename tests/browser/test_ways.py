@@ -131,7 +131,7 @@ _BY_COLOUR = ["color-contrast", "link-in-text-block"]
 _VIEWS: tuple[tuple[ColorScheme, int, list[str] | None], ...] = (
     ("light", 1360, None),
     ("dark", 1360, _BY_COLOUR),
-    ("light", 390, [*_BY_COLOUR, "scrollable-region-focusable"]),
+    ("light", 390, ["scrollable-region-focusable", "meta-viewport"]),
 )
 
 
@@ -156,7 +156,8 @@ def test_no_page_shuts_anybody_out(shop: BrokerProcess, open_context: Open, keep
             assert not grave_violations(page, rules), f"{path}, {scheme}, {width} pixels"
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{path} is {wide} pixels wider than the screen"
-            keep(page, f"{name}-{scheme}-{width}")
+            if rules is None or name == "review":
+                keep(page, f"{name}-{scheme}-{width}")
 
 
 def grave_violations(page: Page, rules: list[str] | None) -> list[dict[str, object]]:

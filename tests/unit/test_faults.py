@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,13 @@ def test_each_fault_names_tests_that_there_are(fault: Fault) -> None:
     assert fault.tests
     for test in fault.tests:
         file, _, name = test.partition("::")
-        names = {node.name for node in ast.walk(ast.parse(Path(ROOT / file).read_text(encoding="utf-8")))
-                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}  # fmt: skip
-        assert name in names
+        assert name in _functions_of(ROOT / file)
+
+
+@cache
+def _functions_of(file: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 def test_the_tests_that_the_security_page_names_for_a_finding_each_have_a_fault() -> None:

@@ -23,6 +23,8 @@ from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.ports import Applies
 from tests.support.processes import git, make_repository
 
+pytestmark = pytest.mark.slow
+
 LINES = st.lists(st.sampled_from(["a", "b", "", "c c"]), min_size=1, max_size=15)
 ALL_TRICKS = ("replace", "graft", "attributes", "eol", "filter", "base overwritten", "result overwritten", "config")
 TRICKS = st.sets(st.sampled_from(ALL_TRICKS))

@@ -32,6 +32,8 @@ from gsd_review_broker.integrations.clients import texts
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
 
+pytestmark = pytest.mark.slow
+
 OURS = "http://127.0.0.1:8321/mcp/proposer"
 JSON_FILES = {
     "commented": '// mine\n{\n  /* servers */\n  "mcpServers": {\n    "z": {"command": "z"}, // last\n  },\n'

@@ -24,6 +24,8 @@ from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL
 from tests.support.texts import GOOD
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 100_000
 REVISIONS = [None, *HANDSHAKE_PROTOCOL_VERSIONS, PROTOCOL]
 LEGACY = "2025-06-18"

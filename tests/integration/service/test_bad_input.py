@@ -9,6 +9,8 @@ from gsd_review_broker.mcp.server import all_tools
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import ToolError
 
+pytestmark = pytest.mark.slow
+
 TOOLS = all_tools().shown_to(Audience.ALL)
 GOOD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "create_review": PROPOSAL,

@@ -10,6 +10,8 @@ from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError
 from tests.support.texts import BETTER, GOOD
 
+pytestmark = pytest.mark.slow
+
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

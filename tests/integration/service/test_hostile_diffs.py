@@ -13,6 +13,8 @@ from tests.support.hostile_diffs import HELLO, Hostile, hostile
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 
+pytestmark = pytest.mark.slow
+
 
 def _make_target(folder: Path) -> Path:
     """A repository with ways out of it, and canaries in it, in its .git and beside it."""

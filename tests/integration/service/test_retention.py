@@ -30,7 +30,7 @@ from tests.support.processes import make_repository
 from tests.support.texts import BETTER, GOOD
 
 # How files are written; on PostgreSQL see tests/integration/store/test_postgres.py.
-pytestmark = pytest.mark.sqlite
+pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
 
 TABLES = ("reviews", "revisions", "messages", "counter_patches", "findings", "events")
 DAY = 86_400

@@ -28,6 +28,8 @@ from tests.support.mcp import ToolError
 from tests.support.processes import make_repository
 from tests.support.texts import BETTER, GOOD, STALE
 
+pytestmark = pytest.mark.slow
+
 STATES = ("pending", "claimed", "in_review", "approved", "changes_requested", "closed")
 # What can be left, so that one can tell how long it took.
 LEAVABLE = STATES[:-1]

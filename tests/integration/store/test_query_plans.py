@@ -11,6 +11,8 @@ from gsd_review_broker.store import pool_rows, reads, statistics
 from gsd_review_broker.store.statements import sql_of
 from tests.support.local import LocalBroker
 
+pytestmark = pytest.mark.slow
+
 STATEMENTS = {
     name: value
     for module in (reads, statistics, pool_rows)

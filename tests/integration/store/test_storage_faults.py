@@ -32,6 +32,8 @@ from tests.support.mcp import Mcp, ToolError
 from tests.support.processes import BrokerProcess, run_broker
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 LARGE = "x" * 60_000
 DEADLINE = PATIENCE
 

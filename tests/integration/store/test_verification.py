@@ -21,6 +21,8 @@ from tests.support.mcp import ToolError
 from tests.support.processes import make_repository
 from tests.support.texts import BETTER, GOOD
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Made:
@@ -608,7 +610,10 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
 TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histogram_buckets")
 
 
-@pytest.mark.parametrize("value", ["x'00ff'", "'text'", "-1", "1.5"])
+_RARE = [pytest.param(value, marks=pytest.mark.torture) for value in ("'text'", "-1")]
+
+
+@pytest.mark.parametrize("value", ["x'00ff'", "1.5", *_RARE])
 @pytest.mark.parametrize("table", [*TABLES, "audit_head", "audit_gaps"])
 @pytest.mark.slow
 def test_no_value_whatever_makes_verify_fall_over(made: Made, table: str, value: str) -> None:
