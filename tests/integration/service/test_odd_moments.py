@@ -23,6 +23,7 @@ async def refused(broker: LocalBroker, tool: str, **arguments: object) -> str:
     return error.value.code
 
 
+@pytest.mark.sqlite
 async def test_a_database_that_is_taken_away_is_noticed_and_nothing_is_acknowledged(
     broker: LocalBroker, tmp_path: Path
 ) -> None:
