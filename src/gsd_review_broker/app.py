@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.git.repository import GitRepository
@@ -26,16 +27,18 @@ from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.commands.approvals import ApprovalWatcher
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.identification import Auth, Identification
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.changes import SettingsWatch
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.gate import read_policy
+from gsd_review_broker.settings.listening import listening
 from gsd_review_broker.settings.person import person_here
 from gsd_review_broker.settings.pool import resolved
 from gsd_review_broker.settings.problems import POOL, Problem, Problems
-from gsd_review_broker.settings.runtime_file import new_secret
+from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.admission import Admission
@@ -44,9 +47,12 @@ from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
 from gsd_review_broker.web.api.people import api_routes
 from gsd_review_broker.web.api.pool import pool_routes
 from gsd_review_broker.web.api.problems import problem_routes
+from gsd_review_broker.web.api.tokens import token_routes
+from gsd_review_broker.web.by_project import ByProject
 from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
 from gsd_review_broker.web.late_routes import LateRoutes
+from gsd_review_broker.web.sign_in import SignIns
 
 
 class Application:
@@ -57,6 +63,7 @@ class Application:
         configuration: Configuration,
         *,
         port: int,
+        local_port: int | None = None,
         clock: Clock | None = None,
         pool_limits: PoolLimits | None = None,
     ) -> None:
@@ -82,6 +89,7 @@ class Application:
             liveness=Liveness(clock, access),
             access=access,
         )
+        person = person_here()
         self.broker = make_broker(
             core,
             serves=configuration.serves,
@@ -90,23 +98,41 @@ class Application:
             gate_policy=_gate_policy,
             ticket_office=TicketOffice(),
             signer=signer,
+            identification=Identification(
+                self.store,
+                access,
+                clock,
+                auth=Auth(settings.auth),
+                keeper=person,
+                keeper_token=keeper_token(self.secret),
+            ),
         )
-        self.pool = _pool(configuration, core, self.broker, port=port, limits=pool_limits)
+        place = listening(settings, port=port, local_port=local_port)
+        self.pool = _pool(configuration, core, self.broker, url=place.url, limits=pool_limits)
         self.broker.pool.attach(self.pool)
         self._endpoints = make_endpoints(self.broker, body_limit=policy.limits.body)
-        person, url = person_here(), f"http://{bracketed(settings.host)}:{port}"
+        url = self.url = place.url
         self._notifier = Notifier(
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
-        pages = Starlette(routes=self._routes(configuration, person, url), lifespan=self._lifespan)
+        self._sign_ins = SignIns(clock, needs_token=self.broker.identification.needs_token)
+        self.routes = self._routes(self.broker, configuration, person, url)
+        pages = ByProject(
+            Starlette(routes=self.routes, lifespan=self._lifespan),
+            lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
+        )
         dispatch = Dispatch(
             {path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
             otherwise=BodyLimit(pages, limit=policy.limits.body),
         )
-        admission = Admission(dispatch, self.broker.gatekeeper, tools=self._endpoints.by_path)
-        self.asgi = HostAndOriginGuard(admission, port=port, body_limit=policy.limits.body)
+        admission = Admission(
+            dispatch, self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path
+        )
+        self.asgi = HostAndOriginGuard(
+            admission, hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body
+        )
 
-    def _routes(self, configuration: Configuration, person: str, url: str) -> list[Route]:
+    def _routes(self, broker: Broker, configuration: Configuration, person: Identity, url: str) -> list[Route]:
         watch = SettingsWatch(configuration.root)
 
         def problems() -> list[Problem]:
@@ -119,21 +145,25 @@ class Application:
                     configuration.serves, str(configuration.database), self.secret, is_ready=self.store.is_ready
                 ),
             ),
-            Route("/metrics", metrics_endpoint(self.broker)),
-            *api_routes(self.broker),
-            *pool_routes(self.broker),
+            Route("/metrics", metrics_endpoint(broker)),
+            *api_routes(broker),
+            *pool_routes(broker),
             *problem_routes(problems),
-            *gate_routes(self.broker),
+            *token_routes(broker),
+            *self._sign_ins.routes(),
+            *gate_routes(broker),
             # Everything else is a page.
-            Route("/{page:path}", LateRoutes(lambda: self._dashboard(configuration, person, url, problems))),
+            Route("/{page:path}", LateRoutes(lambda: self._dashboard(broker, configuration, person, url, problems))),
         ]
 
-    def _dashboard(self, configuration: Configuration, person: str, url: str, problems: Problems) -> list[Route]:
+    def _dashboard(
+        self, broker: Broker, configuration: Configuration, person: Identity, url: str, problems: Problems
+    ) -> list[Route]:
         # Many brokers never show a page.
         from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415
 
         return dashboard_routes(
-            self.broker,
+            broker,
             self.wakeups,
             person=person,
             serves=configuration.serves,
@@ -193,7 +223,7 @@ def _repository(configuration: Configuration) -> GitRepository:
 
 
 def _pool(
-    configuration: Configuration, core: Core, broker: Broker, *, port: int, limits: PoolLimits | None
+    configuration: Configuration, core: Core, broker: Broker, *, url: str, limits: PoolLimits | None
 ) -> Supervisor:
     """Reviewers' folders are outside the repository: a proposal may have written what is inside."""
     settings = configuration.settings.reviewer_pool
@@ -201,7 +231,7 @@ def _pool(
     name = configuration.database.key
     workspace = resolved(settings.workspace_path, root) if settings.workspace_path else root or Path.home()
     place = PoolSite(
-        broker_url=f"http://{bracketed(configuration.settings.host)}:{port}/mcp/reviewer",
+        broker_url=f"{url}/mcp/reviewer",
         workspace=workspace,
         folder=locations.state_folder() / "reviewers" / name,
         template=resolved(template, root) if template else None,
@@ -233,7 +263,3 @@ def _signer() -> Signer | None:
 def _gate_policy(root: str | None) -> GatePolicy:
     """Read for each question: a policy counts from the moment it is written."""
     return read_policy(locations.project_file(Path(root)) if root else None, locations.user_file())
-
-
-def bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -86,3 +86,13 @@ def broker_failed() -> BrokerError:
 
 class StartError(Exception):
     """The broker cannot start; the text is one sentence for the person who typed the command."""
+
+
+def unauthenticated(*, has_token: bool) -> BrokerError:
+    """Does not tell an unknown token from one that expired or was revoked."""
+    return BrokerError(
+        Code.UNAUTHENTICATED,
+        "this token is unknown, has expired or was revoked" if has_token else "this broker needs a token",
+        "Send Authorization: Bearer TOKEN. Whoever runs the broker makes one with `tandem token new`; commands take it "
+        "from BROKER_TOKEN, or from the file `token` in your configuration folder.",
+    )

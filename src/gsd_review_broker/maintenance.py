@@ -1,17 +1,23 @@
-"""Work on a whole database, with or without a broker: verifying, exporting, pruning."""
+"""Work on a whole database, with or without a broker: verifying, exporting, pruning, making tokens."""
 
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.reviews import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.sqlite import verification
+
+if TYPE_CHECKING:
+    from gsd_review_broker.service.broker import Broker
+    from gsd_review_broker.service.commands.tokens import Tokens
+
+T = TypeVar("T")
 
 
 def verify(database: Database, archives: Sequence[Path] = ()) -> verification.VerificationReport:
@@ -42,22 +48,34 @@ def _as_file(database: Database) -> Generator[Path]:
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
     """Takes the database's lock, as a broker that serves nobody, so a running broker is never disturbed."""
 
-    # Imported here: verifying and exporting need no server.
-    from gsd_review_broker.app import Application  # noqa: PLC0415
-
-    async def run() -> None:
-        application = Application(configuration, port=0)
-        application.store.open()
-        try:
-            more = True
-            while more:
-                turn = await application.broker.retention.prune(closed_before)
-                report(turn)
-                more = turn["more"]
-        finally:
-            await application.store.close()
+    async def run(broker: "Broker") -> None:
+        more = True
+        while more:
+            turn = await broker.retention.prune(closed_before)
+            report(turn)
+            more = turn["more"]
 
     database = configuration.database
     if database.url is None and not database.path.is_file():
         raise StartError(f"there is no database {database}; give its path with --db.")
-    asyncio.run(run())
+    _as_broker(configuration, run)
+
+
+def with_tokens(configuration: Configuration, do: "Callable[[Tokens], Awaitable[T]]") -> T:
+    """The same. A database that does not exist yet is made: tokens may come before the first start."""
+    return _as_broker(configuration, lambda broker: do(broker.tokens))
+
+
+def _as_broker(configuration: Configuration, do: "Callable[[Broker], Awaitable[T]]") -> T:
+    # Imported here: verifying and exporting need no server.
+    from gsd_review_broker.app import Application  # noqa: PLC0415
+
+    async def run() -> T:
+        application = Application(configuration, port=0)
+        application.store.open()
+        try:
+            return await do(application.broker)
+        finally:
+            await application.store.close()
+
+    return asyncio.run(run())

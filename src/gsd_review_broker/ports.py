@@ -22,7 +22,8 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.domain.pool import Failure, Reviewer, Work
-from gsd_review_broker.domain.tally import Totals
+from gsd_review_broker.domain.tally import EVERYTHING, Totals
+from gsd_review_broker.domain.tokens import Token
 
 T = TypeVar("T")
 
@@ -141,7 +142,15 @@ class GateReader(Protocol):
     def landed_without_approval(self, limit: int) -> list[LandedCommit]: ...
 
 
-class Reader(ReviewerReader, GateReader, Protocol):
+class TokenReader(Protocol):
+    def token(self, token_hash: str) -> Token | None: ...
+
+    def tokens(self, limit: int) -> list[Token]:
+        """The newest first."""
+        ...
+
+
+class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
     """Reads of one snapshot."""
 
     def review(self, review_id: ReviewId) -> Review | None: ...
@@ -170,7 +179,9 @@ class Reader(ReviewerReader, GateReader, Protocol):
         """The same events as rows: the columns of EVENT_SUMMARY; their metadata is JSON text."""
         ...
 
-    def pending_by_priority(self) -> dict[str, int]: ...
+    def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
+        """In a project, or everywhere."""
+        ...
 
     def oldest_pending_at(self) -> Milliseconds | None: ...
 
@@ -264,6 +275,14 @@ class Transaction(Reader, Protocol):
     def save_override(self, override: GateOverride) -> int: ...
 
     def save_landed(self, commit: LandedCommit) -> None: ...
+
+    def lock_token(self, name: str) -> Token | None:
+        """The token of this name that was not revoked; it may have expired."""
+        ...
+
+    def save_token(self, token: Token) -> None: ...
+
+    def revoke_token(self, token: Token, now: Milliseconds) -> None: ...
 
 
 # Sees each change inside its transaction, and may add to it.

@@ -10,23 +10,28 @@ import socket
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvicorn
 
-from gsd_review_broker.app import Application, bracketed
+from gsd_review_broker.app import Application
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.checkout import exclude_from_git
 from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.config import Configuration, Settings
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.listening import needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
+
+if TYPE_CHECKING:
+    import ssl
 
 log = structlog.get_logger()
 
@@ -37,11 +42,26 @@ _IDLE_SECONDS = 120
 _LONGEST_HEALTH = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class PublicListener:
+    """The address that the user chose, where the loopback has a listener of its own."""
+
+    socket: socket.socket
+    tls: "ssl.SSLContext | None"
+
+
 class _Server(uvicorn.Server):
     """uvicorn, except for signals: waits are answered first, and the exit code is ours."""
 
-    def __init__(self, config: uvicorn.Config, application: Application, announce: RuntimeFile) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        application: Application,
+        announce: RuntimeFile,
+        public: "PublicListener | None",
+    ) -> None:
         super().__init__(config)
+        self._public = public
         self._application = application
         self._announce = announce
         self.interrupted = False
@@ -63,10 +83,20 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self.started and self._public is not None:
+            self.servers.append(await self._listening(self._public))
         if self.started:
             with _explained():
                 self._announce.write()
             log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
+
+    async def _listening(self, public: "PublicListener") -> asyncio.Server:
+        def protocol() -> asyncio.Protocol:
+            return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
+
+        return await asyncio.get_running_loop().create_server(
+            protocol, sock=public.socket, ssl=public.tls, backlog=self.config.backlog
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Done while the database's lock is still ours: afterwards the file may belong to the next broker.
@@ -98,25 +128,29 @@ def serve(configuration: Configuration) -> int:
     for problem in configuration.problems:
         log.warning("problem", feature=problem.feature, message=problem.message, fix=problem.fix)
     tracing.configure(os.environ)
-    listening = _bind(settings.host, settings.port)
-    with contextlib.closing(listening):
-        port = listening.getsockname()[1]
+    with contextlib.ExitStack() as stack:
+        chosen = stack.enter_context(contextlib.closing(_bind(settings.host, settings.port)))
+        port, local, public = chosen.getsockname()[1], chosen, None
+        if needs_local_listener(settings):
+            local = stack.enter_context(contextlib.closing(_bind("127.0.0.1", 0)))
+            public = PublicListener(chosen, _tls(settings))
         with _explained():
-            application = Application(configuration, port=port)
+            local_port = local.getsockname()[1] if public else None
+            application = Application(configuration, port=port, local_port=local_port)
         application.store.open()
         if configuration.root is not None:
             _keep_out_of_git(configuration.root, configuration.database)
         announce = RuntimeFile(
             configuration.database,
-            url=f"http://{bracketed(settings.host)}:{port}",
+            url=application.url,
             serves=configuration.serves,
             started_at=iso(SystemClock().now()),
             secret=application.secret,
         )
-        server = _Server(_uvicorn_config(application), application, announce)
+        server = _Server(_uvicorn_config(application, settings), application, announce, public)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(server.serve(sockets=[listening]))
+                runner.run(server.serve(sockets=[local]))
         finally:
             application.pool.roster.kill_at_once()
     return 130 if server.interrupted else 0
@@ -134,7 +168,7 @@ def _explained() -> Generator[None]:
         ) from error
 
 
-def _uvicorn_config(application: Application) -> uvicorn.Config:
+def _uvicorn_config(application: Application, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         application.asgi,
         http=BoundedHttpProtocol,
@@ -143,10 +177,30 @@ def _uvicorn_config(application: Application) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
+        # What a proxy says about a request counts only if the user trusts that proxy.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         backlog=2048,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=_IDLE_SECONDS,
     )
+
+
+def _tls(settings: Settings) -> "ssl.SSLContext | None":
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    import ssl  # noqa: PLC0415 - most brokers have no use for it
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    certificate, key = Path(settings.tls_certificate).expanduser(), Path(settings.tls_key).expanduser()
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartError(
+            f"TLS cannot be used: tls_certificate {certificate} or tls_key {key} cannot be read ({error})."
+        ) from error
+    return context
 
 
 def _loop_factory() -> Any:

@@ -43,7 +43,7 @@ _RUNTIME_FILE_COUNTS = (
 )
 _NOBODY_PROVES_ANYTHING = (
     "client/discovery.py",
-    '    if not announcement.is_proven_by(health.get("proof"), challenge, health.get("pid")):\n',
+    '    if not announcement.is_proven_by(health.get("proof"), challenge):\n',
     "    if False:\n",
 )
 

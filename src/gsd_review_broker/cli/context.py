@@ -1,13 +1,27 @@
 """One run of a command: which broker it calls, under which name, and how it answers."""
 
 import argparse
-import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.cli.render.screen import Part, Screen
-from gsd_review_broker.client import RunningBroker, Target, connect
-from gsd_review_broker.client.connection import ANSWER_SECONDS, Json
+from gsd_review_broker.client import RunningBroker, Target, connect, find
+from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
+from gsd_review_broker.settings.own_token import own_token
+from gsd_review_broker.settings.runtime_file import announced, keeper_token
+
+
+def keepers_connection(context: "Context", *, own_token_first: bool = True) -> Connection | None:
+    """To a broker of this machine, as whoever runs it; None if none is running, or if there is a token of one's own."""
+    if context.target.url or (own_token_first and context.token):
+        return None
+    broker = find(context.target)
+    announcement = announced(context.target.locations.database) if broker else None
+    if broker is None or announcement is None:
+        return None
+    broker.connection.token = keeper_token(announcement.secret)
+    return broker.connection
 
 
 class Context:
@@ -27,9 +41,9 @@ class Context:
             )
         return self._wanted
 
-    @property
+    @cached_property
     def token(self) -> str | None:
-        return os.environ.get("BROKER_TOKEN")
+        return own_token()
 
     @property
     def broker(self) -> RunningBroker:
@@ -72,7 +86,12 @@ class Context:
 
     @property
     def identity(self) -> str:
-        """The acting identity: a person, unless another name is given."""
+        """The acting identity: the name that is given, else the token's, else the person's."""
         from gsd_review_broker.settings.person import person_here  # noqa: PLC0415 - most commands act as nobody
 
-        return getattr(self.options, "identity", None) or person_here()
+        return getattr(self.options, "identity", None) or self.token_identity or person_here()
+
+    @cached_property
+    def token_identity(self) -> str | None:
+        """The name that the broker knows the token by; None where it does not look at tokens."""
+        return self.get("/api/whoami")["identity"] if self.token else None

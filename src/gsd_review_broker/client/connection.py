@@ -13,6 +13,8 @@ Json = dict[str, Any]
 PROTOCOL = "2026-07-28"
 ANSWER_SECONDS = 60.0
 _IDLE_SECONDS = 2.0
+_NOT_ADMITTED = (401, 403)
+_PORTS = {"http": 80, "https": 443}
 _META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -29,20 +31,20 @@ class UnreachableError(BrokerError):
 class Connection:
     def __init__(self, url: str, *, token: str | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "http" or parts.hostname is None:
+        if parts.scheme not in _PORTS or parts.hostname is None:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, f"{url!r} is not the address of a broker", "It looks like http://127.0.0.1:8321."
             )
         try:
-            port = parts.port or 80
+            port = parts.port or _PORTS[parts.scheme]
         except ValueError as error:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, f"{url!r}: {error}", "It looks like http://127.0.0.1:8321."
             ) from error
         # The path in the address is an endpoint's; the caller knows which endpoint it wants.
-        self.url = f"http://{parts.netloc}"
+        self.url = f"{parts.scheme}://{parts.netloc}"
         self.token = token
-        self._http = HttpConnection(parts.hostname, port)
+        self._http = HttpConnection(parts.hostname, port, tls=parts.scheme == "https")
         self._last_used = 0.0
 
     def close(self) -> None:
@@ -63,6 +65,9 @@ class Connection:
         status, kind, answer = self.exchange("POST", endpoint, body, headers, patience=patience)
         if status == TOO_LARGE:
             raise BrokerError(Code.TOO_LARGE, answer.decode("utf-8", "replace").strip(), "")
+        if status in _NOT_ADMITTED:
+            # Refused before any tool was reached.
+            return _plain_result(status, answer)
         return _tool_result(_message(status, kind, answer))
 
     def get(self, path: str) -> Json:

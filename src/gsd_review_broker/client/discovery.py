@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.errors import BrokerError, unauthenticated
 from gsd_review_broker.git.plain_checkout import plain_root
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations, locate
-from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, new_challenge
+from gsd_review_broker.settings.runtime_file import Announcement, UntrustedRuntimeFileError, announced, new_challenge
 
 USER = "user"
 
@@ -69,7 +69,7 @@ def _root_of(folder: Path) -> Path | None:
 
 def connect(target: Target, *, token: str | None = None) -> RunningBroker:
     """The running broker, or UnreachableError. The token is not sent before the broker is known to be ours."""
-    broker = _named(target) if target.url else _announced(target)
+    broker = _named(target, token) if target.url else _announced(target)
     if not target.accepts(broker.serves):
         broker.connection.close()
         raise UnreachableError(
@@ -80,10 +80,14 @@ def connect(target: Target, *, token: str | None = None) -> RunningBroker:
     return broker
 
 
-def _named(target: Target) -> RunningBroker:
+def _named(target: Target, token: str | None) -> RunningBroker:
     """At an address that the user gave: the user trusts whatever answers there."""
-    connection = Connection(target.url or "")
-    return _answered(connection, connection.get("/healthz"), started_at=None)
+    connection = Connection(target.url or "", token=token)
+    health = connection.get("/healthz")
+    if "pid" not in health and health.get("status") == "ok":
+        connection.close()
+        raise unauthenticated(has_token=token is not None)
+    return _answered(connection, health, started_at=None)
 
 
 def _announced(target: Target) -> RunningBroker:
@@ -96,13 +100,19 @@ def _announced(target: Target) -> RunningBroker:
     connection = Connection(announcement.url)
     challenge = new_challenge()
     health = connection.get(f"/healthz?challenge={challenge}")
-    if not announcement.is_proven_by(health.get("proof"), challenge, health.get("pid")):
+    health = {**_known_of(announcement), **health}
+    if not announcement.is_proven_by(health.get("proof"), challenge):
         connection.close()
         raise UnreachableError(
             f"what answers at {connection.url} is not the broker that serves {described(target.locations)}: it does "
             "not know the secret of the runtime file"
         )
     return _answered(connection, health, started_at=announcement.started_at, process_start=announcement.process_start)
+
+
+def _known_of(announcement: Announcement) -> Json:
+    """What the broker tells only those who send it a token."""
+    return {"pid": announcement.pid, "serves": announcement.serves, "database": announcement.database}
 
 
 def _answered(

@@ -30,7 +30,8 @@ class EventHints:
 
     def __init__(self, url: str, *, token: str | None, review_id: str | None, after: int | None) -> None:
         parts = urlsplit(url)
-        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_SILENCE_SECONDS)
+        connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._http = connection(parts.hostname or "", parts.port, timeout=_SILENCE_SECONDS)
         self._hints: queue.SimpleQueue[EventHint | None] = queue.SimpleQueue()
         parameters = {"review": review_id, "after": after}
         query = urlencode({name: value for name, value in parameters.items() if value is not None})

@@ -21,7 +21,8 @@ class BadAnswerError(OSError):
 
 
 class HttpConnection:
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, tls: bool = False) -> None:
+        self._tls = tls
         self._host = host
         self._port = port
         self._socket: socket.socket | None = None
@@ -65,6 +66,10 @@ class HttpConnection:
                 self._socket.settimeout(patience)
                 self._socket.connect((self._host, self._port))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls:
+                import ssl  # noqa: PLC0415 - only for a broker on another machine
+
+                self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=self._host)
         self._socket.settimeout(patience)
         return self._socket
 

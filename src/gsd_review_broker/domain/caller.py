@@ -32,6 +32,14 @@ class Caller:
     def proven_identity(self) -> Identity | None:
         return self.identity if self.proven else None
 
+    @property
+    def is_administrator(self) -> bool:
+        return self.kind is CallerKind.ADMIN
+
+    def acting(self, named: Identity | None) -> Identity | None:
+        """Under which name it acts: a proven caller under its own, whatever the call says."""
+        return self.proven_identity or named
+
 
 LOCAL = Caller(kind=CallerKind.LOCAL)
 UNKNOWN = Caller(kind=CallerKind.UNKNOWN)

@@ -136,6 +136,18 @@ class Site:
         own = [os.path.abspath(named)] if named and "://" not in named else []
         return [*own, *(self.known[key] for key in ("database", "user_database") if self.known.get(key))]
 
+    @property
+    def authorization(self) -> str:
+        """The header with the user's token, as every command finds it (settings/own_token.py); nothing without one."""
+        token = os.environ.get("BROKER_TOKEN")
+        if token is None and self.known.get("user_file"):
+            try:
+                token = _own_text(f"{os.path.dirname(self.known['user_file'])}/token")
+            except OSError:
+                return ""
+        token = (token or "").strip()
+        return f"Authorization: Bearer {token}\r\n" if token and token.isascii() and token.isprintable() else ""
+
     def head(self, asker: str) -> bytes:
         said = {"by": asker, "folder": self.common}
         said |= {key: self.known.get(key, "") for key in ("root", "commit")}
@@ -216,7 +228,7 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
         if address is None:
             continue
         try:
-            status, answer = post(address, path, body)
+            status, answer = post(address, path, body, site.authorization)
         except OSError as error:
             problem = f"the broker does not answer ({error})"
             break
@@ -276,7 +288,9 @@ def _pid_in(text: str) -> str:
     return digits[: len(digits) - len(digits.lstrip("0123456789"))]
 
 
-def post(address: "tuple[str, int]", path: str, body: bytes, patience: float = ANSWER_SECONDS) -> "tuple[int, bytes]":
+def post(
+    address: "tuple[str, int]", path: str, body: bytes, authorization: str = "", patience: float = ANSWER_SECONDS
+) -> "tuple[int, bytes]":
     """One request; by default within the time that a refusal may take. Raises OSError."""
     import _socket  # `socket` costs more than the whole request
     import time
@@ -286,7 +300,7 @@ def post(address: "tuple[str, int]", path: str, body: bytes, patience: float = A
     name = f"[{host}]" if ":" in host else host
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {name}:{port}\r\nContent-Type: application/x-tandem-gate\r\n"
-        f"Accept: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{_authorization()}\r\n"
+        f"Accept: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{authorization}\r\n"
     )
     family = _socket.AF_INET6 if ":" in host else _socket.AF_INET
     connection = _socket.socket(family, _socket.SOCK_STREAM)
@@ -303,18 +317,6 @@ def post(address: "tuple[str, int]", path: str, body: bytes, patience: float = A
     finally:
         connection.close()
     return _parsed(answer)
-
-
-def _authorization() -> str:
-    token = os.environ.get("BROKER_TOKEN", "")
-    if not token:
-        folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-        try:
-            with open(f"{folder}/gsd-review-broker/token", encoding="utf-8") as file:
-                token = file.read(1_000).strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-    return f"Authorization: Bearer {token}\r\n" if token.isascii() and token.isprintable() else ""
 
 
 def _parsed(answer: bytes) -> "tuple[int, bytes]":
@@ -377,7 +379,7 @@ def report_landed(site: Site) -> bool:
         except FileNotFoundError:
             # Another commit's report was quicker.
             continue
-        status, _ = post(address, "/api/gate/landed", body, _REPORT_SECONDS)
+        status, _ = post(address, "/api/gate/landed", body, site.authorization, _REPORT_SECONDS)
         if status not in _ANSWERED:
             return False
         if os.path.exists(f"{folder}/{name}"):

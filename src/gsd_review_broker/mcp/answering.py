@@ -43,7 +43,8 @@ async def _called(
     logs.call_begins(tool.name, arguments.get("review_id"))
     began, outcome = perf_counter(), "cancelled"
     try:
-        result = await tool(broker, arguments, audience, caller_in(scope))
+        caller = caller_in(scope)
+        result = await tool(broker.within(caller.project), arguments, audience, caller)
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value

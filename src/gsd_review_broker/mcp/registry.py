@@ -89,7 +89,8 @@ class Tool:
         key = values.pop("idempotency_key", None)
         # The arguments as they came: leaving one out and passing its default are different calls.
         call_arguments = {name: value for name, value in arguments.items() if name != "idempotency_key"}
-        repeat = Repeat(tool=self.name, key=key, arguments=call_arguments) if key is not None else None
+        holder = caller.proven_identity
+        repeat = Repeat(tool=self.name, key=key, arguments=call_arguments, holder=holder) if key is not None else None
         await broker.gatekeeper.admit(caller, self._act(arguments))
         return await self.function(Call(broker, repeat, audience, caller), **values)
 

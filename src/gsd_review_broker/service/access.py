@@ -22,15 +22,22 @@ from gsd_review_broker.ports import Clock, Store, Transaction
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters
 # Arguments that name the actor. The last two do so only in calls that write; elsewhere they are filters.
 _ACTING = ("reviewer_id", "caller_id", "sender_id")
-_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", "agent_type")
+_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", rules.AGENT_TYPE)
 
 
 # Where the web's edge puts the caller of a request, in its ASGI scope.
 CALLER = "tandem.caller"
+# And how a stream asks again whose token it is: it may be revoked meanwhile.
+RECHECK = "tandem.recheck"
 
 
 def caller_in(scope: MutableMapping[str, Any]) -> Caller:
     return scope[CALLER]
+
+
+async def is_still_admitted(scope: MutableMapping[str, Any]) -> bool:
+    recheck = scope.get(RECHECK)
+    return recheck is None or await recheck() == caller_in(scope)
 
 
 class Access:
@@ -114,9 +121,6 @@ class Gatekeeper:
         self._clock = clock
         self._access = access
 
-    def caller(self, bearer: str | None) -> Caller:
-        return self._access.caller(bearer)
-
     async def admit(self, caller: Caller, act: Act) -> None:
         if caller is LOCAL and not self._access.guards:
             return
@@ -127,7 +131,7 @@ class Gatekeeper:
         except BrokerError as error:
             await self.record(error, caller, act)
             raise
-        if caller.proven and caller.identity is not None:
+        if caller.proven and caller.identity is not None and self._access.standing(caller.identity) is not None:
             self._access.called(caller.identity, self._clock.now(), act.action)
 
     async def record(self, error: BrokerError, caller: Caller, act: Act) -> None:
@@ -168,6 +172,7 @@ class ByClaim:
     caller: Caller
     named: Identity | None = None
     claim_generation: int | None = None
+    is_verdict: bool = False
 
     def refusal(self, access: Access, tx: Transaction, review: Review) -> BrokerError | None:
         """Recorded where it is refused."""
@@ -177,6 +182,7 @@ class ByClaim:
             named=self.named,
             claim_generation=self.claim_generation,
             pool_managed=access.standing(review.claimed_by) is not None,
+            is_verdict=self.is_verdict,
         )
         return None if error is None else recorded(tx, error, self.caller, self.action, review)
 

@@ -1,5 +1,6 @@
 """The whole product behind one object: what every front end calls."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
@@ -14,8 +15,10 @@ from gsd_review_broker.service.commands.proposals import Proposals
 from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sweep import Sweep
 from gsd_review_broker.service.commands.tickets import Tickets
+from gsd_review_broker.service.commands.tokens import Tokens
 from gsd_review_broker.service.commands.verdicts import Verdicts
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.identification import Identification
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.pool.records import PoolRecords
@@ -42,10 +45,14 @@ class Broker:
     sweep: Sweep
     pool: PoolControl
     gatekeeper: Gatekeeper
+    identification: Identification
+    tokens: Tokens
     inboxes: Inboxes
     page_queries: ReviewPageQueries
     gate: Gate
     receipts: Receipts
+    # The same broker for the holder of a project's token; itself without a project.
+    within: "Callable[[str | None], Broker]"
 
 
 def make_broker(
@@ -57,12 +64,33 @@ def make_broker(
     gate_policy: PolicyOf,
     ticket_office: TicketOffice,
     signer: Signer | None,
+    identification: Identification,
 ) -> Broker:
+    scoped: dict[str, Broker] = {}
+
+    def within(project: str | None) -> Broker:
+        """Made with the first call, and kept: there are as many as projects with a token."""
+        if project is None or project == core.project:
+            return whole
+        if project not in scoped:
+            scoped[project] = make_broker(
+                core.within(project),
+                serves=serves,
+                database_name=database_name,
+                meters=meters,
+                gate_policy=gate_policy,
+                ticket_office=ticket_office,
+                signer=signer,
+                identification=identification,
+            )
+            pool.share(scoped[project].pool)
+        return scoped[project]
+
     waiting = LongPoll(core.wakeups)
     pool = PoolControl(core, PoolRecords(core))
     applies = Applicability(core)
     claims = Claims(core, waiting, applies)
-    return Broker(
+    whole = Broker(
         proposals=Proposals(core),
         proposal_queries=ProposalQueries(core, applies),
         claims=claims,
@@ -76,8 +104,12 @@ def make_broker(
         sweep=Sweep(core),
         pool=pool,
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
+        identification=identification,
+        tokens=Tokens(core),
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
         gate=Gate(core, gate_policy, serves=serves),
         receipts=Receipts(core, signer),
+        within=within,
     )
+    return whole

@@ -2,18 +2,19 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.model import Identity, Policy, Review
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Clock, IdempotencyKey, Reader, Repository, Store, Transaction, Wakeups
 from gsd_review_broker.service.access import Access, ByClaim
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.lookup import find_review, lock_review
 from gsd_review_broker.service.validation import text
+from gsd_review_broker.service.within import ProjectStore
 
 R = TypeVar("R")
 
@@ -30,6 +31,21 @@ class Core:
     policy: Policy
     liveness: Liveness
     access: Access
+    # The only project that the caller sees; None: all. The store shows nothing else.
+    project: str | None = None
+
+    def within(self, project: str) -> "Core":
+        return replace(self, store=ProjectStore(self.store, project), project=project)
+
+    def project_of(self, named: str | None) -> str | None:
+        """What is made for a project: without a name, for the caller's own; for another, it is refused."""
+        if self.project is not None and named not in {None, self.project}:
+            raise BrokerError(
+                Code.FORBIDDEN,
+                f"project: this token is for {self.project}, not for {named}",
+                f"Pass project={self.project}, or leave it out.",
+            )
+        return self.project if self.project is not None else named
 
     async def find(self, review_id: str) -> Review:
         return await self.store.glance(lambda reader: find_review(reader, review_id))
@@ -86,13 +102,18 @@ class Repeat:
     arguments: dict[str, Any]
     # Set by the call itself if the review, and with it the project, is not known in advance.
     project: str | None = None
+    # Who proved to be the caller: each has its own keys.
+    holder: str | None = None
 
     def within(self, project: str | None, limit: int) -> IdempotencyKey:
         payload = canonical(self.arguments).encode("utf-8", "surrogatepass")
+        key = text("idempotency_key", self.key, limit)
+        if self.holder is not None:
+            key = hashlib.sha256(f"{self.holder}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
         return IdempotencyKey(
             project=self.project or project or "",
             tool=self.tool,
-            key=text("idempotency_key", self.key, limit),
+            key=key,
             arguments_hash=hashlib.sha256(payload).hexdigest(),
         )
 

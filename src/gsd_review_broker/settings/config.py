@@ -22,11 +22,17 @@ from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
 
 # Settings that a cloned repository must not decide.
-USERS_OWN = frozenset({"allowed_roots", "db_listen", "instance", "log_file", "notify_command"})
+USERS_OWN = frozenset(
+    {
+        *("allowed_hosts", "allowed_roots", "auth", "db_listen", "instance", "log_file", "notify_command"),
+        *("tls_certificate", "tls_key", "trusted_proxies"),
+    }
+)
 # Set for reviewer programs; they are not settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
 Bytes = Annotated[int, Field(ge=1)]
+_LOCAL = "127.0.0.1, localhost and ::1"
 
 
 class _Section(BaseModel):
@@ -77,6 +83,11 @@ class Settings(_Section):
     db: str | None = None
     # PostgreSQL only: tells brokers apart that serve the same from one machine.
     instance: Annotated[str, Field(pattern=r"^[\w.-]{0,64}$")] = ""
+    auth: Literal["off", "token"] = "off"
+    allowed_hosts: list[str] = Field(default_factory=list[str])
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    trusted_proxies: list[str] = Field(default_factory=list[str])
     fence: Literal["strict", "managed"] = "strict"
     max_rounds: Annotated[int, Field(ge=1)] = 5
     git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
@@ -93,6 +104,10 @@ class Settings(_Section):
     review: ReviewSettings = Field(default_factory=ReviewSettings)
     review_granularity: Literal["per_task", "per_plan"] = "per_task"
     execution_mode: Literal["blocking", "optimistic"] = "blocking"
+
+    @property
+    def is_local(self) -> bool:
+        return self.host in {"127.0.0.1", "localhost", "::1"}
 
     def policy(self) -> Policy:
         limits = self.limits
@@ -151,17 +166,30 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
         project = _without_foreign_pool(project, [users, *own], problems)
     merged, origins = _merged([users, *([project] if project else []), *own])
     settings = _validated(merged, origins, root, problems)
-    if settings.host not in {"127.0.0.1", "localhost", "::1"}:
-        where = origins.get("host", "default")
-        raise StartError(
-            f"{where}: host: {settings.host!r} is not this machine alone; allowed are 127.0.0.1, localhost and ::1 "
-            "(other addresses need tokens, which this version does not have)."
-        )
+    _refuse_open_door(settings, origins)
     origin = origins.get("db", "default")
     database = locations.chosen_database(settings.db, origin, root, instance=settings.instance)
     if database.url is None and database.path.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
     return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
+
+
+def _refuse_open_door(settings: "Settings", origins: dict[str, str]) -> None:
+    """Other machines are let in only by the user's own decision, and only with tokens."""
+    where = origins.get("host", "default")
+    if not settings.is_local and where not in {str(user_file()), ENVIRONMENT, COMMAND_LINE}:
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone, and a repository must not decide that; here "
+            f"allowed are {_LOCAL}; set others in {user_file()}, by BROKER_HOST or with --host."
+        )
+    if not settings.is_local and (settings.auth != "token" or not settings.host):
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone; without tokens allowed are {_LOCAL} "
+            "(for other addresses set auth to token)."
+        )
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        missing = "tls_key" if settings.tls_key is None else "tls_certificate"
+        raise StartError(f"{missing} is missing: TLS needs both tls_certificate and tls_key.")
 
 
 def _validated(
@@ -312,10 +340,17 @@ def _environment_layer(environment: Mapping[str, str]) -> _Layer:
             continue
         value = environment[name]
         if not inner:
-            values[key] = value.split(os.pathsep) if key == "allowed_roots" else value
+            values[key] = _from_environment(key, value)
         elif isinstance(section := values.setdefault(key, {}), dict):
             section[inner] = value
     return _Layer(ENVIRONMENT, values)
+
+
+def _from_environment(key: str, value: str) -> Any:
+    """Paths are listed as in PATH, names with commas."""
+    if key == "allowed_roots":
+        return value.split(os.pathsep)
+    return value.split(",") if key in {"allowed_hosts", "trusted_proxies"} else value
 
 
 def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:

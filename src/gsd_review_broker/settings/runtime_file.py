@@ -26,6 +26,7 @@ _SECRET_BYTES = 32
 _SHORTEST_SECRET = 2 * _SECRET_BYTES
 _CHALLENGE = re.compile(r"[0-9a-f]{32,128}")
 _PURPOSE = "gsd-review-broker health"
+_KEEPING = "gsd-review-broker keeper"
 
 
 class UntrustedRuntimeFileError(Exception):
@@ -44,9 +45,9 @@ class Announcement(NamedTuple):
     started_at: str
     secret: str
 
-    def is_proven_by(self, proof: object, challenge: str, pid: object) -> bool:
+    def is_proven_by(self, proof: object, challenge: str) -> bool:
         """Does whoever gave this proof know the secret, and is it the same process? In constant time."""
-        if not isinstance(proof, str) or not proof.isascii() or pid != self.pid:
+        if not isinstance(proof, str) or not proof.isascii():
             return False
         return hmac.compare_digest(proof, proof_of(self.secret, challenge, self.pid))
 
@@ -63,6 +64,11 @@ def proof_of(secret: str, challenge: str, pid: int) -> str:
     """The answer to this challenge that only a broker with this secret can give."""
     message = f"{_PURPOSE}\n{challenge}\n{pid}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
+
+
+def keeper_token(secret: str) -> str:
+    """The bearer token of whoever can read the runtime file, and so could open the database too."""
+    return hmac.new(secret.encode(), _KEEPING.encode(), hashlib.sha256).hexdigest()
 
 
 class RuntimeFile:

@@ -48,6 +48,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
+from gsd_review_broker.store.token_rows import TokenReads
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
@@ -145,7 +146,7 @@ _RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
 
-class SqlReader(PoolReads, GateReads):
+class SqlReader(PoolReads, GateReads, TokenReads):
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 
@@ -214,8 +215,8 @@ class SqlReader(PoolReads, GateReads):
         parameters = {"review_id": review_id, "after": after, "most": limit}
         return self._statements.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
 
-    def pending_by_priority(self) -> dict[str, int]:
-        counted = read_counts(self._statements, EVERYTHING, Counted.QUEUE, most=len(_RANKED))
+    def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
+        counted = read_counts(self._statements, scope, Counted.QUEUE, most=len(_RANKED))
         return {priority.value: counted.get(priority.value, 0) for priority in _RANKED}
 
     def oldest_pending_at(self) -> Milliseconds | None:

@@ -108,7 +108,7 @@ def prepare_for_postgresql() -> None:
     """Make the indexes partial there too. This is not done at import: naming the dialect imports it, and every broker
     on SQLite would pay for that.
     """
-    for table in (reviews, reviewed_changes, landed_commits):
+    for table in (reviews, reviewed_changes, landed_commits, tokens):
         for index in table.indexes:
             if "where" in index.info:
                 index.dialect_options["postgresql"]["where"] = index.info["where"]
@@ -392,4 +392,28 @@ sa.Index(
     landed_commits.c.landed_at,
     sqlite_where=_without_approval,
     info={"where": _without_approval},
+)
+
+# Only hashes: whoever reads the database learns no token. Among tokens that were not revoked a name occurs once.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("name", _IDENTITY, nullable=False),
+    sa.Column("name_key", _COMPARED, nullable=False),
+    sa.Column("role", _STATE, nullable=False),
+    sa.Column("project", _IDENTITY),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("created_by", _IDENTITY, nullable=False),
+    sa.Column("expires_at", sa.BigInteger),
+    sa.Column("revoked_at", sa.BigInteger),
+)
+sa.Index("ix_tokens_created_at", tokens.c.created_at)
+_not_revoked = tokens.c.revoked_at.is_(None)
+sa.Index(
+    "ix_tokens_name_key",
+    tokens.c.name_key,
+    unique=True,
+    sqlite_where=_not_revoked,
+    info={"where": _not_revoked},
 )

@@ -51,6 +51,7 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
+from gsd_review_broker.store.token_rows import TokenWrites
 
 # The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
 # last the rows that every command writes. A lock on a review covers the rows that belong to it.
@@ -142,7 +143,7 @@ def _update_review(columns: tuple[str, ...]) -> sa.Update:
     return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
 
-class SqlTransaction(SqlReader, PoolWrites, GateWrites):
+class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
     def __init__(self, statements: Statements, now: Milliseconds, watchers: Sequence[Watcher] = ()) -> None:
         super().__init__(statements)
         self._now = now

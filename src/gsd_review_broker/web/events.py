@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports import EVENTS, Wakeups
+from gsd_review_broker.service.access import is_still_admitted
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.reviews import EventResult
 from gsd_review_broker.web.addresses import digits
@@ -110,7 +111,10 @@ class EventStream:
             gone.add_done_callback(lambda _: viewer.end())
             try:
                 while not viewer.is_over:
-                    await send({"type": "http.response.body", "body": await viewer.next(), "more_body": True})
+                    hints = await viewer.next()
+                    if not await is_still_admitted(scope):
+                        break
+                    await send({"type": "http.response.body", "body": hints, "more_body": True})
             finally:
                 gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -169,7 +173,9 @@ class EventStream:
         page = await self._broker.review_queries.audit_log(review_id=None, after=self._last, limit=_AT_ONCE)
         events = page["events"]
         if not events:
-            return False
+            # Others' events were looked at, and not shown.
+            self._last = page["next_cursor"] or self._last
+            return page["next_cursor"] is not None
         self._last = events[-1]["id"]
         everything = b""
         of_review: dict[str | None, bytes] = {}

@@ -3,23 +3,20 @@
 A web page that a user happens to open must not be able to talk to the broker, whatever name resolves to this machine.
 """
 
+from collections.abc import Iterable
+
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gsd_review_broker.errors import BrokerError, Code
 
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-
 
 class HostAndOriginGuard:
-    def __init__(self, app: ASGIApp, *, port: int, body_limit: int) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], origins: Iterable[str], body_limit: int) -> None:
         self._app = app
         self._body_limit = body_limit
-        hosts = [f"{name}:{port}" for name in _LOOPBACK_NAMES]
-        if port == 80:  # noqa: PLR2004 - HTTP's own port is left out by clients
-            hosts += _LOOPBACK_NAMES
         self._hosts = {host.encode() for host in hosts}
-        self._origins = {f"http://{host}".encode() for host in hosts}
+        self._origins = {origin.encode() for origin in origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -41,7 +38,8 @@ class HostAndOriginGuard:
 
 def _refuse(status: int, name: str) -> PlainTextResponse:
     return PlainTextResponse(
-        f"forbidden: this {name} may not use the broker; call it as 127.0.0.1, localhost or [::1] on its port.\n",
+        f"forbidden: this {name} may not use the broker; call it as 127.0.0.1, localhost or [::1] on its port, or by a "
+        "name in allowed_hosts.\n",
         status_code=status,
     )
 

@@ -11,7 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker import __version__
+from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError, broker_failed
+from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
 from gsd_review_broker.settings.problems import Problems
@@ -51,21 +53,21 @@ class Site:
         self,
         broker: Broker,
         *,
-        person: str,
+        person: Identity,
         serves: str,
         url: str,
         form_limit: int,
         problems: Problems = list,
     ) -> None:
         self.broker = broker
-        self.person = person
+        self._person = person
         self.token = FormToken()
         self.static = StaticFiles()
         self._serves = serves
         self._url = url
         self._form_limit = form_limit
         self._problems = problems
-        self._inbox: tuple[tuple[int, int], Inbox] | None = None
+        self._inboxes: dict[Identity, tuple[tuple[int, int], Inbox]] = {}
 
     @cached_property
     def templates(self) -> "Templates":
@@ -75,7 +77,6 @@ class Site:
         return Templates(
             static=self.static.address,
             shared={
-                "me": self.person,
                 "token": self.token.value,
                 "serves": self._serves,
                 "url": self._url,
@@ -83,20 +84,29 @@ class Site:
             },
         )
 
-    async def inbox(self) -> Inbox:
+    def person_of(self, request: Request) -> Identity:
+        """Whose page it is: the holder of the token, else the person at this machine."""
+        return caller_in(request.scope).proven_identity or self._person
+
+    async def inbox(self, person: Identity) -> Inbox:
         """Looked up once for each event, and regularly for changes that only time brings."""
         key = await self.broker.page_queries.last_event_id(), self.broker.page_queries.now // _INBOX_MILLISECONDS
-        if self._inbox is None or self._inbox[0] != key:
-            self._inbox = key, await self.broker.inboxes.of(self.person)
-        return self._inbox[1]
+        kept = self._inboxes.get(person)
+        if kept is None or kept[0] != key:
+            # Those of an earlier event are of no use to anybody.
+            self._inboxes = {one: inbox for one, inbox in self._inboxes.items() if inbox[0] == key}
+            kept = self._inboxes[person] = key, await self.broker.inboxes.of(person)
+        return kept[1]
 
     async def page(self, request: Request, template: str, facts: dict[str, Any], *, status: int = 200) -> Response:
         """Rendered in a thread, so that no tool call waits for it."""
+        person = self.person_of(request)
         facts = {
+            "me": person,
             "path": request.url.path,
             "problems": self._problems(),
             "done": request.query_params.get("done", ""),
-            "inbox_count": len((await self.inbox()).entries),
+            "inbox_count": len((await self.inbox(person)).entries),
             "last_event_id": request.state.last_event_id,
             **facts,
         }

@@ -17,8 +17,9 @@ from gsd_review_broker.mcp import plain
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
-from gsd_review_broker.service.access import CALLER, Gatekeeper
-from gsd_review_broker.web.admission import bearer_of
+from gsd_review_broker.service.access import CALLER
+from gsd_review_broker.service.identification import Identification
+from gsd_review_broker.web.bearer import bearer_of
 from tests.support.asgi import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL
@@ -35,13 +36,13 @@ META = {"io.modelcontextprotocol/protocolVersion": PROTOCOL, "io.modelcontextpro
 class Ways:
     """Both ways to one broker, and a count of the calls that the short way passed on."""
 
-    def __init__(self, endpoint: Endpoint, gatekeeper: Gatekeeper) -> None:
-        self.sdk = admitted(endpoint.sdk, gatekeeper)
+    def __init__(self, endpoint: Endpoint, identification: Identification) -> None:
+        self.sdk = admitted(endpoint.sdk, identification)
         self.passed_on = 0
         assert isinstance(endpoint.asgi, LeanCalls)
         self.calls = endpoint.asgi
         self.calls._otherwise = self._pass_on
-        self.lean = admitted(self.calls, gatekeeper)
+        self.lean = admitted(self.calls, identification)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.passed_on += 1
@@ -66,11 +67,11 @@ class Ways:
         return short, taken
 
 
-def admitted(application: ASGIApp, gatekeeper: Gatekeeper) -> ASGIApp:
+def admitted(application: ASGIApp, identification: Identification) -> ASGIApp:
     """With the caller in the scope, as the edge of the broker hands a request on."""
 
     async def with_caller(scope: Scope, receive: Receive, send: Send) -> None:
-        await application({**scope, CALLER: gatekeeper.caller(bearer_of(scope))}, receive, send)
+        await application({**scope, CALLER: await identification.caller(bearer_of(scope))}, receive, send)
 
     return with_caller
 
@@ -89,7 +90,7 @@ def facts(message: Any) -> Any:
 @contextlib.asynccontextmanager
 async def ways_of(broker: LocalBroker, path: str = "/mcp") -> AsyncGenerator[Ways]:
     endpoints = make_endpoints(broker.application.broker, body_limit=LIMIT)
-    yield Ways(endpoints.by_path[path], broker.application.broker.gatekeeper)
+    yield Ways(endpoints.by_path[path], broker.application.broker.identification)
     await endpoints.stop()
 
 

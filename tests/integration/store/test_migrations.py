@@ -158,6 +158,7 @@ UPDATE counters SET key = key || 'changes_requested'
 WHERE name = 'step' AND key LIKE 'verdict_submitted:%:critical:approved:';
 UPDATE histogram_buckets SET count = count + 1, total = total + least WHERE name = 'time_to_verdict';
 INSERT INTO histogram_buckets VALUES ('', 'time_to_verdict', 3, 1, 3, 3, 3);
+DROP TABLE tokens;
 UPDATE alembic_version SET version_num = '0003';
 """
 

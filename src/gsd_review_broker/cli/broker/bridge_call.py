@@ -37,7 +37,8 @@ class Call:
 
     def answers(self, url: str, endpoint: str, body: bytes) -> Iterator[Any]:
         parts = urlsplit(url)
-        self._http = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
+        connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._http = connection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
         try:
             response = self._response(self._http, endpoint, body)
             if response.getheader("content-type", "").startswith("text/event-stream"):

@@ -1,6 +1,6 @@
 """A page in the person's browser."""
 
-from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.context import Context, keepers_connection
 from gsd_review_broker.cli.exits import Exit
 
 
@@ -8,7 +8,8 @@ def open_page(context: Context, path: str) -> int:
     """The address is printed in any case: there may be no browser here."""
     import webbrowser  # noqa: PLC0415 - it looks for every browser there is
 
-    url = context.broker.connection.url + path
+    connection = keepers_connection(context) or context.broker.connection
+    url = connection.url + connection.post("/api/sign-in", {"page": path})["path"]
     opened = webbrowser.open(url)
     if context.wants_json:
         context.screen.json({"url": url, "opened": opened})

@@ -74,6 +74,7 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
             "config": ("serve",),
             "doctor": ("doctor",),
             "db": ("db",),
+            "token": ("token",),
         },
     ),
     (

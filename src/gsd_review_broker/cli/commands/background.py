@@ -18,7 +18,7 @@ from gsd_review_broker.client.discovery import described
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import is_postgresql
 
-_PASSED_ON = ("host", "port", "db", "config", "log_level", "log_format")
+_PASSED_ON = ("host", "port", "auth", "db", "config", "log_level", "log_format")
 
 
 def register(commands: Commands) -> None:

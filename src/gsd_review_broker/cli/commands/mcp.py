@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.own_token import own_token
 
 _DETAILS = """\
 For clients that only support stdio. The client starts this program, which forwards each message to the running broker
@@ -90,7 +90,7 @@ def run_bridge(options: argparse.Namespace) -> int:
         address=address,
         endpoint=endpoint,
         out=sys.stdout.buffer,
-        token=os.environ.get("BROKER_TOKEN"),
+        token=own_token(),
         first_answers=_first_answers(address, endpoint) if address.may_start else None,
         **({} if options.patience is None else {"patience": options.patience}),
     )

@@ -17,7 +17,6 @@ from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import USER
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.person import person_here
 
 _DETAILS = """\
 Exits with 0 as soon as the proposal is stored. With --wait, the exit code is the verdict: 0 approved, 5 changes
@@ -123,7 +122,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "project": options.project or (here.name if serves_many and here else None),
         # The broker's own repository need not be named; another work tree must be.
         "workspace": str(here) if here and (serves_many or here != root) else None,
-        "proposer_id": options.proposer_id or (None if by_agent else person_here()),
+        "proposer_id": options.proposer_id or (None if by_agent else context.identity),
         "parent_id": options.parent_id,
         "skip_diff_validation": True if options.skip_diff_validation or (change and change.is_committed) else None,
         "idempotency_key": options.idempotency_key,

@@ -47,9 +47,9 @@ def register(commands: Commands) -> None:
 
 
 def proposer(context: Context) -> str:
-    """Who acts for the proposer: the agent that the environment names, or the person."""
+    """Who acts for the proposer: the token's holder, the agent that the environment names, or the person."""
     named = os.environ.get("TANDEM_PROPOSER_ID") or os.environ.get("TANDEM_AGENT_TYPE")
-    return context.options.identity or named or context.identity
+    return context.options.identity or context.token_identity or named or context.identity
 
 
 def run_accept(options: argparse.Namespace) -> int:

@@ -22,6 +22,9 @@ def register(commands: Commands) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (8321; 0 takes a free one)")
+    parser.add_argument(
+        "--auth", choices=["off", "token"], help="who may call: everybody here, or holders of a token (off)"
+    )
     add_place_options(parser)
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="(info)")
     parser.add_argument("--log-format", choices=["console", "json"], help="(console)")
@@ -32,7 +35,9 @@ def _configuration(options: argparse.Namespace) -> Any:
     from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415
     from gsd_review_broker.settings import config  # noqa: PLC0415
 
-    flags = {name: getattr(options, name) for name in ("host", "port", "db", "config", "log_level", "log_format")}
+    flags = {
+        name: getattr(options, name) for name in ("host", "port", "auth", "db", "config", "log_level", "log_format")
+    }
     return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)
 
 

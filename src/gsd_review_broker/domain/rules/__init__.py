@@ -6,6 +6,7 @@ events, so that no state is written without the event that explains it.
 
 from gsd_review_broker.domain.rules import pool
 from gsd_review_broker.domain.rules.access import (
+    AGENT_TYPE,
     Right,
     claim_refusal,
     refuse_other_names,
@@ -34,6 +35,7 @@ from gsd_review_broker.domain.rules.discussion import (
 )
 from gsd_review_broker.domain.rules.landing import record_landed
 from gsd_review_broker.domain.rules.proposals import close, create, priority_of, revise
+from gsd_review_broker.domain.rules.tokens import expiry, refuse_token_name
 from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, possible_now
 from gsd_review_broker.domain.rules.verdicts import (
     Judgement,
@@ -47,6 +49,7 @@ from gsd_review_broker.domain.rules.verdicts import (
 )
 
 __all__ = [
+    "AGENT_TYPE",
     "AUTO_REJECTED",
     "STEPS",
     "Command",
@@ -61,6 +64,7 @@ __all__ = [
     "close",
     "create",
     "deadline",
+    "expiry",
     "followed_by",
     "give_verdict",
     "is_unused",
@@ -75,6 +79,7 @@ __all__ = [
     "refuse_other_digest",
     "refuse_other_names",
     "refuse_other_revision",
+    "refuse_token_name",
     "refuse_verdict",
     "refuse_without_right",
     "refused_verdict",

@@ -19,6 +19,9 @@ class Right(StrEnum):
     ADMINISTER = "administer"
 
 
+# Without a token it also names the proposer.
+AGENT_TYPE = "agent_type"
+
 _EVERYTHING = frozenset(Right)
 _RIGHTS: dict[CallerKind, frozenset[Right]] = {
     CallerKind.LOCAL: _EVERYTHING,
@@ -41,8 +44,14 @@ def refuse_without_right(caller: Caller, right: Right, action: str) -> None:
     if right not in _RIGHTS[caller.kind]:
         raise BrokerError(
             Code.FORBIDDEN,
-            f"{action} is not for a {caller.kind}, and this is the token of {caller.identity}",
-            f"A {caller.kind} may {', '.join(sorted(_RIGHTS[caller.kind]))}; nothing else.",
+            f"{action}: this is the token of {caller.identity}, and the role {caller.kind} does not allow it",
+            f"The role {caller.kind} allows: {', '.join(sorted(_RIGHTS[caller.kind]))}.",
+        )
+    if right is Right.ADMINISTER and caller.project is not None:
+        raise BrokerError(
+            Code.FORBIDDEN,
+            f"{action}: this is for the whole broker, and the token of {caller.identity} is for {caller.project}",
+            "Use the token of an administrator without a project.",
         )
 
 
@@ -51,7 +60,8 @@ def refuse_other_names(caller: Caller, names: Iterable[tuple[str, Identity]], *,
     whose name belongs to a process of the pool."""
     for argument, name in names:
         proven = caller.proven_identity
-        if proven is not None and not same_identity(proven, name):
+        # What kind of agent it is remains its own to say.
+        if proven is not None and argument != AGENT_TYPE and not same_identity(proven, name):
             raise BrokerError(
                 Code.FORBIDDEN, f"{argument}: {proven} cannot act as {name}", f"Pass {argument}={proven}."
             )
@@ -83,16 +93,18 @@ def claim_refusal(
     named: Identity | None = None,
     claim_generation: int | None = None,
     pool_managed: bool,
+    is_verdict: bool = False,
 ) -> BrokerError | None:
     """A call that acts by a claim, by its generation or as its side: the claim of a pool's process is used by that
-    process alone, and a proven caller uses its own alone. All other claims are for the fence."""
+    process alone, and a proven caller uses its own alone. People and administrators may use another's, but not to judge
+    in that name. All other claims are for the fence."""
     claimant = review.claimed_by
     if claimant is None or (named is not None and not same_identity(named, claimant)):
         return None
     if claim_generation is not None and claim_generation != review.claim_generation:
         return None
     proven = caller.proven_identity
-    acts_for_others = caller.kind in {CallerKind.HUMAN, CallerKind.ADMIN}
+    acts_for_others = not is_verdict and caller.kind in {CallerKind.HUMAN, CallerKind.ADMIN}
     if same_identity(proven, claimant) or (not pool_managed and (proven is None or acts_for_others)):
         return None
     return BrokerError(

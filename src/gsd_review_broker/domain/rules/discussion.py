@@ -62,6 +62,7 @@ def accept_counter_patch(
     patch: CounterPatch | None,
     revision: Revision,
     caller: Identity | None,
+    is_administrator: bool = False,
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
     policy: Policy,
@@ -71,7 +72,7 @@ def accept_counter_patch(
 
     `revision` is the one it replaces: intent and description stay.
     """
-    accepter = require_proposer(review, caller)
+    accepter = require_proposer(review, caller, is_administrator=is_administrator)
     target = require(review, Command.ACCEPT_COUNTER_PATCH)
     if patch is None:
         raise invalid_transition(review, None, "no counter-patch is open")
@@ -99,8 +100,15 @@ def accept_counter_patch(
     return call_human_if_stuck(change, policy, now)
 
 
-def reject_counter_patch(review: Review, *, caller: Identity | None, reason: str | None, now: Milliseconds) -> Change:
-    actor = require_proposer(review, caller)
+def reject_counter_patch(
+    review: Review,
+    *,
+    caller: Identity | None,
+    is_administrator: bool = False,
+    reason: str | None,
+    now: Milliseconds,
+) -> Change:
+    actor = require_proposer(review, caller, is_administrator=is_administrator)
     require(review, Command.REJECT_COUNTER_PATCH)
     if review.counter_patch_status is not CounterPatchStatus.PENDING:
         raise invalid_transition(review, None, "no counter-patch is open")

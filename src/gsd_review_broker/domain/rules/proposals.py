@@ -77,11 +77,13 @@ def _creation(review: Review, revision: Revision) -> NewEvent:
     )
 
 
-def require_proposer(review: Review, caller: Identity | None) -> Identity:
-    """The identity that acts for the proposer. A review created with a proposer_id belongs to it, or to a person."""
+def require_proposer(review: Review, caller: Identity | None, *, is_administrator: bool = False) -> Identity:
+    """The identity that acts for the proposer. A review created with a proposer_id belongs to it, to a person, or to an
+    administrator."""
     if review.proposer_id is None:
         return caller or review.proposer
-    if caller is not None and (is_human(caller) or same_identity(caller, review.proposer_id)):
+    may_act_for_others = caller is not None and (is_administrator or is_human(caller))
+    if caller is not None and (may_act_for_others or same_identity(caller, review.proposer_id)):
         return caller
     detail = f"not to {caller}" if caller else "and this call names no proposer_id"
     raise BrokerError(
@@ -96,13 +98,14 @@ def revise(
     *,
     revision: Revision,
     caller: Identity | None,
+    is_administrator: bool = False,
     findings: tuple[Finding, ...],
     reviewer_alive: bool,
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
     """The next version of the content. Claimant and verdict are cleared; the previous reviewer may claim it first."""
-    require_proposer(review, caller)
+    require_proposer(review, caller, is_administrator=is_administrator)
     target = require(review, Command.REVISE)
     refuse_too_many(review, policy)
     change = renew(
@@ -172,7 +175,13 @@ def renew(
 
 
 def close(
-    review: Review, *, closer_role: Role, caller: Identity | None, reason: str | None, now: Milliseconds
+    review: Review,
+    *,
+    closer_role: Role,
+    caller: Identity | None,
+    is_administrator: bool = False,
+    reason: str | None,
+    now: Milliseconds,
 ) -> Change:
     if closer_role is Role.REVIEWER:
         raise BrokerError(
@@ -180,7 +189,7 @@ def close(
             "a reviewer does not close a review",
             "Give a verdict or release the claim; the proposer closes.",
         )
-    actor = require_proposer(review, caller)
+    actor = require_proposer(review, caller, is_administrator=is_administrator)
     target = require(review, Command.CLOSE)
     outcome = {
         Status.APPROVED: Outcome.APPROVED,

@@ -74,8 +74,9 @@ class Claims:
         self._turns = ClaimTurns()
 
     async def claim(
-        self, _caller: Caller, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
+        self, caller: Caller, review_id: str, reviewer_id: str, *, repeat: Repeat | None = None
     ) -> Claim | AutoRejected:
+        reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
         for _ in range(_ATTEMPTS):
@@ -201,6 +202,7 @@ class Claims:
         wait_seconds: float | None,
         repeat: Repeat | None,
     ) -> Claim | NotClaimed:
+        reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         project = validation.project(project, self._core.policy.limits)
         await self._core.heard(reviewer)
@@ -298,9 +300,9 @@ class Claims:
 
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
-    async def take_over(self, _caller: Caller, review_id: str, person: str) -> Claim:
+    async def take_over(self, caller: Caller, review_id: str, person: str) -> Claim:
         """A person takes precedence. The dashboard and the command line call this."""
-        identity = validation.identity("person", person, self._core.policy.limits)
+        identity = validation.identity("person", caller.proven_identity or person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:
             change = rules.take_over(review, person=identity, policy=self._core.policy, now=tx.now)

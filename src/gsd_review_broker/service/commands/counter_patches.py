@@ -55,9 +55,9 @@ class CounterPatches:
         self._core = core
 
     async def accept(
-        self, _caller: Caller, review_id: str, *, proposer_id: str | None, repeat: Repeat | None
+        self, caller: Caller, review_id: str, *, proposer_id: str | None, repeat: Repeat | None
     ) -> ReviewStatus:
-        caller = validation.optional_identity("proposer_id", proposer_id, self._core.policy.limits)
+        actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, self._core.policy.limits))
         review = await self._core.find(review_id)
         patch, findings = await self._core.store.read(
             lambda reader: (reader.open_counter_patch(review.id), reader.findings(review.id))
@@ -80,7 +80,8 @@ class CounterPatches:
                 current,
                 patch=open_patch,
                 revision=revision,
-                caller=caller,
+                caller=actor,
+                is_administrator=caller.is_administrator,
                 findings=moved.applied_to(tx.findings(review.id)),
                 reviewer_alive=self._core.liveness.is_alive(current.claimed_by),
                 policy=self._core.policy,
@@ -92,14 +93,16 @@ class CounterPatches:
         return await self._core.change(review_id, repeat, command)
 
     async def reject(
-        self, _caller: Caller, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
+        self, caller: Caller, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
     ) -> ReviewStatus:
         limits = self._core.policy.limits
         reason = validation.optional_text("reason", reason, limits.text)
-        caller = validation.optional_identity("proposer_id", proposer_id, limits)
+        actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> ReviewStatus:
-            change = rules.reject_counter_patch(review, caller=caller, reason=reason, now=tx.now)
+            change = rules.reject_counter_patch(
+                review, caller=actor, is_administrator=caller.is_administrator, reason=reason, now=tx.now
+            )
             tx.save(change)
             return views.status(change.review, changed=True)
 

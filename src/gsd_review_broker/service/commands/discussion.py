@@ -89,11 +89,12 @@ class Discussions:
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def send_as_reviewer(
-        self, _caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
+        self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
     ) -> SentMessage | AutoRejected:
         """Send to a review that is not claimed: the message and its claim are one transaction."""
+        reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
-        sender_id = self._checked(message)
+        sender_id = caller.acting(self._checked(message))
         await self._core.heard(reviewer)
 
         async def prepare(_review: Review) -> None:

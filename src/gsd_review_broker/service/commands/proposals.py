@@ -38,11 +38,23 @@ class NewProposal:
     skip_diff_validation: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Reviser:
+    identity: Identity | None
+    is_administrator: bool
+
+
+def _under_own_name(caller: Caller, proposal: NewProposal) -> NewProposal:
+    """A proven caller is the proposer, whatever the call says."""
+    return replace(proposal, origin=replace(proposal.origin, proposer_id=caller.acting(proposal.origin.proposer_id)))
+
+
 class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def create(self, _caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+    async def create(self, caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
+        proposal = self._in_own_project(_under_own_name(caller, proposal))
         project = proposal.origin.project
         kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
         if kept is not None:
@@ -52,6 +64,11 @@ class Proposals:
         return await self._core.store.write(
             lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, proposal, draft, workspace))
         )
+
+    def _in_own_project(self, proposal: NewProposal) -> NewProposal:
+        validation.project(proposal.origin.project, self._core.policy.limits)
+        project = self._core.project_of(proposal.origin.project)
+        return replace(proposal, origin=replace(proposal.origin, project=project))
 
     def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
         origin = self._origin(tx, proposal.origin, workspace)
@@ -71,24 +88,28 @@ class Proposals:
         )
 
     async def revise(
-        self, _caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
+        self, caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
     ) -> CreatedReview:
+        proposal = _under_own_name(caller, proposal)
         draft = await self._draft(proposal)
         review = await self._core.find(review_id)
-        caller = validation.optional_identity("proposer_id", proposal.origin.proposer_id, self._core.policy.limits)
+        actor = validation.optional_identity("proposer_id", proposal.origin.proposer_id, self._core.policy.limits)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
         moved = await moved_to(findings, draft.diff)
         return await self._core.change(
-            review_id, repeat, lambda tx, review: self._revise(tx, review, draft, caller, moved)
+            review_id,
+            repeat,
+            lambda tx, review: self._revise(tx, review, draft, _Reviser(actor, caller.is_administrator), moved),
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, caller: Identity | None, moved: Moved
+        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: Moved
     ) -> CreatedReview:
         change = rules.revise(
             review,
             revision=_revision(draft, review.id, review.revision + 1, tx),
-            caller=caller,
+            caller=reviser.identity,
+            is_administrator=reviser.is_administrator,
             findings=moved.applied_to(tx.findings(review.id)),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
             policy=self._core.policy,
@@ -100,7 +121,7 @@ class Proposals:
 
     async def close(
         self,
-        _caller: Caller,
+        caller: Caller,
         review_id: str,
         *,
         closer_role: Role,
@@ -110,10 +131,17 @@ class Proposals:
     ) -> Closed:
         limits = self._core.policy.limits
         reason = validation.optional_text("reason", reason, limits.text)
-        caller = validation.optional_identity("proposer_id", proposer_id, limits)
+        actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> Closed:
-            change = rules.close(review, closer_role=closer_role, caller=caller, reason=reason, now=tx.now)
+            change = rules.close(
+                review,
+                closer_role=closer_role,
+                caller=actor,
+                is_administrator=caller.is_administrator,
+                reason=reason,
+                now=tx.now,
+            )
             tx.save(change)
             return views.closed(change.review)
 

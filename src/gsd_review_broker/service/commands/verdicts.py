@@ -71,7 +71,7 @@ class Verdicts:
         claim_generation: int | None,
         repeat: Repeat | None,
     ) -> VerdictResult:
-        """A verdict under a claim that is held."""
+        """A verdict under a claim that is held; a proven caller's own."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
         await self._core.heard(judgement.reviewer_id)
         content, refusal = _NOTHING, None
@@ -96,8 +96,9 @@ class Verdicts:
             caller=caller,
             named=judgement.reviewer_id,
             claim_generation=claim_generation,
+            is_verdict=True,
         )
-        names_claim = judgement.reviewer_id is not None or claim_generation is not None
+        names_claim = judgement.reviewer_id is not None or claim_generation is not None or caller.proven
         result = await self._core.change(review_id, repeat, command, by_claim=by_claim if names_claim else None)
         await self._tickets.after(result)
         return result

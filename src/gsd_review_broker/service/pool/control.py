@@ -24,6 +24,7 @@ from gsd_review_broker.service.wire.pool import (
     WorkRow,
 )
 from gsd_review_broker.service.wire.views import moment
+from gsd_review_broker.service.within import whole_broker_only
 
 R = TypeVar("R")
 
@@ -100,6 +101,11 @@ class PoolControl:
         """The pool is a layer above the services; the composition root attaches it here."""
         self._pool = pool
 
+    def share(self, other: "PoolControl") -> None:
+        """The other one controls the same pool, as far as its caller may."""
+        if self._pool is not None:
+            other.attach(self._pool)
+
     async def listed(self) -> ReviewerList:
         running, ended, work = await self._core.store.read(
             lambda reader: (reader.running_reviewers(), reader.ended_reviewers(_ENDED_SHOWN), reader.work_under_way())
@@ -143,7 +149,7 @@ class PoolControl:
     async def spawn(
         self, agent: str | None = None, project: str | None = None, *, repeat: Repeat | None = None
     ) -> SpawnedReviewer:
-        project = validation.project(project, self._core.policy.limits)
+        project = self._core.project_of(validation.project(project, self._core.policy.limits))
         pool = self._switched_on()
 
         async def start() -> SpawnedReviewer:
@@ -171,11 +177,13 @@ class PoolControl:
         return await self._paused(False)
 
     async def _paused(self, paused: bool) -> PoolState:
+        self._refuse_one_project("pausing the pool")
         self._switched_on()
         await self.records.pause(paused)
         return await self.state()
 
     async def scale(self, max_pool_size: int) -> PoolState:
+        self._refuse_one_project("the size of the pool")
         pool = self._switched_on()
         validation.between("max_pool_size", max_pool_size, 1, LARGEST_POOL)
         pool.scale(max_pool_size)
@@ -228,6 +236,10 @@ class PoolControl:
                 NextStep(Next.LIST_OWN_REVIEWERS),
             )
         return reviewer
+
+    def _refuse_one_project(self, action: str) -> None:
+        if self._core.project is not None:
+            raise whole_broker_only(action, self._core.project)
 
     def _attached(self) -> Pool:
         if self._pool is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Milliseconds, Status
 from gsd_review_broker.ports import EVENT_SUMMARY, Reader
+from gsd_review_broker.service.queries.reviews import is_own_event
 
 _LOOKED_AT = 2_000
 _MOST_POINTS = 200
@@ -20,10 +21,12 @@ class QueueHistory:
     points: tuple[tuple[Milliseconds, int], ...]
 
 
-def queue_history(reader: Reader, now: Milliseconds) -> QueueHistory:
+def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
     pending = sum(reader.pending_by_priority().values())
     points: list[tuple[Milliseconds, int]] = [(now, pending)]
     for row in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
+        if only_own and not is_own_event(reader, row):
+            continue
         change = (row[_NEW] == Status.PENDING) - (row[_OLD] == Status.PENDING)
         if change:
             points.append((row[_TIMESTAMP], pending))

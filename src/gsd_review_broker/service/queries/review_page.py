@@ -23,6 +23,7 @@ from gsd_review_broker.service.applies import Applicability, Checked
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.lookup import find_review
 from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
+from gsd_review_broker.service.queries.reviews import is_own_event
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
 
@@ -119,7 +120,8 @@ class ReviewPageQueries:
 
     async def queue_history(self) -> QueueHistory:
         now = self.now
-        return await self._core.store.read(lambda reader: queue_history(reader, now))
+        only_own = self._core.project is not None
+        return await self._core.store.read(lambda reader: queue_history(reader, now, only_own=only_own))
 
     async def recent_events(
         self,
@@ -131,8 +133,9 @@ class ReviewPageQueries:
     ) -> AuditLog:
         """Newest first. `next_cursor` says where to go on, also when a search has looked at enough for one call."""
         review = await self._core.find(review_id) if review_id else None
+        only_own = review is None and self._core.project is not None
         return await self._core.store.read(
-            lambda reader: _recent(reader, review.id if review else None, before, limit, wanted)
+            lambda reader: _recent(reader, review.id if review else None, before, limit, wanted, only_own=only_own)
         )
 
 
@@ -194,6 +197,8 @@ def _recent(
     before: int | None,
     limit: int,
     wanted: Callable[[EventResult], bool],
+    *,
+    only_own: bool,
 ) -> AuditLog:
     events: list[EventResult] = []
     looked_at = 0
@@ -202,7 +207,7 @@ def _recent(
         for row in rows:
             event = views.event_row(row)
             before = event["id"]
-            if wanted(event):
+            if wanted(event) and (not only_own or is_own_event(reader, row)):
                 events.append(event)
             if len(events) == limit:
                 return {"events": events, "next_cursor": before if before > 1 else None}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.model import Review, Status, values_of
+from gsd_review_broker.domain.model import Review, ReviewId, Status, values_of
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
@@ -34,11 +34,19 @@ _FEW_EVENTS = 50
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
-_METADATA = EVENT_SUMMARY.index("metadata")
+_METADATA, _REVIEW_ID = EVENT_SUMMARY.index("metadata"), EVENT_SUMMARY.index("review_id")
+# The holder of a project's token is shown the events of that project among all.
+_LOOKS = 10
+_LOOKED_AT_ONCE = 500
 
 
 class _FeedQuery(ReviewFilter):
     """The same filters in another order: a list's cursor is not valid for the feed."""
+
+
+def is_own_event(reader: Reader, row: Sequence[Any]) -> bool:
+    """Does its review exist for this reader? An event without a review belongs to no project."""
+    return row[_REVIEW_ID] is not None and reader.review(ReviewId(row[_REVIEW_ID])) is not None
 
 
 def limit_of(limit: int | None) -> int:
@@ -157,8 +165,8 @@ class ReviewQueries:
         size = limit_of(limit)
         review = await self._core.find(review_id) if review_id is not None else None
         wanted = review.id if review else None
-        rows = await self._core.store.read(
-            lambda reader: reader.event_rows(review_id=wanted, after=after or 0, limit=size + 1)
+        rows, looked_until = await self._core.store.read(
+            lambda reader: self._events(reader, wanted, after or 0, size + 1)
         )
         shown: list[EventResult] = []
         room = _EVENTS_CHARACTERS
@@ -168,7 +176,22 @@ class ReviewQueries:
                 break
             shown.append(views.event_row(row))
         more = len(shown) < len(rows)
-        return {"events": shown, "next_cursor": shown[-1]["id"] if more else None}
+        return {"events": shown, "next_cursor": shown[-1]["id"] if more else looked_until}
+
+    def _events(
+        self, reader: Reader, review_id: ReviewId | None, after: int, size: int
+    ) -> tuple[Sequence[tuple[Any, ...]], int | None]:
+        """Events, and where to go on if enough was looked at for one call."""
+        if review_id is not None or self._core.project is None:
+            return reader.event_rows(review_id=review_id, after=after, limit=size), None
+        kept: list[tuple[Any, ...]] = []
+        for _ in range(_LOOKS):
+            rows = reader.event_rows(review_id=None, after=after, limit=_LOOKED_AT_ONCE)
+            kept += [row for row in rows if is_own_event(reader, row)]
+            if len(kept) >= size or len(rows) < _LOOKED_AT_ONCE:
+                return kept[:size], None
+            after = rows[-1][0]
+        return kept, after
 
     async def timeline(self, review_id: str) -> Timeline:
         review = await self._core.find(review_id)

@@ -2,7 +2,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0004');
+INSERT INTO "alembic_version" VALUES('0005');
 CREATE TABLE approved_paths (
 	path_key VARCHAR(64) NOT NULL,
 	old_id VARCHAR(64) NOT NULL,
@@ -263,6 +263,18 @@ CREATE TABLE revisions (
 	CONSTRAINT pk_revisions PRIMARY KEY (review_id, number),
 	CONSTRAINT fk_revisions_review_id FOREIGN KEY(review_id) REFERENCES reviews (id)
 );
+CREATE TABLE tokens (
+	hash VARCHAR(64) NOT NULL,
+	name VARCHAR(256) NOT NULL,
+	name_key VARCHAR(256) NOT NULL,
+	role VARCHAR(32) NOT NULL,
+	project VARCHAR(256),
+	created_at BIGINT NOT NULL,
+	created_by VARCHAR(256) NOT NULL,
+	expires_at BIGINT,
+	revoked_at BIGINT,
+	CONSTRAINT pk_tokens PRIMARY KEY (hash)
+);
 CREATE INDEX ix_events_review_id ON events (review_id, id);
 CREATE INDEX ix_idempotency_keys_created_at ON idempotency_keys (created_at);
 CREATE INDEX ix_reviews_category ON reviews (category, rank, created_at, id) WHERE category IS NOT NULL;
@@ -290,4 +302,6 @@ CREATE INDEX ix_reviewers_started_at ON reviewers (started_at);
 CREATE INDEX ix_reviewed_changes_never_landed ON reviewed_changes (approved_at) WHERE approved_at IS NOT NULL AND landed_at IS NULL;
 CREATE INDEX ix_gate_overrides_until ON gate_overrides (until);
 CREATE INDEX ix_landed_commits_landed_at ON landed_commits (landed_at);
-CREATE INDEX ix_landed_commits_without_approval ON landed_commits (landed_at) WHERE reviews = '[]'
+CREATE INDEX ix_landed_commits_without_approval ON landed_commits (landed_at) WHERE reviews = '[]';
+CREATE INDEX ix_tokens_created_at ON tokens (created_at);
+CREATE UNIQUE INDEX ix_tokens_name_key ON tokens (name_key) WHERE revoked_at IS NULL

@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gsd_review_broker import __version__
+from gsd_review_broker.domain.caller import CallerKind
+from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.settings.runtime_file import is_challenge, proof_of
 
@@ -17,22 +19,18 @@ def health_endpoint(
     serves: str, database: str, secret: str, is_ready: Callable[[], Awaitable[bool]]
 ) -> Callable[[Request], Awaitable[JSONResponse]]:
     """`?challenge=` asks the broker to prove that it wrote its runtime file; `?ready` asks whether it can use its
-    database, and is answered with 503 if it cannot: a proxy then sends calls elsewhere."""
+    database, and is answered with 503 if it cannot: a proxy then sends calls elsewhere. Without a token, where one is
+    needed, only status and version are told."""
 
     async def healthz(request: Request) -> JSONResponse:
         challenge = request.query_params.get("challenge", "")
         proof = {"proof": proof_of(secret, challenge, os.getpid())} if is_challenge(challenge) else {}
         ready = await is_ready() if "ready" in request.query_params else None
+        is_known = caller_in(request.scope).kind is not CallerKind.UNKNOWN
+        details = {"pid": os.getpid(), "serves": serves, "database": database} if is_known else {}
+        readiness = {} if ready is None else {"ready": ready}
         return JSONResponse(
-            {
-                "status": "ok",
-                "version": __version__,
-                "pid": os.getpid(),
-                "serves": serves,
-                "database": database,
-                **proof,
-                **({} if ready is None else {"ready": ready}),
-            },
+            {"status": "ok", "version": __version__, **details, **proof, **readiness},
             status_code=_NOT_READY if ready is False else 200,
         )
 

@@ -90,7 +90,11 @@ def post_by_caller(path: str, handler: CallersHandler) -> Route:
 
 
 def get(path: str, handler: Handler) -> Route:
-    return _route(path, lambda _caller, fields: handler(fields), "GET", _query)
+    return get_by_caller(path, lambda _caller, fields: handler(fields))
+
+
+def get_by_caller(path: str, handler: CallersHandler) -> Route:
+    return _route(path, handler, "GET", _query)
 
 
 def _route(
@@ -124,6 +128,10 @@ def text(fields: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: a text is needed", f"Pass {name} as a JSON string.")
     return value
+
+
+def optional(fields: dict[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else text(fields, name)
 
 
 async def _body(request: Request) -> dict[str, Any]:

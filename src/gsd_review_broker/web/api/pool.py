@@ -7,7 +7,7 @@ from starlette.routing import Route
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.web.addresses import digits
-from gsd_review_broker.web.api.people import get, post, text
+from gsd_review_broker.web.api.people import get, optional, post, text
 
 
 def pool_routes(broker: Broker) -> list[Route]:
@@ -26,8 +26,7 @@ def pool_routes(broker: Broker) -> list[Route]:
         return await reviewers.scale(_number(fields, "max_pool_size"))
 
     async def spawn(fields: dict[str, Any]) -> Any:
-        agent, project = (None if fields.get(name) is None else text(fields, name) for name in ("agent", "project"))
-        return await reviewers.spawn(agent, project)
+        return await reviewers.spawn(optional(fields, "agent"), optional(fields, "project"))
 
     async def drain(fields: dict[str, Any]) -> Any:
         return await reviewers.kill(text(fields, "reviewer_id"))

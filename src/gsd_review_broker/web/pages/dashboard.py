@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Wakeups
 from gsd_review_broker.service.broker import Broker
@@ -24,7 +25,7 @@ def dashboard_routes(
     broker: Broker,
     wakeups: Wakeups,
     *,
-    person: str,
+    person: Identity,
     serves: str,
     url: str,
     form_limit: int,

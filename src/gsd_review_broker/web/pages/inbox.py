@@ -19,7 +19,7 @@ _MOST_UNDER_WAY = 50
 
 def inbox_routes(site: Site) -> list[Route]:
     async def page(request: Request) -> Response:
-        inbox = await site.inbox()
+        inbox = await site.inbox(site.person_of(request))
         status = await site.broker.review_queries.broker_status()
         facts = {
             "inbox": inbox,

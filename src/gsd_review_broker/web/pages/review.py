@@ -58,8 +58,8 @@ class ReviewPages:
 
     async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
         address, facts = await self._asked(request)
-        await self._site.broker.page_queries.heard(self._site.person, facts.review)
-        shown = {**await self._shown(facts, address), **more}
+        await self._site.broker.page_queries.heard(self._site.person_of(request), facts.review)
+        shown = {**await self._shown(request, facts, address), **more}
         prepared = await self._views.prepared(facts, address)
         form = self._comment_form(shown, address, prepared) if address.at and shown["may_speak"] else Markup("")
         base = None if address.file is None else await self._views.base(prepared, facts, address, address.file)
@@ -71,7 +71,7 @@ class ReviewPages:
     async def live(self, request: Request) -> Response:
         """Everything but the diff: an open page takes this over when something happens."""
         address, facts = await self._asked(request)
-        shown = await self._shown(facts, address)
+        shown = await self._shown(request, facts, address)
         return await self._site.page(request, "review_live.html", {**shown, "shown": shown})
 
     async def file(self, request: Request) -> Response:
@@ -80,7 +80,7 @@ class ReviewPages:
         shown = _conversation(facts)
         prepared = await self._views.prepared(facts, address)
         threads = shown["threads"]
-        show = partial(self._thread, {**shown, **_roles(facts, self._site.person)})
+        show = partial(self._thread, {**shown, **_roles(facts, self._site.person_of(request))})
         base = await self._views.base(prepared, facts, address, index)
         table = await asyncio.to_thread(
             lambda: self._views.table(prepared, index, address, threads, show, Markup(""), base)
@@ -107,7 +107,7 @@ class ReviewPages:
             self._site.templates.macro("threads.html", "comment_form")(shown, address.at, path) if path else Markup("")
         )
 
-    async def _shown(self, facts: ReviewFacts, address: ReviewAddress) -> dict[str, Any]:
+    async def _shown(self, request: Request, facts: ReviewFacts, address: ReviewAddress) -> dict[str, Any]:
         review = facts.review
         checked = await self._site.broker.page_queries.applies(review)
         return {
@@ -124,7 +124,7 @@ class ReviewPages:
             "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
             "patch": next((one for one in facts.counter_patches if one.id == address.patch), None),
             **_conversation(facts),
-            **_roles(facts, self._site.person),
+            **_roles(facts, self._site.person_of(request)),
             "refused": None,
             "draft": _NO_DRAFT,
         }

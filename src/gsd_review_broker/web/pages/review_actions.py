@@ -50,12 +50,14 @@ class ReviewActions:
     def _caller(self, request: Request) -> Caller:
         """A person at this machine, unless a token identifies the caller."""
         caller = caller_in(request.scope)
-        return caller if caller.proven else person(Identity(self._site.person))
+        return caller if caller.proven else person(self._site.person_of(request))
 
     # The claim.
 
     async def _claim(self, request: Request, _form: Form) -> str:
-        _refuse_auto_rejected(await self._broker.claims.claim(self._caller(request), _id(request), self._site.person))
+        _refuse_auto_rejected(
+            await self._broker.claims.claim(self._caller(request), _id(request), self._site.person_of(request))
+        )
         return _back(request, "claimed")
 
     async def _release(self, request: Request, form: Form) -> str:
@@ -69,7 +71,7 @@ class ReviewActions:
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
             raise _changed("the claim that you saw is over")
-        await self._broker.claims.take_over(self._caller(request), review.id, self._site.person)
+        await self._broker.claims.take_over(self._caller(request), review.id, self._site.person_of(request))
         return _back(request, "taken_over")
 
     # Verdicts.
@@ -94,7 +96,7 @@ class ReviewActions:
             self._caller(request),
             _id(request),
             new_verdict,
-            reviewer_id=self._site.person,
+            reviewer_id=self._site.person_of(request),
             seen=_seen(form),
             claim_generation=form.number("claim_generation"),
         )
@@ -129,26 +131,26 @@ class ReviewActions:
     async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
         """If nobody holds the claim, a person speaks as the reviewer."""
         review = await self._found(request)
-        message = self._new_message(review, form, place)
+        message = self._new_message(self._site.person_of(request), review, form, place)
         if review.status is not Status.PENDING:
             await self._broker.discussions.send(self._caller(request), review.id, message, repeat=None)
             return
         _refuse_auto_rejected(
             await self._broker.discussions.send_as_reviewer(
-                self._caller(request), review.id, message, reviewer_id=self._site.person, seen=_seen(form)
+                self._caller(request), review.id, message, reviewer_id=self._site.person_of(request), seen=_seen(form)
             )
         )
 
-    def _new_message(self, review: Review, form: Form, place: dict[str, Any]) -> NewMessage:
+    def _new_message(self, sender: Identity, review: Review, form: Form, place: dict[str, Any]) -> NewMessage:
         metadata: dict[str, Any] = {}
         if form.optional(FINDING_KEY):
             metadata[FINDING_KEY] = form.text(FINDING_KEY)[:64]
         if place.get("side") is Side.OLD:
             metadata["side"] = Side.OLD.value
         return NewMessage(
-            sender_role=role_of(review, self._site.person),
+            sender_role=role_of(review, sender),
             body=form.text("body"),
-            sender_id=self._site.person,
+            sender_id=sender,
             path=place.get("path"),
             line=place.get("line"),
             in_reply_to=form.number("in_reply_to"),
@@ -163,9 +165,9 @@ class ReviewActions:
             form.text("finding_id"),
             _disposition(form),
             note=form.optional("note"),
-            as_reviewer=role_of(review, self._site.person) is Role.REVIEWER,
+            as_reviewer=role_of(review, self._site.person_of(request)) is Role.REVIEWER,
             repeat=None,
-            person=self._site.person,
+            person=self._site.person_of(request),
         )
         return _back(request, "resolved", form)
 
@@ -177,7 +179,7 @@ class ReviewActions:
         if not open_patch or open_patch[0].id != form.number("patch"):
             raise _changed("another counter-patch was offered since")
         await self._broker.counter_patches.accept(
-            self._caller(request), review.id, proposer_id=self._site.person, repeat=None
+            self._caller(request), review.id, proposer_id=self._site.person_of(request), repeat=None
         )
         return _back(request, "accepted")
 
@@ -186,7 +188,7 @@ class ReviewActions:
             self._caller(request),
             _id(request),
             reason=form.optional("reason"),
-            proposer_id=self._site.person,
+            proposer_id=self._site.person_of(request),
             repeat=None,
         )
         return _back(request, "rejected")
@@ -197,7 +199,7 @@ class ReviewActions:
             _id(request),
             closer_role=Role.PROPOSER,
             reason=form.optional("reason"),
-            proposer_id=self._site.person,
+            proposer_id=self._site.person_of(request),
             repeat=None,
         )
         return _back(request, "closed")

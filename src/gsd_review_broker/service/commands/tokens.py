@@ -1,0 +1,95 @@
+"""Making, listing and revoking tokens."""
+
+import secrets
+
+from gsd_review_broker.domain import rules
+from gsd_review_broker.domain.identity import BROKER
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.tokens import PREFIX, Token, TokenRole
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import Transaction
+from gsd_review_broker.service import validation
+from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.identification import hash_of
+from gsd_review_broker.service.wire.tokens import NewToken, TokenList, TokenRow
+from gsd_review_broker.service.wire.views import moment
+
+_MOST = 1_000
+
+
+class Tokens:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def new(
+        self, by: Identity | None, role: str, *, name: str | None, project: str | None, expires: str | None
+    ) -> NewToken:
+        """Its text is in this answer and nowhere else."""
+        limits = self._core.policy.limits
+        chosen = _role(role)
+        given = name if name is not None else f"{chosen}-{secrets.token_hex(3)}"
+        checked = validation.identity("name", given, limits)
+        validation.project(project, limits)
+        text = PREFIX + secrets.token_urlsafe(32)
+
+        def command(tx: Transaction) -> Token:
+            same = tx.lock_token(checked)
+            rules.refuse_token_name(checked, taken_by=same, is_of_pool=tx.reviewer(checked) is not None, now=tx.now)
+            if same is not None:
+                # It has expired; its name is free again.
+                tx.revoke_token(same, tx.now)
+            token = Token(
+                hash=hash_of(text),
+                name=checked,
+                role=chosen,
+                project=project,
+                created_at=tx.now,
+                created_by=by or BROKER,
+                expires_at=rules.expiry(expires, tx.now),
+            )
+            tx.save_token(token)
+            return token
+
+        token = await self._core.store.write(command)
+        return {"token": text, **_row(token, token.created_at)}
+
+    async def listed(self) -> TokenList:
+        now = self._core.clock.now()
+        known = await self._core.store.read(lambda reader: reader.tokens(_MOST))
+        return {"tokens": [_row(token, now) for token in known]}
+
+    async def revoke(self, name: str) -> TokenRow:
+        def command(tx: Transaction) -> Token:
+            token = tx.lock_token(name)
+            if token is None:
+                raise BrokerError(
+                    Code.NOT_FOUND, f"there is no token {name[:64]!r} to revoke", "`tandem token list` lists all."
+                )
+            tx.revoke_token(token, tx.now)
+            return token
+
+        token = await self._core.store.write(command)
+        return {**_row(token, self._core.clock.now()), "state": "revoked"}
+
+
+def _role(text: str) -> TokenRole:
+    try:
+        return TokenRole(text)
+    except ValueError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"role: {text[:64]!r} is not a role", f"The roles are {', '.join(TokenRole)}."
+        ) from error
+
+
+def _row(token: Token, now: Milliseconds) -> TokenRow:
+    return {
+        "name": token.name,
+        "role": token.role.value,
+        "identity": token.identity,
+        "project": token.project,
+        "state": token.state(now).value,
+        "created_at": moment(token.created_at),
+        "created_by": token.created_by,
+        "expires_at": moment(token.expires_at),
+        "revoked_at": moment(token.revoked_at),
+    }

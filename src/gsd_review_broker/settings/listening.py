@@ -1,0 +1,65 @@
+"""Where the broker listens, and the names by which it may be called.
+
+Programs of this machine (commands, the git hook, reviewers) always reach it by plain HTTP on the loopback. If it
+listens elsewhere, or with TLS, that is a listener of its own.
+"""
+
+from dataclasses import dataclass
+
+from gsd_review_broker.settings.config import Settings
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - the names, to recognize them
+_STANDARD_PORTS = ("", ":80", ":443")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listening:
+    # Of the loopback.
+    url: str
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+
+def needs_local_listener(settings: Settings) -> bool:
+    """Does the address that the user chose leave the loopback out, or speak TLS there?"""
+    is_reached = settings.is_local or settings.host in _EVERYWHERE
+    return not is_reached or settings.tls_certificate is not None
+
+
+def listening(settings: Settings, *, port: int, local_port: int | None = None) -> Listening:
+    """`local_port` is that of the local listener, if there is one."""
+    own = port if local_port is None else local_port
+    host = settings.host if settings.is_local and local_port is None else "127.0.0.1"
+    local = {name for each in LOOPBACK for name in _with_port(each, own)}
+    public = {name for each in _public_names(settings, port) for name in _spelled(each)}
+    scheme = "https" if settings.tls_certificate or settings.trusted_proxies else "http"
+    return Listening(
+        url=f"http://{bracketed(host)}:{own}",
+        hosts=frozenset(local | public),
+        origins=frozenset({f"http://{name}" for name in local} | {f"{scheme}://{name}" for name in public}),
+    )
+
+
+def _with_port(name: str, port: int) -> tuple[str, ...]:
+    # HTTP's own port is left out by clients.
+    return (f"{name}:{port}", name) if port == 80 else (f"{name}:{port}",)  # noqa: PLR2004
+
+
+def _public_names(settings: Settings, port: int) -> list[str]:
+    names = [name.lower() for name in settings.allowed_hosts]
+    if settings.host not in _EVERYWHERE and not settings.is_local:
+        names.append(f"{bracketed(settings.host)}:{port}")
+    if settings.tls_certificate:
+        names += [f"{name}:{port}" for name in LOOPBACK]
+    return names
+
+
+def _spelled(name: str) -> list[str]:
+    """A name without a port is meant with the standard ones."""
+    has_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
+    return [name] if has_port else [f"{name}{port}" for port in _STANDARD_PORTS]
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,41 @@
+"""The token of whoever runs a command: BROKER_TOKEN, else the file `token` in the user's configuration folder. Light:
+every command imports it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status
+from gsd_review_broker.settings.locations import user_file
+
+VARIABLE = "BROKER_TOKEN"
+_LONGEST = 1_000
+
+
+def token_file() -> Path:
+    return user_file().with_name("token")
+
+
+def own_token(environment: Mapping[str, str] | None = None) -> str | None:
+    """None without one. A file that others can read is refused: its token is not a secret any more."""
+    environment = os.environ if environment is None else environment
+    if VARIABLE in environment:
+        return environment[VARIABLE].strip() or None
+    path = token_file()
+    try:
+        content, status = read_with_status(path, largest=_LONGEST, follow_links=True)
+    except FileNotFoundError:
+        return None
+    except (UnfitFileError, OSError) as error:
+        raise BrokerError(Code.UNAVAILABLE, f"the token in {path} cannot be read: {error}", "Fix the file.") from error
+    if not is_private(status):
+        raise BrokerError(
+            Code.FORBIDDEN,
+            f"{path} can be read or changed by others",
+            f"Run `chmod 600 {path}`; if others may have read it, revoke the token and make another.",
+        )
+    token = content.decode("utf-8", "replace").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{path} does not hold a token", "It holds one line: tdm_…")
+    return token or None

@@ -1,0 +1,117 @@
+"""A broker that other machines can reach: by tokens, by a name that is allowed, and with TLS."""
+
+import contextlib
+import datetime as dt
+import http.client
+import ipaddress
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.support.processes import BrokerProcess, free_environment, make_repository
+from tests.support.tandem import Tandem
+
+# An address of this machine that is not one of the loopback's names, so the broker takes it for any other address.
+ELSEWHERE = "127.0.0.2"
+
+
+def configure(home: Path, **settings: object) -> None:
+    file = home / "config/gsd-review-broker/config.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(settings))
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ELSEWHERE))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--host", "0.0.0.0"), "set auth to token"),
+        (("--host", ELSEWHERE, "--auth", "off"), "set auth to token"),
+    ],
+)
+def test_another_address_without_tokens_is_refused_at_the_start(
+    repository: Path, own_home: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gsd_review_broker", *arguments],
+        cwd=repository, env=free_environment(own_home), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, reason in done.stderr) == (3, True)
+
+
+def test_a_repository_does_not_open_the_door(repository: Path, own_home: Path) -> None:
+    (repository / ".planning").mkdir()
+    (repository / ".planning/review-broker.json").write_text(json.dumps({"host": "0.0.0.0"}))
+    configure(own_home, auth="token")
+    done = subprocess.run(
+        [sys.executable, "-m", "gsd_review_broker", "--port", "0"],
+        cwd=repository, env=free_environment(own_home), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, "a repository must not decide" in done.stderr) == (3, True)
+
+
+def test_with_tls_it_is_reached_from_elsewhere_by_the_names_that_are_allowed_and_here_as_ever(
+    tmp_path: Path, own_home: Path
+) -> None:
+    repository = make_repository(tmp_path / "repository")
+    cert, key = certificate(tmp_path)
+    public = _free_port()
+    configure(
+        own_home, host=ELSEWHERE, auth="token", tls_certificate=str(cert), tls_key=str(key),
+        allowed_hosts=["reviews.example"],
+    )  # fmt: skip
+    tandem = Tandem(repository, own_home, SSL_CERT_FILE=str(cert))
+    broker = BrokerProcess(repository, home=own_home)
+    with contextlib.ExitStack() as stack:
+        broker.start(port=public)
+        stack.push(broker)
+        made = tandem.run("token", "new", "--role", "observer", "--name", "eve")
+        assert made.code == 0, made.err
+        token = {"BROKER_TOKEN": made.out.strip()}
+        assert tandem.run("list", **token).code == 0
+        context = ssl.create_default_context(cafile=str(cert))
+        answers = {}
+        for host in (f"{ELSEWHERE}:{public}", "reviews.example", "evil.example"):
+            connection = http.client.HTTPSConnection(ELSEWHERE, public, context=context, timeout=20)
+            connection.request("GET", "/healthz", headers={"Host": host})
+            answers[host] = connection.getresponse().status
+            connection.close()
+        assert list(answers.values()) == [200, 200, 421]
+        assert tandem.run("list", "--url", f"https://{ELSEWHERE}:{public}", "--user", **token).code == 0
+        assert tandem.run("list", "--url", f"http://{ELSEWHERE}:{public}", "--user", **token).code == 3
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind((ELSEWHERE, 0))
+        return one.getsockname()[1]
