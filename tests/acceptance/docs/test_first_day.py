@@ -1,12 +1,27 @@
 """The commands of the README and of docs/clients.md, typed in their order by somebody who has just cloned this.
 
-The home folder is new, another project has a broker already, and the agents and pipx are stand-ins. Everything else is
-real: the terminal, the commands, the brokers, git, and the programs that the agents' entries name.
+The home folder is new, another project's broker has port 8321, and what runs is the package as it is built and
+installed from a copy of this repository, and not the source in this folder. The terminal, the commands, the brokers,
+git, and the programs that the agents' entries name are real. These are stand-ins:
+
+- `pipx` builds and installs the package with pip, as pipx does, but takes the packages that it depends on from here:
+  pipx would fetch them from the network, which takes a minute.
+- `make run` and `make test` are planned and not run (`make -n`): both would set up a virtual environment from the
+  network, and the second runs this test.
+- `tandem demo` has tests of its own (tests/acceptance/cli/test_demo.py).
+- The agents are programs that only have a version: the real ones are large, and need a model. `make test-clients` runs
+  them, with a scripted one. What they would call is called here through the entries that were written for them.
+- If another program of this machine has port 8321, that one is in the way instead of the other project's broker.
 """
 
 import json
 import os
 import re
+import shlex
+import shutil
+import site
+import subprocess
+import sys
 import tomllib
 from collections.abc import Generator
 from contextlib import suppress
@@ -17,6 +32,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from gsd_review_broker.cli.broker import ports
 from tests.support.accounts import put
 from tests.support.processes import BrokerProcess, free_environment, git, make_repository
 from tests.support.tandem import PROGRAM
@@ -26,9 +42,19 @@ PAGES = Path(__file__).parents[3]
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _QUESTION = re.compile(r"Which one\? \[\d+\]|\[Y/n\]")
 _IDENTIFIER = re.compile(r"\bID\b")
-# Other tests run these: they take minutes, or another program of this repository.
-_ELSEWHERE = ("make run ", ".venv/bin/tandem demo\n")
-PIPX = '#!/bin/sh\n[ "$*" = "install ." ] && [ -f pyproject.toml ] && ln -s {program} {folder}/tandem\n'
+_MAKE, _DEMO = "make run ", ".venv/bin/tandem demo\n"
+DEFAULT_PORT = 8321
+PIPX = """#!/bin/sh
+set -e
+[ "$*" = "install ." ]
+{python} -m venv --without-pip {venv}
+echo {packages} > {venv}/lib/python{version}/site-packages/shared.pth
+{python} -m pip --python {venv}/bin/python --quiet --disable-pip-version-check \\
+    install --no-index --no-deps --no-build-isolation .
+ln -s {venv}/bin/tandem {venv}/bin/gsd-review-broker {programs}
+"""
+# What the package is built from.
+_SOURCE = ("pyproject.toml", "README.md", "LICENSE", "src")
 DIFF = """diff --git a/src/app.py b/src/app.py
 --- a/src/app.py
 +++ b/src/app.py
@@ -39,8 +65,7 @@ DIFF = """diff --git a/src/app.py b/src/app.py
 
 
 def blocks(page: str) -> list[str]:
-    found = _BLOCK.findall((PAGES / page).read_text())
-    return [block for block in found if not block.startswith(_ELSEWHERE)]
+    return _BLOCK.findall((PAGES / page).read_text())
 
 
 class Person:
@@ -88,16 +113,23 @@ def person(tmp_path: Path, own_home: Path) -> Generator[Person]:
     programs = tmp_path / "programs"
     for name in ("claude", "codex"):
         put(programs / name, "#!/bin/sh\necho 1.0\n", mode=0o755)
-    put(programs / "pipx", PIPX.format(program=PROGRAM, folder=programs), mode=0o755)
+    place = {"python": sys.executable, "venv": own_home / "venv", "packages": site.getsitepackages()[0]}
+    quoted = {name: shlex.quote(str(value)) for name, value in {**place, "programs": programs}.items()}
+    version = ".".join(map(str, sys.version_info[:2]))
+    put(programs / "pipx", PIPX.format(**quoted, version=version), mode=0o755)
     put(own_home / ".gitconfig", "[user]\nname = Ada\nemail = ada@example.invalid\n")
     clone = tmp_path / "clone"
-    put(clone / "pyproject.toml", "")
+    clone.mkdir()
+    for name in _SOURCE:
+        copy = shutil.copytree if (PAGES / name).is_dir() else shutil.copy2
+        copy(PAGES / name, clone / name)
     project = make_repository(tmp_path / "your-project", {"src/app.py": 'print("hello")\n'})
     with BrokerProcess(make_repository(tmp_path / "other"), home=own_home) as other:
         # On the port that everybody has by default; if it is taken, whoever has it is in the way just as well.
         other.stop()
         with suppress(AssertionError):
-            other.start(port=8321)
+            other.start(port=DEFAULT_PORT)
+        assert not ports.can_listen(DEFAULT_PORT)
         yield (someone := Person(clone, own_home, programs))
         someone.folder = project
         someone.types("tandem down || true")
@@ -125,14 +157,20 @@ def entry_of_codex(project: Path) -> dict[str, Any]:
 
 
 async def test_the_readme_and_the_guide_work_as_they_are_written(person: Person, tmp_path: Path) -> None:
-    set_up, proposing, reviewing, landing, pool = blocks("README.md")
+    make, demo, set_up, proposing, reviewing, landing, pool = blocks("README.md")
     project = tmp_path / "your-project"
+    assert (make.startswith(_MAKE), demo) == (True, _DEMO)
+    for target in re.findall(r"^make (\w+)", make, re.MULTILINE):
+        subprocess.run(["make", "-n", target], cwd=PAGES, check=True, capture_output=True)
 
     # Your project in three commands: the third is the sentence in the agent, whose entry is used here.
     shown = person.types(set_up)
     assert person.folder == project
     assert "Claude Code proposes, Codex reviews." in shown
     assert "/tandem:propose" in shown
+    assert f":{DEFAULT_PORT}/" not in shown
+    installed = person.types("tandem status --json > status.json && cat status.json && rm status.json")
+    assert str(project) in installed
     review_id = await propose(person, entry_of_claude(project), "Say it in French", DIFF)
     person.types(f"tandem approve {review_id}")
     assert [(row["id"], row["status"]) for row in person.reviews()] == [(review_id, "approved")]
