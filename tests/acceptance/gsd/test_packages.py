@@ -2,14 +2,13 @@
 
 import itertools
 import json
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.support.accounts import put
 from tests.support.gsd import CONFIG
-from tests.support.processes import git, make_repository
+from tests.support.processes import git
 from tests.support.real_gsd import ALL, CLASSIC, CORE, OLD, Machine, Package
 from tests.support.tandem import Tandem
 
@@ -20,24 +19,6 @@ MATRIX = list(itertools.product(ALL, ("claude", "codex"), ("local", "global")))
 UPDATES = {OLD: (OLD, CLASSIC, CORE), CLASSIC: (CLASSIC, CORE), CORE: (CORE,)}
 PLAN = ".planning/phases/01-greet/01-01-PLAN.md"
 SHARED = {"settings.json", "settings.local.json", "hooks.json", "config.json", "defaults.json"}
-
-
-@pytest.fixture
-def machine(tmp_path: Path, own_home: Path) -> Machine:
-    missing = [package.name for package in ALL if not package.is_here]
-    if missing:
-        pytest.skip(f"not fetched: {', '.join(missing)}; run make test-gsd")
-    project = make_repository(tmp_path / "project")
-    for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
-        git(project, "config", name, value)
-    return Machine(project, own_home)
-
-
-@pytest.fixture
-def tandem(machine: Machine) -> Generator[Tandem]:
-    tandem = Tandem(machine.project, machine.home)
-    yield tandem
-    tandem.run("down")
 
 
 def named(value: object) -> str | None:
