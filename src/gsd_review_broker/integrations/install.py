@@ -11,8 +11,8 @@ from gsd_review_broker.integrations import excluding, files
 from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientSetup
 from gsd_review_broker.integrations.detection import Origin, places_of
 from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.planning import FileChange, plan_install, plan_undo
-from gsd_review_broker.integrations.receipts import Receipt, Receipts
+from gsd_review_broker.integrations.planning import FileChange, content_without, plan_install, plan_undo
+from gsd_review_broker.integrations.receipts import DocumentRecord, Receipt, Receipts
 from gsd_review_broker.settings.locations import user_file
 
 _ATTEMPTS = 5
@@ -46,7 +46,8 @@ def install(client: Client, choice: Choice, around: Environment, *, dry_run: boo
     def attempt() -> InstallOutcome:
         receipt = receipts.read(client.name, base)
         changes = plan_install(setup, receipt, within=base)
-        new = _with_excluded(_receipt(client, choice, base, changes, receipt), setup, choice)
+        new = _receipt(client, choice, base, changes, receipt)
+        new = _with_excluded(_with_shared(new, receipts.beside(new)), setup, choice)
         # First of all, so that git never sees a file that is to be kept out.
         changes = [*excluding.plan(new, receipts.projects()), *changes]
         if not dry_run:
@@ -115,9 +116,7 @@ def without_ours(path: Path, around: Environment) -> bytes | None:
     """A project's file as it would be without our entries; None if it would not be there."""
     receipts = [receipt for receipt in Receipts(around.state).projects() if receipt.root == str(around.root)]
     records = [record for receipt in receipts for record in receipt.files if record.path == str(path)]
-    if not records:
-        return files.read(path).content
-    return plan_undo(records[:1], within=around.root)[0].after
+    return content_without(files.read(path, within=around.root if records else None), records)
 
 
 def _repeated(receipts: Receipts, attempt: Callable[[], Result]) -> Result:
@@ -152,6 +151,21 @@ def _receipt(
         files=tuple(change.record for change in changes if change.record is not None),
         folders=tuple(folders),
     )
+
+
+def _with_shared(receipt: Receipt, others: list[Receipt]) -> Receipt:
+    """What another client of ours created is gone with the last of us, in whichever order we leave."""
+    created = {record.path for other in others for record in other.files if record.is_new}
+    made = {folder for other in others for folder in other.folders}
+    used = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
+    files_kept = tuple(
+        record.model_copy(update={"created": True})
+        if isinstance(record, DocumentRecord) and record.path in created
+        else record
+        for record in receipt.files
+    )
+    folders = sorted({*receipt.folders, *(made & used)}, key=lambda name: (len(Path(name).parts), name))
+    return receipt.model_copy(update={"files": files_kept, "folders": tuple(folders)})
 
 
 def _needs(choice: Choice) -> tuple[str, ...]:

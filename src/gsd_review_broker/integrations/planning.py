@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsd_review_broker.integrations import files
@@ -68,14 +68,20 @@ def plan_install(wanted: ClientSetup, receipt: Receipt | None, *, within: Path |
 
 
 def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path | None) -> list[FileChange]:
-    changes: list[FileChange] = []
+    return [_file_undone(files.read(Path(record.path), within=within), record) for record in records]
+
+
+def content_without(snapshot: Snapshot, records: Iterable[DocumentRecord | AssetRecord]) -> bytes | None:
+    """A file's content if all of these are undone; several clients may have written into it."""
     for record in records:
-        snapshot = files.read(Path(record.path), within=within)
-        if isinstance(record, DocumentRecord):
-            changes.append(_document_undone(snapshot, record))
-        else:
-            changes.append(_asset_undone(snapshot, record))
-    return changes
+        snapshot = replace(snapshot, content=_file_undone(snapshot, record).after)
+    return snapshot.content
+
+
+def _file_undone(snapshot: Snapshot, record: DocumentRecord | AssetRecord) -> FileChange:
+    if isinstance(record, DocumentRecord):
+        return _document_undone(snapshot, record)
+    return _asset_undone(snapshot, record)
 
 
 def _document(document: ClientFile, receipt: Receipt | None, snapshot: Snapshot) -> FileChange:

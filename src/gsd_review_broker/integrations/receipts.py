@@ -148,6 +148,16 @@ class Receipts:
                 receipts += [receipt] if receipt else []
         return receipts
 
+    def beside(self, receipt: Receipt) -> list[Receipt]:
+        """The receipts of other clients in the same place; unreadable ones are skipped."""
+        others: list[Receipt] = []
+        for path in sorted(self._folder.glob("*.json")):
+            with suppress(BrokerError):
+                other = self._read(path)
+                is_beside = other is not None and other.root == receipt.root and other.client != receipt.client
+                others += [other] if other and is_beside else []
+        return others
+
     def _read(self, path: Path) -> Receipt | None:
         content = files.read(path).content
         if content is None:

@@ -19,10 +19,11 @@ from gsd_review_broker.integrations import (
     repair,
     state_of,
     uninstall,
+    without_ours,
 )
 from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.gsd import AGENTS
-from tests.support.accounts import Account, put
+from tests.support.accounts import CLAUDE, Account, put
 from tests.support.gsd import CLASSIC, CONFIG, CORE, gsd_project, gsd_tree
 from tests.support.processes import git, make_repository
 
@@ -267,3 +268,32 @@ def test_the_skill_costs_less_than_4000_bytes_and_leaves_no_gap(runtime: str) ->
 def test_the_skills_of_both_runtimes_differ_in_one_sentence() -> None:
     one, other = (texts.review_skill(runtime).content.splitlines() for runtime in ("claude", "codex"))
     assert len([pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]) == 1
+
+
+@pytest.mark.parametrize("first", ["claude", "gsd"])
+@pytest.mark.parametrize("leaves_first", ["claude", "gsd"])
+def test_a_file_that_two_of_ours_share_is_taken_back_in_any_order(
+    account: Account, first: str, leaves_first: str
+) -> None:
+    """Claude Code's trust and the overlay's hook are in one file, which neither of them found there."""
+    gsd_tree(account.root)
+    gsd_project(account.root)
+    before = account.seen()
+    steps = [lambda: account.install(CLAUDE, trust=True), lambda: put_in(account)]
+    for step in steps if first == "claude" else reversed(steps):
+        step()
+    clients = [CLAUDE, GSD] if leaves_first == "claude" else [GSD, CLAUDE]
+    for client in clients:
+        uninstall(client, Scope.PROJECT, account.around)
+    assert account.seen() == before
+
+
+def test_a_change_that_is_proposed_has_the_entries_of_none_of_ours(account: Account) -> None:
+    gsd_tree(account.root)
+    settings = account.root / ".claude" / "settings.json"
+    before = settings.read_bytes()
+    account.install(CLAUDE)
+    put_in(account, shared=True)
+    assert settings.read_text().count("SessionStart") == 1
+    assert settings.read_text().count("tandem") == 2
+    assert without_ours(settings, account.around) == before
