@@ -146,8 +146,8 @@ OTHER_CONTENT = (
     fault(
         "security H4: nothing has a digest",
         "git/digest.py",
-        "hexdigest() if lines else None\n",
-        "hexdigest()\n",
+        'digest_of_sorted(b"".join(lines)) if lines else None\n',
+        'digest_of_sorted(b"".join(lines))\n',
         f"{_DIGEST}::test_nothing_has_no_digest",
     ),
     fault(

@@ -20,6 +20,7 @@ ANSWER_SECONDS = 0.7
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OF_OTHERS = 0o077
 _LONGEST_FILE = 10_000
+_LONGEST_ANSWER = 10_000_000
 _FAILED = 1
 # A file for each report of what landed, until the broker has it; a report that it cannot read is dropped.
 _REPORT = "landed."
@@ -313,7 +314,11 @@ def post(
         answer = b""
         while piece := connection.recv(65536):
             answer += piece
-            connection.settimeout(max(0.001, end - time.monotonic()))
+            left = end - time.monotonic()
+            # A broker that never stops sending is as bad as a silent one.
+            if left <= 0 or len(answer) > _LONGEST_ANSWER:
+                raise OSError("its answer does not end")
+            connection.settimeout(left)
     finally:
         connection.close()
     return _parsed(answer)

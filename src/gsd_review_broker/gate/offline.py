@@ -7,8 +7,7 @@ from pathlib import Path
 from gsd_review_broker.domain.gate.decision import Approval, Because, Commit, Covered, chains, decide, without_exempt
 from gsd_review_broker.domain.gate.policy import GatePolicy, Override
 from gsd_review_broker.domain.gate.receipts import OverrideReceipt, Receipt, verified
-from gsd_review_broker.domain.gate.records import Steps, composed, raw_records
-from gsd_review_broker.domain.gate.search import digest
+from gsd_review_broker.domain.gate.records import Steps, composed, digest_of_sorted, raw_records
 from gsd_review_broker.domain.identity import is_human
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.program import run_git
@@ -71,7 +70,7 @@ def decide_offline(commits: Sequence[Commit], proofs: Proofs, policy: GatePolicy
     approvals = [
         _approval(receipt, steps)
         for steps in _candidates(commits, policy)
-        if (receipt := by_digest.get(digest(raw_records(steps)))) is not None
+        if (receipt := by_digest.get(digest_of_sorted(raw_records(steps)))) is not None
     ]
     covered = decide(commits, approvals, policy)
     if policy.override is Override.HUMAN:
@@ -83,7 +82,7 @@ def decide_offline(commits: Sequence[Commit], proofs: Proofs, policy: GatePolicy
 def _is_overridden(commit: Commit, proofs: Proofs) -> bool:
     """A receipt of an override is for one commit, and not for its content elsewhere."""
     receipt = proofs.overrides.get(commit.id)
-    return receipt is not None and receipt.digest == digest(raw_records(commit.steps))
+    return receipt is not None and receipt.digest == digest_of_sorted(raw_records(commit.steps))
 
 
 def _approval(receipt: Receipt, steps: Steps) -> Approval:

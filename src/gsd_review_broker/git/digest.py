@@ -4,12 +4,12 @@ Everything that compares an approval with content uses this module: the claim, `
 its hook. It uses the standard library only, because a hook runs for a few milliseconds.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from gsd_review_broker.domain.gate.records import digest_of_sorted
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.program import run_git, text_of
 
@@ -44,7 +44,7 @@ def digest_of_records(records: Iterable[Record]) -> str | None:
     """Over the records sorted bytewise, each its metadata, NUL, its path, NUL. None if there are none: the digest of
     nothing would equal that of every other change that git shows as nothing."""
     lines = sorted(b"%b\0%b\0" % record for record in records)
-    return "sha256:" + hashlib.sha256(b"".join(lines)).hexdigest() if lines else None
+    return digest_of_sorted(b"".join(lines)) if lines else None
 
 
 def digest_of(raw: bytes) -> str | None:

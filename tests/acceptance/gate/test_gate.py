@@ -50,4 +50,6 @@ def test_the_dashboard_lists_what_landed_and_what_never_did(here: Gated) -> None
     assert text.index("Approved but never landed") < text.index("Overrides") < text.index(f"/r/{review}")
     timeline = here.call("get_review_timeline", review_id=review)["events"]
     assert timeline[-1]["metadata"]["commit"] == here.head()
+    text = here.tandem.run("log", review).out
+    assert here.head()[:12] in text, text
     assert here.tandem("audit", "verify")

@@ -67,6 +67,23 @@ def test_a_broker_that_takes_the_question_and_never_answers_is_given_up_on(tmp_p
         assert hung_up.wait(10)
 
 
+def test_a_broker_that_never_stops_sending_is_given_up_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def flood() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                while True:
+                    connection.sendall(b"x" * 100)
+
+        thread = threading.Thread(target=flood, daemon=True)
+        thread.start()
+        with pytest.raises(OSError, match="does not end"):
+            hook.post(("127.0.0.1", server.getsockname()[1]), "/api/gate/check", b"", patience=0.2)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
 def test_a_runtime_file_is_believed_only_while_the_process_that_it_names_holds_the_lock(repository: Path) -> None:
     database = str(repository / DATABASE)
     put_runtime_file(repository, url="http://127.0.0.1:9")

@@ -307,6 +307,61 @@ def test_a_pending_review_is_named_with_the_way_to_wait_for_it(here: Gated) -> N
     refused(here.git("commit", "-m", "x"), f"nearest review {review} is pending", f"Next: tandem wait {review}")
 
 
+def _landed(here: Gated, **contents: str) -> None:
+    here.stage(**contents)
+    here.approve()
+    here.must("commit", "-m", "x")
+    here.landed(here.head())
+
+
+def test_a_pending_review_is_named_before_an_approval_that_has_landed(here: Gated) -> None:
+    _landed(here, near_txt=words(here))
+    here.stage(near_txt=words(here, " more"))
+    review = here.propose()
+    refused(here.git("commit", "-m", "more"), f"nearest review {review} is pending", f"Next: tandem wait {review}")
+
+
+def test_an_approval_for_another_base_is_named_as_such(here: Gated) -> None:
+    _landed(here, stale_txt=words(here, " first"))
+    here.stage(stale_txt=words(here, " last"))
+    review = here.approve()
+    here.must("reset", "-q", "--hard")
+    _landed(here, stale_txt=words(here, " second"))
+    here.stage(stale_txt=words(here, " last"))
+    refused(here.git("commit", "-m", "last"), f"nearest review {review} is approved for another base", "Next: tandem")
+
+
+def test_a_path_of_people_needs_a_persons_approval(here: Gated) -> None:
+    config = here.folder / ".planning" / "review-broker.json"
+    before = config.read_text()
+    config.write_text('{"gate": {"mode": "block", "human_paths": ["/deploy/"]}}')
+    try:
+        here.write("deploy/run.sh", words(here))
+        here.must("add", "-A")
+        review = here.approve()
+        person = f"nearest review {review} is approved, but these paths need a person's approval"
+        refused(here.git("commit", "-m", "x"), person, f"Next: tandem open {review}")
+        here.approve(by="human:ada")
+        here.must("commit", "-m", "x")
+        assert reasons(here) == ["review"]
+    finally:
+        config.write_text(before)
+
+
+def test_binary_content_and_renames_are_judged_by_every_byte(here: Gated) -> None:
+    here.write("blob", b"\0" + words(here).encode())
+    here.must("mv", "other.txt", "renamed.txt")
+    here.must("add", "-A")
+    here.approve(here.diff("--cached", "-M"))
+    here.write("blob", b"\1" + words(here).encode())
+    here.must("add", "-A")
+    refused(here.git("commit", "-m", "x"), "blob", "other.txt", "renamed.txt")
+    here.write("blob", b"\0" + words(here).encode())
+    here.must("add", "-A")
+    here.must("commit", "-m", "x")
+    assert reasons(here) == ["review"]
+
+
 def test_commits_of_an_unguarded_line_do_not_slip_in_by_a_fast_forward(here: Gated) -> None:
     config = here.folder / ".planning" / "review-broker.json"
     before = config.read_text()
@@ -368,8 +423,11 @@ def test_what_goes_around_the_hook_is_found(here: Gated) -> None:
     here.judge(here.tandem(*shlex.split(following))["review_id"])
     assert here.tandem("gate", "status")["commits"] == []
     (here.folder / ".git" / "hooks" / "reference-transaction").unlink()
+    here.stage(hello_txt=words(here, " without a hook"))
+    here.must("commit", "-m", "without a hook")
     status = here.tandem.run("gate", "status", "--json").json
     assert (status["installed"], status["state"]) == (False, "damaged")
+    assert [row["commit"] for row in status["commits"]] == [here.head()]
 
 
 def test_an_override_is_a_persons_and_is_remembered(tmp_path: Path) -> None:

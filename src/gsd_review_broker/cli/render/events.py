@@ -16,6 +16,7 @@ STATUS_STYLES = {
 }
 _TOLD = ("verdict", "reason", "body_preview", "disposition", "intent")
 SHORT_ID = 8
+_SHORT_COMMIT = 12
 
 
 def short_id(review_id: str | None) -> str:
@@ -53,9 +54,12 @@ def event_name(event: Json) -> Span:
 
 
 def about(event: Json) -> str:
-    """The details worth showing: the verdict, its reason, the text."""
+    """The details worth showing: the verdict, its reason, the text, the commit."""
     metadata: Json = event["metadata"]
     details = [str(metadata[name]) for name in _TOLD if metadata.get(name)]
+    if metadata.get("commit"):
+        branch = f" on {metadata['branch']}" if metadata.get("branch") else ""
+        details.append(f"commit {str(metadata['commit'])[:_SHORT_COMMIT]}{branch}")
     if event["old_status"] != event["new_status"] and event["old_status"]:
         details.insert(0, f"{event['old_status']} → {event['new_status']}")
     return "; ".join(details)

@@ -65,6 +65,11 @@ def _letter(old: Entry, new: Entry) -> bytes:
     return b"M" if old.mode[:3] == new.mode[:3] else b"T"
 
 
+def digest_of_sorted(records: bytes) -> str:
+    """What a change is called, by its sorted records. `git.digest` uses it for git's own output."""
+    return "sha256:" + hashlib.sha256(records).hexdigest()
+
+
 def composed(changes: Iterable[Steps]) -> Steps | None:
     """One change after the other as a single change; None where the second does not begin where the first ends."""
     whole: Steps = {}

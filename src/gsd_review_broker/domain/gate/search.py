@@ -1,6 +1,5 @@
 """Finding the approvals that may cover a commit: along the blobs, from what the commit begins with."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -75,8 +74,3 @@ def of_same_paths(kept: Approvals, steps: Steps, origin: Origin, policy: GatePol
     ]
     same.sort(key=lambda change: (change.landed_at is not None, -(change.approved_at or 0)))
     return Candidates(changes=tuple(same), is_complete=len(changes) < _MOST_IN_ONE_PLACE)
-
-
-def digest(records: bytes) -> str:
-    """Of records that are sorted already (git.digest makes the same of git's own output)."""
-    return "sha256:" + hashlib.sha256(records).hexdigest()

@@ -9,7 +9,7 @@ from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
-from gsd_review_broker.domain.gate.records import Steps, parse_records, raw_records
+from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
@@ -262,7 +262,7 @@ class Gate:
             folder=origin.folder,
             commit_id=commit.id,
             branch=branch,
-            digest=search.digest(raw_records(commit.steps)),
+            digest=digest_of_sorted(raw_records(commit.steps)),
             subject=commit.subject,
             because=covered.because if covered else None,
             reviews=reviews,

@@ -16,16 +16,18 @@ _OPEN = (Status.PENDING, Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUES
 
 
 def nearest_review(reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin) -> Nearest | None:
-    """An approved one first, since the commit was perhaps changed after it; then an open one of the same files."""
+    """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
+    same files; then one that has landed."""
     steps = without_exempt(commit.steps, policy)
     if not steps:
         return None
     approved = search.of_same_paths(reader, steps, origin, policy).changes or [
         change for change in reader.approvals_on_path(min(steps), _MOST_ON_PATH) if change.origin.is_same(origin)
     ]
-    if approved:
-        return _of_approved(approved[0], steps, policy)
-    return _open_review(reader, steps)
+    waiting = next((change for change in approved if change.landed_at is None), None)
+    if waiting is not None:
+        return _of_approved(waiting, steps, policy)
+    return _open_review(reader, steps) or (_of_approved(approved[0], steps, policy) if approved else None)
 
 
 def _of_approved(change: ReviewedChange, steps: Steps, policy: GatePolicy) -> Nearest:
