@@ -157,8 +157,11 @@ async def test_an_override_is_of_whom_the_token_names_whatever_the_call_says(
     here: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve = Caller(kind=CallerKind.HUMAN, identity=Identity("human:eve"), proven=True)
-    gatekeeper = here.broker.application.broker.gatekeeper
-    monkeypatch.setattr(type(gatekeeper), "caller", lambda _self, _bearer: eve)
+
+    async def caller(_self: object, _bearer: str | None) -> Caller:
+        return eve
+
+    monkeypatch.setattr(type(here.broker.application.broker.identification), "caller", caller)
     assert (await _override(here, person="human:ada"))["error"]["code"] == "forbidden"
     assert (await _override(here))["person"] == "human:eve"
     assert [event["reason"] for event in await here.events("gate_overridden")] == ["the site is down"]
