@@ -347,6 +347,22 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalPolicy:
+    """What makes a review approved."""
+
+    required: int = 1
+    # The approvals come from different vendors' programs, or from people.
+    distinct_vendors: bool = False
+    # In gitignore syntax: whoever touches such a file needs a person's approval too.
+    human_paths: tuple[str, ...] = ()
+
+    @property
+    def is_one_reviewer(self) -> bool:
+        """One approval by anybody: nothing else has to be looked at."""
+        return self.required == 1 and not self.human_paths
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """How reviews are handled, from the configuration."""
 
@@ -354,6 +370,7 @@ class Policy:
     max_rounds: int = 5
     fence: Fence = Fence.STRICT
     limits: Limits = field(default_factory=Limits)
+    approvals: ApprovalPolicy = field(default_factory=ApprovalPolicy)
 
 
 @cache

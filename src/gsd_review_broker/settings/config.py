@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT
-from gsd_review_broker.domain.model import Fence, Limits, Policy
+from gsd_review_broker.domain.model import ApprovalPolicy, Fence, Limits, Policy
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import checkout
 from gsd_review_broker.settings import locations, pool, tracked
@@ -24,7 +24,7 @@ from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Prob
 # Settings that a cloned repository must not decide.
 USERS_OWN = frozenset(
     {
-        *("allowed_hosts", "allowed_roots", "auth", "db_listen", "instance", "log_file", "notify_command"),
+        *("allowed_hosts", "allowed_roots", "approvals", "auth", "db_listen", "instance", "log_file", "notify_command"),
         *("tls_certificate", "tls_key", "trusted_proxies"),
     }
 )
@@ -77,6 +77,12 @@ class ReviewSettings(_Section):
     required_gates: RequiredGates = Field(default_factory=RequiredGates)
 
 
+class ApprovalSettings(_Section):
+    required: Annotated[int, Field(ge=1, le=10)] = 1
+    distinct_vendors: bool = False
+    human_paths: list[str] = Field(default_factory=list[str])
+
+
 class Settings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
@@ -101,6 +107,7 @@ class Settings(_Section):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
     gate: GateSettings = Field(default_factory=GateSettings)
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     review: ReviewSettings = Field(default_factory=ReviewSettings)
     review_granularity: Literal["per_task", "per_plan"] = "per_task"
     execution_mode: Literal["blocking", "optimistic"] = "blocking"
@@ -115,6 +122,11 @@ class Settings(_Section):
             claim_timeout=self.reviewer_pool.claim_timeout_seconds * 1000,
             max_rounds=self.max_rounds,
             fence=Fence(self.fence),
+            approvals=ApprovalPolicy(
+                required=self.approvals.required,
+                distinct_vendors=self.approvals.distinct_vendors,
+                human_paths=tuple(self.approvals.human_paths),
+            ),
             limits=Limits(
                 body=limits.body_bytes,
                 diff=limits.diff_bytes,

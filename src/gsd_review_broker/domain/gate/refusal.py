@@ -20,6 +20,8 @@ class Nearest:
     standing: str
     # Where the commit differs from what was approved.
     differs_in: tuple[str, ...] = ()
+    # What the approval policy still asks for.
+    missing: tuple[str, ...] = ()
 
     @property
     def next_command(self) -> str | None:
@@ -103,4 +105,5 @@ def _sentence(nearest: Nearest) -> str:
         case "stale":
             return f"{review} is approved for another base; propose the change as it is now"
         case standing:
-            return f"{review} is {standing}"
+            lacking = f" and needs {' and '.join(nearest.missing)}" if nearest.missing else ""
+            return f"{review} is {standing}{lacking}"

@@ -14,6 +14,13 @@ from gsd_review_broker.domain.rules.access import (
     resolving_refusal,
     side_refusal,
 )
+from gsd_review_broker.domain.rules.approvals import (
+    NOTHING_YET,
+    Standing,
+    approvers_in,
+    missing,
+    refuse_useless_approver,
+)
 from gsd_review_broker.domain.rules.claims import (
     AUTO_REJECTED,
     auto_reject,
@@ -51,12 +58,15 @@ from gsd_review_broker.domain.rules.verdicts import (
 __all__ = [
     "AGENT_TYPE",
     "AUTO_REJECTED",
+    "NOTHING_YET",
     "STEPS",
     "Command",
     "Judgement",
     "Right",
     "Seen",
+    "Standing",
     "accept_counter_patch",
+    "approvers_in",
     "auto_reject",
     "call_human",
     "claim",
@@ -69,6 +79,7 @@ __all__ = [
     "give_verdict",
     "is_unused",
     "may_claim",
+    "missing",
     "pool",
     "possible_now",
     "priority_of",
@@ -80,6 +91,7 @@ __all__ = [
     "refuse_other_names",
     "refuse_other_revision",
     "refuse_token_name",
+    "refuse_useless_approver",
     "refuse_verdict",
     "refuse_without_right",
     "refused_verdict",

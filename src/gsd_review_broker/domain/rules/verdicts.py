@@ -17,9 +17,10 @@ from gsd_review_broker.domain.model import (
     Review,
     Verdict,
 )
-from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale
+from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing, missing, only_a_person_is_missing
+from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale, release
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
-from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
+from gsd_review_broker.domain.rules.convergence import call_human, call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -61,8 +62,12 @@ def give_verdict(
     pool_managed: bool,
     policy: Policy,
     now: Milliseconds,
+    standing: Standing = NOTHING_YET,
 ) -> Change:
-    """The live claimant's verdict on the claimed revision. A stale or foreign verdict is refused and recorded."""
+    """The live claimant's verdict on the claimed revision. A stale or foreign verdict is refused and recorded.
+
+    An approval counts when the policy is met with it. Until then it is kept, and the claim goes back for the next
+    reviewer."""
     verdict = judgement.verdict
     refuse_incomplete(judgement, has_counter_patch=counter_patch is not None)
     try:
@@ -72,10 +77,12 @@ def give_verdict(
     if review.verdict is verdict and review.status is STEPS[_COMMANDS[verdict]].target:
         _refuse_news(review, counter_patch, findings)
         return Change(review=review, events=())
+    lacking = missing(policy.approvals, standing.with_approver(reviewer)) if verdict is Verdict.APPROVED else ()
     change = _stated(
         review,
         reviewer,
         judgement,
+        lacking=lacking,
         expires_at=deadline(review, policy, now) if verdict is Verdict.COMMENT else None,
         findings=findings,
         open_finding_count=open_finding_count,
@@ -86,7 +93,18 @@ def give_verdict(
         change = _offered(change, counter_patch, reviewer, now)
     if verdict is Verdict.CHANGES_REQUESTED:
         change = call_human_if_stuck(change, policy, now)
-    return clear_human(change, actor=reviewer, now=now)
+    change = clear_human(change, actor=reviewer, now=now)
+    return _passed_on(change, policy, standing.with_approver(reviewer), now) if lacking else change
+
+
+def _passed_on(change: Change, policy: Policy, standing: Standing, now: Milliseconds) -> Change:
+    """The approval alone is not enough: the next reviewer may claim; a person is called if only a person can help."""
+    review = change.review
+    change = followed_by(change, release(review, claim_generation=review.claim_generation, now=now))
+    if change.review.needs_human is None and only_a_person_is_missing(policy.approvals, standing):
+        reason = f"the policy needs {missing(policy.approvals, standing)[0]}"
+        change = followed_by(change, call_human(change.review, reason=reason, now=now))
+    return change
 
 
 def refuse_verdict(review: Review, judgement: Judgement, *, pool_managed: bool, policy: Policy) -> Identity:
@@ -161,6 +179,7 @@ def _stated(
     reviewer: Identity,
     judgement: Judgement,
     *,
+    lacking: tuple[str, ...],
     expires_at: Milliseconds | None,
     findings: tuple[Finding, ...],
     open_finding_count: int,
@@ -168,10 +187,11 @@ def _stated(
     now: Milliseconds,
 ) -> Change:
     verdict, reason = judgement.verdict, judgement.reason
-    target = require(review, _COMMANDS[verdict])
-    is_comment = verdict is Verdict.COMMENT
+    # An approval that does not count yet changes no state by itself, like a comment.
+    is_comment = verdict is Verdict.COMMENT or bool(lacking)
+    target = require(review, Command.COMMENT if is_comment else _COMMANDS[verdict])
     # An approval is of the proposal as it is; an open counter-patch is superseded.
-    declined = verdict is Verdict.APPROVED and review.counter_patch_status is CounterPatchStatus.PENDING
+    declined = verdict is Verdict.APPROVED and not lacking and review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
         EventType.VERDICT_COMMENT if is_comment else EventType.VERDICT_SUBMITTED,
@@ -186,6 +206,7 @@ def _stated(
             "claim_generation": review.claim_generation,
             "has_counter_patch": has_counter_patch,
             "findings": [_remark(finding) for finding in findings],
+            **({"missing": list(lacking)} if lacking else {}),
         },
         status=target,
         verdict=review.verdict if is_comment else verdict,

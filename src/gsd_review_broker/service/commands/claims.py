@@ -22,6 +22,7 @@ from gsd_review_broker.service.commands.findings import open_findings
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import lock_review, present
+from gsd_review_broker.service.standing import standing_of
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
 
@@ -119,6 +120,7 @@ class Claims:
             # claim_next does not stop here; it goes on to the next review.
             keep = repeat if repeat is not None and repeat.project is None else None
             return remembered(tx, self._core, keep, review.project, rejected)
+        self._refuse_useless(tx, review, reviewer, checked.digest)
         change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
         tx.save(change)
         keep_reviewed_change(tx, change.review, checked)
@@ -173,9 +175,15 @@ class Claims:
             tx.save(change)
             return views.auto_rejected(change.review)
         digest, policy = ground.checked.digest, self._core.policy
+        self._refuse_useless(tx, review, ground.reviewer, digest)
         begun = rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
         keep_reviewed_change(tx, begun.review, ground.checked)
         return step(begun)
+
+    def _refuse_useless(self, tx: Transaction, review: Review, reviewer: Identity, digest: str | None) -> None:
+        policy = self._core.policy.approvals
+        standing = standing_of(tx, review, policy, digest=digest)
+        rules.refuse_useless_approver(review, reviewer, policy, standing)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""

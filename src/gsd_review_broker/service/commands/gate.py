@@ -159,7 +159,7 @@ class Gate:
         return None, candidates.is_complete and len(usable) <= _MOST_CARRIED
 
     def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, request: GateRequest) -> Refusal:
-        nearest = nearest_review(reader, commit, policy, request.origin)
+        nearest = nearest_review(reader, commit, policy, request.origin, self._core.policy.approvals)
         has_landed = request.asker is not Asker.HOOK
         return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest, has_landed=has_landed)
 

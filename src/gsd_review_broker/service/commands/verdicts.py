@@ -16,6 +16,7 @@ from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.core import Core, Repeat, recalled
 from gsd_review_broker.service.diffs import read_diff
 from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.standing import standing_of
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
 
@@ -89,7 +90,7 @@ class Verdicts:
                 return refusal
             change = self._change(tx, review, judgement, content)
             tx.save(change)
-            return change.refusal or views.verdict(change.review, judgement.verdict.value)
+            return change.refusal or views.verdict(change, judgement.verdict.value)
 
         by_claim = ByClaim(
             action="submit_verdict",
@@ -131,7 +132,7 @@ class Verdicts:
             by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
             change = self._change(tx, begun.review, by, content)
             tx.save(rules.followed_by(begun, change))
-            return change.refusal or views.verdict(change.review, judgement.verdict.value)
+            return change.refusal or views.verdict(change, judgement.verdict.value)
 
         result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
         if isinstance(result, BrokerError):
@@ -162,6 +163,7 @@ class Verdicts:
             pool_managed=self._is_of_pool(review),
             policy=self._core.policy,
             now=tx.now,
+            standing=standing_of(tx, review, self._core.policy.approvals, digest=review.digest),
         )
 
     def _refusal(self, review: Review, judgement: rules.Judgement) -> BrokerError | None:

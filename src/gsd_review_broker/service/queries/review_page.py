@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.domain.model import (
+    ApprovalPolicy,
     CounterPatch,
     Event,
     Finding,
@@ -24,6 +25,7 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.lookup import find_review
 from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
 from gsd_review_broker.service.queries.reviews import is_own_event
+from gsd_review_broker.service.standing import missing_in
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
 
@@ -53,6 +55,9 @@ class ReviewFacts:
     counter_patches: tuple[CounterPatch, ...]
     events: tuple[EventResult, ...]
     now: Milliseconds
+    # Who approved this content, and what the policy still asks for; None where it asks for one reviewer.
+    approved_by: tuple[str, ...] = ()
+    missing: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ class ReviewPageQueries:
 
     async def review(self, review_id: str, revision: int | None = None) -> ReviewFacts:
         now = self.now
-        return await self._core.store.read(lambda reader: _facts(reader, review_id, revision, now))
+        return await self._core.store.read(
+            lambda reader: _facts(reader, review_id, revision, now, self._core.policy.approvals)
+        )
 
     async def find(self, review_id: str) -> Review:
         return await self._core.find(review_id)
@@ -139,8 +146,11 @@ class ReviewPageQueries:
         )
 
 
-def _facts(reader: Reader, review_id: str, revision: int | None, now: Milliseconds) -> ReviewFacts:
+def _facts(
+    reader: Reader, review_id: str, revision: int | None, now: Milliseconds, policy: ApprovalPolicy
+) -> ReviewFacts:
     review = find_review(reader, review_id)
+    found = missing_in(reader, review, policy)
     number = review.revision if revision is None else revision
     revisions = tuple(_content(reader, review.id, each, with_diff=False) for each in range(1, review.revision + 1))
     if not 1 <= number <= review.revision:
@@ -155,6 +165,8 @@ def _facts(reader: Reader, review_id: str, revision: int | None, now: Millisecon
         counter_patches=tuple(reader.counter_patches(review.id)),
         events=tuple(views.event_row(row) for row in reversed(events)),
         now=now,
+        approved_by=found[0].approvers if found else (),
+        missing=found[1] if found else None,
     )
 
 

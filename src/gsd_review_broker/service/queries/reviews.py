@@ -15,6 +15,7 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
+from gsd_review_broker.service.standing import missing_in
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
     ActivityFeed,
@@ -77,7 +78,7 @@ class ReviewQueries:
         await self._heard(caller_id, review)
         self._waiting.refuse_too_long(wait_seconds)
         if not wait:
-            return views.status(review, changed=since is None or review.version > since)
+            return await self._with_missing(review, changed=since is None or review.version > since)
         known = review.version if since is None else since
         at_once = since is None and proposer_must_act(review.status, review.counter_patch_status)
 
@@ -90,7 +91,18 @@ class ReviewQueries:
         newer = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
         if newer is None:
             return views.nothing_new(await self._core.find(review.id))
-        return views.status(newer, changed=since is None or newer.version > since)
+        return await self._with_missing(newer, changed=since is None or newer.version > since)
+
+    async def _with_missing(self, review: Review, *, changed: bool) -> ReviewStatus:
+        """The status, and what the approval policy still asks for."""
+        result = views.status(review, changed=changed)
+        policy = self._core.policy.approvals
+        if policy.is_one_reviewer:
+            return result
+        found = await self._core.store.read(lambda reader: missing_in(reader, review, policy))
+        if found is not None:
+            result["approved_by"], result["missing"] = list(found[0].approvers), list(found[1])
+        return result
 
     async def _heard(self, caller_id: str | None, review: Review) -> None:
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)

@@ -112,6 +112,9 @@ class ReviewStatus(TypedDict):
     needs_human: str | None
     updated_at: str
     changed: bool
+    # With an approval policy of more than one reviewer: who approved this content, and what is still missing.
+    approved_by: NotRequired[list[str]]
+    missing: NotRequired[list[str]]
 
 
 class NothingNew(TypedDict):
@@ -225,6 +228,8 @@ class VerdictResult(TypedDict):
     round: int
     claim_generation: int
     digest: str | None
+    # What the approval policy still asks for, if this approval did not make the review approved.
+    missing: NotRequired[list[str]]
 
 
 class Released(TypedDict):

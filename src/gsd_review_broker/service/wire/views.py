@@ -4,7 +4,7 @@ import json
 from typing import Any, cast
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import AffectedFile, Event, Milliseconds, Review, Revision
+from gsd_review_broker.domain.model import AffectedFile, Change, Event, Milliseconds, Review, Revision
 from gsd_review_broker.ports import EVENT_SUMMARY, SUMMARY, Offset
 from gsd_review_broker.service.wire.reviews import (
     AffectedFileResult,
@@ -133,8 +133,9 @@ def auto_rejected(review: Review) -> AutoRejected:
     }
 
 
-def verdict(review: Review, given: str) -> VerdictResult:
-    return {
+def verdict(change: Change, given: str) -> VerdictResult:
+    review = change.review
+    result: VerdictResult = {
         "review_id": review.id,
         "status": review.status.value,
         "version": review.version,
@@ -145,6 +146,10 @@ def verdict(review: Review, given: str) -> VerdictResult:
         "claim_generation": review.claim_generation,
         "digest": review.digest,
     }
+    lacking = [event.metadata["missing"] for event in change.events if "missing" in event.metadata]
+    if lacking:
+        result["missing"] = lacking[0]
+    return result
 
 
 def released(review: Review) -> Released:

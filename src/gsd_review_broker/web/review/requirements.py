@@ -29,8 +29,17 @@ class Requirement:
 
 
 def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
-    person = _person(facts)
-    return [_applies(facts, checked), _no_grave_finding(facts), _judged(facts), *([person] if person else [])]
+    more = [one for one in (_policy(facts), _person(facts)) if one is not None]
+    return [_applies(facts, checked), _no_grave_finding(facts), _judged(facts), *more]
+
+
+def _policy(facts: ReviewFacts) -> Requirement | None:
+    """Only where the policy asks for more than one reviewer."""
+    if facts.missing is None:
+        return None
+    so_far = f"approved by {', '.join(facts.approved_by)}; " if facts.approved_by else ""
+    what, lacking = "The approval policy is met", " and ".join(facts.missing)
+    return Requirement(RequirementState.UNMET, what, f"{so_far}missing: {lacking}")
 
 
 def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:

@@ -1,0 +1,98 @@
+"""The approval policy: how many approvals a revision needs, from whom, and what is still missing (ADR 13).
+
+The default is one approval, by anybody but the author.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gsd_review_broker.domain.gate.patterns import Patterns
+from gsd_review_broker.domain.identity import identity_key, is_human, same_identity
+from gsd_review_broker.domain.model import ApprovalPolicy, EventType, Identity, NewEvent, Review, Verdict
+from gsd_review_broker.domain.tally import kind_of
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+
+_VENDORS = {"codex": "openai", "gpt": "openai", "claude": "anthropic", "gemini": "google"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """Who approved this content so far, and which files it touches."""
+
+    approvers: tuple[Identity, ...] = ()
+    touched: tuple[str, ...] = ()
+
+    def with_approver(self, reviewer: Identity) -> "Standing":
+        return Standing(approvers=(*self.approvers, reviewer), touched=self.touched)
+
+
+NOTHING_YET = Standing()
+
+
+def approvers_in(events: Iterable[NewEvent], review: Review, digest: str | None) -> tuple[Identity, ...]:
+    """Who approved this revision with this digest, before the policy was met."""
+    return tuple(
+        event.actor
+        for event in events
+        if event.event_type is EventType.VERDICT_COMMENT
+        and event.metadata.get("verdict") == Verdict.APPROVED
+        and event.metadata.get("revision") == review.revision
+        and event.metadata.get("digest") == digest
+    )
+
+
+def vendor_of(reviewer: Identity) -> str:
+    """By the first word of its name, as the pool and people name programs; each person is a vendor of their own."""
+    if is_human(reviewer):
+        return identity_key(reviewer)
+    word = identity_key(kind_of(reviewer)).split("-")[0]
+    return _VENDORS.get(word, word)
+
+
+def missing(policy: ApprovalPolicy, standing: Standing) -> tuple[str, ...]:
+    """What keeps the approvals so far from counting; empty if the policy is met."""
+    approvers = {identity_key(name): name for name in standing.approvers}
+    lacking: list[str] = []
+    short = policy.required - len(approvers)
+    if short > 0:
+        lacking.append(f"{short} more approval{'s' if short > 1 else ''}")
+    vendors = {vendor_of(name) for name in approvers.values()}
+    if policy.distinct_vendors and short <= 0 and len(vendors) < policy.required:
+        lacking.append(f"an approval from another vendor than {', '.join(sorted(vendors))}")
+    path = _path_for_a_person(policy, standing.touched)
+    if path is not None and not any(is_human(name) for name in approvers.values()):
+        lacking.append(f"a person's approval, for {path}")
+    return tuple(lacking)
+
+
+def only_a_person_is_missing(policy: ApprovalPolicy, standing: Standing) -> bool:
+    lacking = missing(policy, standing)
+    return len(lacking) == 1 and lacking[0].startswith("a person")
+
+
+def refuse_useless_approver(review: Review, reviewer: Identity, policy: ApprovalPolicy, standing: Standing) -> None:
+    """Whoever approved this content already, or could not add what is missing, need not read it again."""
+    if any(same_identity(name, reviewer) for name in standing.approvers):
+        raise _not_again(review, f"{reviewer} has approved revision {review.revision} already", policy, standing)
+    if not standing.approvers:
+        return
+    same_vendor = vendor_of(reviewer) in {vendor_of(name) for name in standing.approvers}
+    if policy.distinct_vendors and same_vendor and not is_human(reviewer):
+        raise _not_again(review, f"{vendor_of(reviewer)} has approved it already", policy, standing)
+    if only_a_person_is_missing(policy, standing) and not is_human(reviewer):
+        raise _not_again(review, f"{reviewer} is not a person", policy, standing)
+
+
+def _not_again(review: Review, why: str, policy: ApprovalPolicy, standing: Standing) -> BrokerError:
+    return BrokerError(
+        Code.INVALID_TRANSITION,
+        f"review {review.id} is {review.status}: {why}; it needs {' and '.join(missing(policy, standing))}",
+        NextStep(Next.ANOTHER_REVIEWER),
+    )
+
+
+def _path_for_a_person(policy: ApprovalPolicy, touched: Sequence[str]) -> str | None:
+    if not policy.human_paths:
+        return None
+    patterns = Patterns(policy.human_paths)
+    return next((path for path in touched if patterns.match(path.encode("utf-8", "surrogateescape"))), None)
