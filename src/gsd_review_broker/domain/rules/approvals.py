@@ -1,4 +1,4 @@
-"""The approval policy: how many approvals a revision needs, from whom, and what is still missing (ADR 13).
+"""The approval policy: how many approvals a revision needs, from whom, and what is still missing (ADR 14).
 
 The default is one approval, by anybody but the author.
 """
