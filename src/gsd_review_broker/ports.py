@@ -402,6 +402,10 @@ class Repository(Protocol):
         """The workspace's root. Refuses paths that the configuration does not allow."""
         ...
 
+    async def project_of(self, workspace: str | None) -> str | None:
+        """The same name in every clone and work tree of a repository; None for the broker's own repository."""
+        ...
+
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:

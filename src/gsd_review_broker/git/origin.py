@@ -1,6 +1,7 @@
 """Identifies a repository: its root commit, which all clones share, and its git folder on this machine."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,3 +27,19 @@ def root_commit(
         return None
     shallow = run_git(folder, "rev-parse", "--is-shallow-repository", environment=environment)
     return None if text_of(shallow.output) == "true" else commit
+
+
+_REMOTE = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^/@]*@)?(?P<host>[\w.-]+)(?::\d+)?/(?P<path>.+)|(?:[^/@:]+@)?(?P<site>[\w.-]+):(?P<rest>[^/].*))"
+)
+_PROJECT = re.compile(r"[\w@][\w./@+:-]{0,99}")
+
+
+def project_of_remote(url: str) -> str | None:
+    """`host/owner/name`, the same for each way to reach a remote; None for a folder, which clones do not share."""
+    match = _REMOTE.fullmatch(url.strip())
+    if match is None:
+        return None
+    host, path = (match["host"] or match["site"]).lower(), match["path"] or match["rest"]
+    name = f"{host}/{path.strip('/').removesuffix('.git')}"
+    return name if _PROJECT.fullmatch(name) else None

@@ -12,7 +12,7 @@ from typing import TypeVar
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.blobs import read_blob
 from gsd_review_broker.git.check import DiffCheck, ask_git
-from gsd_review_broker.git.origin import git_folder, root_commit
+from gsd_review_broker.git.origin import git_folder, project_of_remote, root_commit
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
 from gsd_review_broker.git.scratch import make_scratch, remove_stale
 from gsd_review_broker.ports import Applies, DoesNotApply
@@ -63,6 +63,9 @@ class GitRepository:
         return await self._in_thread(lambda: self._check(workspace, diff, already_applied=already_applied))
 
     def _resolve(self, workspace: str) -> str:
+        """A path that is not allowed is not looked at, so the answer does not tell whether it exists."""
+        if not self._may_look_at(os.path.realpath(workspace)):
+            raise _not_allowed(workspace)
         root = self._top_level(workspace)
         if root is None:
             raise BrokerError(
@@ -71,11 +74,7 @@ class GitRepository:
                 "Give the root of the repository or of one of its worktrees.",
             )
         if not self._is_allowed(root):
-            raise BrokerError(
-                Code.FORBIDDEN,
-                f"workspace: {root} is neither this broker's repository nor one that it may read",
-                "Add its folder to allowed_roots in the user's configuration file, or use the broker that serves it.",
-            )
+            raise _not_allowed(workspace)
         return root
 
     def _top_level(self, folder: str) -> str | None:
@@ -84,10 +83,27 @@ class GitRepository:
         answer = self._git(folder, "rev-parse", "--show-toplevel")
         return os.path.realpath(text_of(answer.output)) if answer.code == 0 and answer.output.strip() else None
 
+    def _may_look_at(self, folder: str) -> bool:
+        own = self._worktrees(self._root) if self._root else set[str]()
+        return any(Path(folder).is_relative_to(place) for place in (*self._allowed_roots, *own))
+
     def _is_allowed(self, root: str) -> bool:
-        if any(Path(root).is_relative_to(allowed) for allowed in self._allowed_roots):
-            return True
+        return any(Path(root).is_relative_to(allowed) for allowed in self._allowed_roots) or self._is_own(root)
+
+    def _is_own(self, root: str) -> bool:
+        """Another repository inside our work tree is not ours."""
         return self._root is not None and root in self._worktrees(self._root)
+
+    async def project_of(self, workspace: str | None) -> str | None:
+        return None if workspace is None else await self._in_thread(lambda: self._project(workspace))
+
+    def _project(self, workspace: str) -> str | None:
+        if self._is_own(workspace):
+            return None
+        remote = self._git(workspace, "config", "--local", "--get", "remote.origin.url")
+        named = project_of_remote(text_of(remote.output)) if remote.code == 0 else None
+        commit = None if named else root_commit(workspace)
+        return named or (f"commit-{commit[:16]}" if commit else None)
 
     def _worktrees(self, own: Path) -> set[str]:
         """The work trees that our repository lists. A folder that names our git folder is not enough: anybody can write
@@ -143,3 +159,11 @@ class GitRepository:
 
     def _git(self, folder: str, *arguments: str) -> Answer:
         return ask_git(folder, *arguments, timeout=self._timeout)
+
+
+def _not_allowed(workspace: str) -> BrokerError:
+    return BrokerError(
+        Code.FORBIDDEN,
+        f"workspace: {workspace} is neither this broker's repository nor one that it may read",
+        "Add its folder to allowed_roots in the user's configuration file, or use the broker that serves it.",
+    )

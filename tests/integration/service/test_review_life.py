@@ -116,10 +116,16 @@ async def test_a_worktree_is_a_workspace_and_a_foreign_folder_is_not(broker: Loc
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     git(foreign, "init", "-q")
-    for path, code in ((str(foreign), "forbidden"), (str(tmp_path / "nowhere"), "invalid_argument")):
+    nested = repository / "nested"
+    for path, code in ((foreign, "forbidden"), (tmp_path / "nowhere", "forbidden"), (nested, "invalid_argument")):
         with pytest.raises(ToolError) as refused:
-            await broker.create(diff=diff, workspace=path)
+            await broker.create(diff=diff, workspace=str(path))
         assert refused.value.code == code
+    nested.mkdir()
+    git(nested, "init", "-q")
+    with pytest.raises(ToolError) as refused:
+        await broker.create(diff=diff, workspace=str(nested))
+    assert refused.value.code == "forbidden"
 
 
 async def test_a_workspace_that_is_gone_leaves_the_review_pending(broker: LocalBroker, repository, tmp_path) -> None:

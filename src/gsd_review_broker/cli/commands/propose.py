@@ -119,7 +119,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "description": _description(options.description),
         "diff": as_text(change.diff) if change else None,
         "review_id": options.review,
-        "project": options.project or (here.name if serves_many and here else None),
+        "project": options.project,
         # The broker's own repository need not be named; another work tree must be.
         "workspace": str(here) if here and (serves_many or here != root) else None,
         "proposer_id": options.proposer_id or (None if by_agent else context.identity),

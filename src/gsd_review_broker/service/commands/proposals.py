@@ -54,7 +54,7 @@ class Proposals:
         self._core = core
 
     async def create(self, caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
-        proposal = self._in_own_project(_under_own_name(caller, proposal))
+        proposal = await self._in_its_project(_under_own_name(caller, proposal))
         project = proposal.origin.project
         kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
         if kept is not None:
@@ -65,10 +65,16 @@ class Proposals:
             lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, proposal, draft, workspace))
         )
 
-    def _in_own_project(self, proposal: NewProposal) -> NewProposal:
-        validation.project(proposal.origin.project, self._core.policy.limits)
-        project = self._core.project_of(proposal.origin.project)
-        return replace(proposal, origin=replace(proposal.origin, project=project))
+    async def _in_its_project(self, proposal: NewProposal) -> NewProposal:
+        """As the call says, else the token's, else the repository's, if the broker serves several."""
+        origin = proposal.origin
+        validation.project(origin.project, self._core.policy.limits)
+        project = self._core.project_of(origin.project)
+        if project is None and origin.workspace is not None:
+            validation.optional_text("workspace", origin.workspace, 4 * self._core.policy.limits.name)
+            workspace = await self._core.repository.resolve_workspace(origin.workspace)
+            project = await self._core.repository.project_of(workspace)
+        return replace(proposal, origin=replace(origin, project=project))
 
     def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
         origin = self._origin(tx, proposal.origin, workspace)
