@@ -106,7 +106,7 @@ async def test_an_older_schema_is_upgraded_by_the_migrations(empty_url: str, tmp
     store = store_at(empty_url, tmp_path)
     store.open()
     await store.close()
-    await asked(empty_url, "DROP TABLE reviewed_changes, approved_paths, gate_overrides, landed_commits")
+    await asked(empty_url, "DROP TABLE reviewed_changes, approved_paths, gate_overrides, landed_commits, tokens")
     await asked(empty_url, "UPDATE alembic_version SET version_num = '0002'")
     store = store_at(empty_url, tmp_path)
     store.open()
