@@ -359,6 +359,18 @@ def test_a_broker_whose_pool_is_off_says_how_to_turn_it_on(browser: Browser, age
 # Lists.
 
 
+def test_phases_and_plans_show_their_progress_and_lead_to_their_reviews(browser: Browser, agent: Mcp) -> None:
+    for number in range(3):
+        propose(agent, intent=f"Task {number}", diff=None, phase="07<i>", plan="07-01")
+    text = browser.get("/phases").text
+    assert "07&lt;i&gt;" in text
+    assert '<progress max="3" value="0" aria-label="approved"></progress> 0 of 3' in text
+    link = re.search(r'href="(/reviews\?q=07[^"]+)"', text)
+    assert link is not None
+    assert browser.get(link.group(1).replace("&amp;", "&")).text.count("data-row") == 3
+    assert 'href="/phases"' in browser.get("/reviews").text
+
+
 def test_reviews_are_filtered_searched_and_paged_by_their_address(browser: Browser, agent: Mcp) -> None:
     for number in range(120):
         propose(agent, intent=f"Number {number}", diff=None, project="even" if number % 2 == 0 else "odd")

@@ -58,7 +58,7 @@ TOOLS: dict[str, tuple[frozenset[str], dict[str, Any]]] = {
 ROUTES: list[tuple[str, str, str, frozenset[str]]] = [
     *(("GET", path, "", EVERYBODY) for path in (
         "/", "/reviews", f"/r/{NONE}", f"/r/{NONE}/live", "/pool", "/gate", "/insights", "/audit", "/nowhere",
-        "/metrics", f"/events?review={NONE}",
+        "/phases", "/metrics", f"/events?review={NONE}",
         f"/r/{NONE}/file", "/audit/export.jsonl", "/static/0/nothing", "/api/pool", "/api/problems", "/api/whoami",
         "/api/pool/reviewers/nobody/log",
     )),

@@ -14,6 +14,7 @@ from gsd_review_broker.web.pages.audit import audit_routes
 from gsd_review_broker.web.pages.gate import gate_page_routes
 from gsd_review_broker.web.pages.inbox import inbox_routes
 from gsd_review_broker.web.pages.insights import insights_routes
+from gsd_review_broker.web.pages.phases import phases_routes
 from gsd_review_broker.web.pages.pool import PoolPage
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.pages.review_actions import ReviewActions
@@ -36,6 +37,7 @@ def dashboard_routes(
     return [
         *inbox_routes(site),
         *reviews_routes(site),
+        *phases_routes(site),
         *reviews.routes(),
         *ReviewActions(site, reviews).routes(),
         *PoolPage(site).routes(),
