@@ -142,7 +142,7 @@ async def test_work_is_claimed_in_one_project(street: Street) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/reviews", "/reviews?project=butcher", "/audit", "/insights", "/gate", "/pool"],
+    ["/", "/reviews", "/phases", "/reviews?project=butcher", "/audit", "/insights", "/gate", "/pool"],
 )
 async def test_pages_show_one_project(street: Street, path: str) -> None:
     page = await street.person.get(path)
@@ -152,6 +152,8 @@ async def test_pages_show_one_project(street: Street, path: str) -> None:
     everything = await street.everybody.get(path)
     if path in {"/", "/reviews"}:
         assert street.meat in everything.text
+    if path == "/phases":
+        assert ("butcher" in page.text, "butcher" in everything.text) == (False, True)
 
 
 async def test_routes_know_one_project(street: Street) -> None:
