@@ -20,6 +20,7 @@ from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
+from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
 from gsd_review_broker.ports import Clock, OwnedStore, Signer
@@ -177,7 +178,11 @@ class Application:
         """The store is opened before, so that a problem with it is reported in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
+            await self.store.start()
             stack.push_async_callback(self._endpoints.stop)
+            neighbours = Neighbours(self.store, self.broker.pool.records, self.pool.roster)
+            beating = asyncio.create_task(neighbours.run())
+            stack.callback(beating.cancel)
             sweeping = asyncio.create_task(self.broker.sweep.run())
             stack.callback(sweeping.cancel)
             stack.push_async_callback(self.pool.stop)
@@ -202,7 +207,13 @@ def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWa
     # Imported here: a broker on SQLite does not pay for it.
     from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415
 
-    return PostgresStore(configuration.database, clock=clock, wakeups=wakeups, meters=meters)
+    return PostgresStore(
+        configuration.database,
+        clock=clock,
+        wakeups=wakeups,
+        meters=meters,
+        listen_url=configuration.settings.db_listen,
+    )
 
 
 def _database_clock() -> Clock:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -111,6 +111,10 @@ class ReviewerReader(Protocol):
 
     def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
         """Starts and tokens."""
+        ...
+
+    def reviewers_of_silent_brokers(self, before: Milliseconds) -> list[Identity]:
+        """Reviewers that still count as running, and whose broker was last heard of before this moment."""
         ...
 
     def is_pool_paused(self) -> bool: ...
@@ -268,6 +272,8 @@ class Transaction(Reader, Protocol):
 
     def save_failure(self, failure: Failure) -> None: ...
 
+    def save_heartbeat(self, broker_id: str, now: Milliseconds) -> None: ...
+
     def pause_pool(self, paused: bool) -> None: ...
 
     def save_reviewed_change(self, change: ReviewedChange) -> None: ...
@@ -307,6 +313,10 @@ class Store(Protocol):
         """May other brokers use the database too? Then the time is the database's."""
         ...
 
+    def alone(self) -> AbstractAsyncContextManager[bool]:
+        """Is this broker the one that does the work of all brokers now? Then no other is, until it is done."""
+        ...
+
     async def is_ready(self) -> bool:
         """Can it be used now?"""
         ...
@@ -336,6 +346,10 @@ class OwnedStore(Store, Protocol):
 
     def open(self) -> None:
         """Brings the schema up to date. Raises StartError."""
+        ...
+
+    async def start(self) -> None:
+        """In the event loop: begin what runs beside the commands."""
         ...
 
     async def close(self) -> None:
@@ -439,5 +453,9 @@ class Wakeups(Protocol):
     def closing(self) -> bool: ...
 
     def publish(self, topics: Iterable[str]) -> None: ...
+
+    def publish_all(self) -> None:
+        """Wake everybody: something may have been missed."""
+        ...
 
     def listening(self, topic: str, *, counted: bool = True) -> AbstractContextManager[asyncio.Event]: ...

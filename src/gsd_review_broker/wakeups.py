@@ -18,6 +18,9 @@ class LocalWakeups:
             for signal in self._waiters.get(topic, ()):
                 signal.set()
 
+    def publish_all(self) -> None:
+        self.publish(list(self._waiters))
+
     @contextmanager
     def listening(self, topic: str, *, counted: bool = True) -> Generator[asyncio.Event]:
         """Begins before the first look, so that nothing after the look is missed.
@@ -38,4 +41,4 @@ class LocalWakeups:
     def close(self) -> None:
         """The broker stops: every wait answers with the present state."""
         self.closing = True
-        self.publish(list(self._waiters))
+        self.publish_all()

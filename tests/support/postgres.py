@@ -15,9 +15,12 @@ import tempfile
 from collections.abc import Coroutine, Generator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from gsd_review_broker.settings.database import key_of, without_password
+from gsd_review_broker.settings.locations import APPLICATION
 from gsd_review_broker.store.tables import metadata
+from tests.support.processes import BrokerProcess
 from tests.support.waiting import until
 
 OTHER_SERVER = "BROKER_TEST_POSTGRES"
@@ -133,6 +136,37 @@ def _with_database(url: str, database: str) -> str:
     start, mark, query = url.partition("?")
     scheme, _, rest = start.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}/{database}{mark}{query}"
+
+
+class OwnServer(Server):
+    """One that a test stops and starts."""
+
+    def __enter__(self) -> Self:
+        self.folder.chmod(0o755)
+        self.create()
+        self.control("start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.control("stop", "-m", "immediate", check=False)
+
+    def control(self, *words: str, check: bool = True) -> None:
+        options = " ".join((f"-k {self.folder}", *(f"-c {option}" for option in _OPTIONS)))
+        subprocess.run(
+            [programs() / "pg_ctl", "-w", "-D", self.folder / "data", "-l", self.folder / "log", "-o", options, *words],
+            check=check,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            **_as_user(),
+        )
+
+
+def broker_on(url: str, folder: Path, home: Path) -> BrokerProcess:
+    """A real broker on this database; its own files are in its user's state folder."""
+    key = key_of("\n".join((without_password(url), str(folder), "")))
+    files = home / ".local" / "state" / APPLICATION / "postgresql" / key
+    return BrokerProcess(folder, home=home, arguments=("--db", url), database=str(files))
 
 
 @cache

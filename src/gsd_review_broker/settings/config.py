@@ -87,6 +87,8 @@ class Settings(_Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
     db: str | None = None
+    # PostgreSQL only: where to listen for other brokers' commits, if `db` is a connection pooler.
+    db_listen: str | None = None
     # PostgreSQL only: tells brokers apart that serve the same from one machine.
     instance: Annotated[str, Field(pattern=r"^[\w.-]{0,64}$")] = ""
     auth: Literal["off", "token"] = "off"

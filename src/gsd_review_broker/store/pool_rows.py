@@ -16,7 +16,7 @@ from gsd_review_broker.domain.pool import (
 )
 from gsd_review_broker.store.rows import Rows, member_of
 from gsd_review_broker.store.statements import Statements, Upsert, parameter
-from gsd_review_broker.store.tables import pool_switches, review_failures, reviewer_work, reviewers, reviews
+from gsd_review_broker.store.tables import brokers, pool_switches, review_failures, reviewer_work, reviewers, reviews
 
 REVIEWERS = Rows(Reviewer, reviewers, state=member_of(ReviewerState), end_reason=member_of(EndReason))
 WORK = Rows(Work, reviewer_work, outcome=member_of(WorkOutcome))
@@ -55,6 +55,10 @@ _TOKENS = sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_col
 )
 # A sum of integers is a decimal number on PostgreSQL.
 _SPENT = sa.select(sa.func.count(), sa.cast(_TOKENS, sa.BigInteger)).where(reviewers.c.started_at > parameter("moment"))
+_DEAD = sa.select(reviewers.c.id).where(
+    reviewers.c.ended_at.is_(None),
+    reviewers.c.broker_id.in_(sa.select(brokers.c.id).where(brokers.c.heartbeat_at < parameter("before"))),
+)
 _SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
 _MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
 _PAUSED = {"name": "paused"}
@@ -98,6 +102,7 @@ def _put(table: sa.Table) -> Upsert:
 
 _PUT = {table: _put(table) for table in (reviewers, reviewer_work, review_failures)}
 _SWITCH_POOL = _put(pool_switches)
+_BEAT = _put(brokers)
 
 
 class PoolReads:
@@ -144,6 +149,9 @@ class PoolReads:
         assert row is not None  # noqa: S101 - a count is always one row
         return row[0], row[1]
 
+    def reviewers_of_silent_brokers(self, before: Milliseconds) -> list[Identity]:
+        return [Identity(row[0]) for row in self._statements.rows(_DEAD, {"before": before})]
+
     def is_pool_paused(self) -> bool:
         row = self._statements.row(_SWITCH, _PAUSED)
         return bool(row and row[0])
@@ -176,6 +184,9 @@ class PoolWrites(PoolReads):
 
     def _put(self, table: sa.Table, row: object) -> None:
         self._statements.run(_PUT[table], {column.name: getattr(row, column.name) for column in table.c})
+
+    def save_heartbeat(self, broker_id: str, now: Milliseconds) -> None:
+        self._statements.run(_BEAT, {"id": broker_id, "heartbeat_at": now})
 
     def pause_pool(self, paused: bool) -> None:
         self._statements.run(_SWITCH_POOL, _PAUSED | {"on": paused})

@@ -317,6 +317,14 @@ review_failures = sa.Table(
     sa.Column("retry_at", sa.BigInteger, nullable=False),
 )
 
+# Brokers that share a database, each with the last time that it was heard of.
+brokers = sa.Table(
+    "brokers",
+    metadata,
+    sa.Column("id", _IDENTITY, primary_key=True),
+    sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
+)
+
 pool_switches = sa.Table(
     "pool_switches",
     metadata,

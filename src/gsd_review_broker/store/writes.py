@@ -37,6 +37,7 @@ from gsd_review_broker.store.rows import (
 from gsd_review_broker.store.statements import Statements, Upsert, parameter
 from gsd_review_broker.store.tables import (
     audit_head,
+    brokers,
     counter_patches,
     counters,
     events,
@@ -61,6 +62,7 @@ LOCK_ORDER = (
     review_failures,
     reviewer_work,
     reviewers,
+    brokers,
     pool_switches,
     audit_head,
     events,

@@ -7,6 +7,7 @@ import structlog
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports import KEY_LIFETIME_MILLISECONDS, QUEUE, Transaction
 from gsd_review_broker.service.core import Core
 
@@ -54,6 +55,9 @@ class Sweep:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 await self.once()
+            except BrokerError as error:
+                # The database cannot be reached; its store has reported it.
+                log.debug("sweep_failed", error=str(error))
             except Exception:
                 log.exception("sweep_failed")
 
@@ -67,6 +71,11 @@ class Sweep:
             await self._core.store.write(lambda tx: tx.shift_deadlines(step))
         await self._wake_for_ended_reservations(Milliseconds(self._before.wall + step), now.wall)
         self._before = now
+        async with self._core.store.alone() as is_alone:
+            return await self._sweep(now) if is_alone else []
+
+    async def _sweep(self, now: ClockReading) -> list[ReviewId]:
+        """What one broker does for all that share the database."""
         await self._forget_old_keys(now)
         if now.steady < self._grace_until:
             return []

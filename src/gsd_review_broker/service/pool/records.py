@@ -35,6 +35,8 @@ from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.core import Core
 
 DAY_MILLISECONDS = 24 * 3_600_000
+# A broker that has not been heard of for this long is dead.
+SILENCE_MILLISECONDS = 30_000
 _LONGEST_QUEUE = 10_000
 # A report of tokens is divided among this many of its last reviews.
 _LAST_WORK = 100
@@ -79,6 +81,15 @@ class PoolRecords:
         """At the start: rows of this broker that still say running, although it was not running."""
         running = await self._core.store.read(lambda reader: reader.running_reviewers())
         return [one for one in running if rules.pool.is_left_to(one, self._core.store.broker_id)]
+
+    async def beat(self) -> None:
+        """Tell the other brokers of the database that this one is running."""
+        await self._core.store.write(lambda tx: tx.save_heartbeat(self._core.store.broker_id, tx.now))
+
+    async def orphaned(self) -> list[Identity]:
+        """Reviewers of other brokers that have not been heard of for long."""
+        before = Milliseconds(self._core.clock.now() - SILENCE_MILLISECONDS)
+        return await self._core.store.read(lambda reader: reader.reviewers_of_silent_brokers(before))
 
     async def situation(self) -> Workload:
         return await self._core.store.read(lambda reader: _situation(reader, self._core.clock.now()))

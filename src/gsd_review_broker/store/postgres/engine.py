@@ -19,6 +19,7 @@ PATIENCE_SECONDS = 10.0
 # Advisory locks, by number. Whoever holds one is the only broker of the database that does this.
 SCHEMA_LOCK = 0x7A6E_0001
 RETENTION_LOCK = 0x7A6E_0002
+SWEEP_LOCK = 0x7A6E_0003
 # Options of a connection that only reads, and sees one moment.
 SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 _NAME = "gsd-review-broker"

@@ -21,11 +21,12 @@ from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.database import Database, key_of
 from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres.clock import DatabaseClock
-from gsd_review_broker.store.postgres.engine import RETENTION_LOCK, SNAPSHOT, make_engine
+from gsd_review_broker.store.postgres.engine import RETENTION_LOCK, SNAPSHOT, SWEEP_LOCK, make_engine
 from gsd_review_broker.store.postgres.errors import Outage, is_lost, not_known, reason_of, translate, unavailable
+from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import archive
@@ -41,6 +42,7 @@ _QUESTIONS = 20
 _BETWEEN_QUESTIONS_SECONDS = 0.5
 _IS_STORED = sa.select(events.c.id).where(events.c.id == parameter("id"), events.c.hash == parameter("hash"))
 _PING = sa.text("SELECT 1")
+_SWEEPING = sa.text(f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})")
 _RETENTION = sa.text(f"SELECT pg_advisory_xact_lock({RETENTION_LOCK})")
 
 
@@ -80,7 +82,9 @@ class _UnansweredError(Exception):
 class PostgresStore:
     is_shared = True
 
-    def __init__(self, database: Database, *, clock: Clock, wakeups: Wakeups, meters: Meters) -> None:
+    def __init__(
+        self, database: Database, *, clock: Clock, wakeups: Wakeups, meters: Meters, listen_url: str | None = None
+    ) -> None:
         assert database.url is not None  # noqa: S101 - chosen by it
         self._database = database
         self._url = database.url
@@ -90,6 +94,7 @@ class PostgresStore:
         self._lock = DatabaseLock(database)
         self._engine = make_engine(self._url)
         self._outage = Outage()
+        self.listener = Listener(listen_url or self._url, wakeups)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
         self._disposed = False
@@ -121,11 +126,16 @@ class PostgresStore:
         finally:
             await engine.dispose()
 
+    async def start(self) -> None:
+        """From now on, other brokers' commits wake our waiters."""
+        self.listener.start()
+
     async def close(self) -> None:
         """Finishes the commands that are under way."""
         if self._closed:
             return
         self._closed = True
+        await self.listener.close()
         if self._under_way:
             await asyncio.wait(self._under_way)
         # Only now: the commands needed connections.
@@ -136,11 +146,21 @@ class PostgresStore:
 
     @property
     def broker_id(self) -> str:
-        return f"{socket.gethostname()}:{self._database.key}"
+        return f"{socket.gethostname()}:{key_of(str(self._database.path))}"
 
     @property
     def pending_writes(self) -> int:
         return len(self._under_way)
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncGenerator[bool]:
+        """A transaction that does nothing holds the lock, so that it ends with the connection too."""
+        try:
+            async with self._connected() as connection:
+                row = await connection.run_sync(lambda held: PostgresStatements(held).row(_SWEEPING, {}))
+                yield row == (True,)
+        except (exc.SQLAlchemyError, OSError) as error:
+            raise translate(error) from error
 
     async def is_ready(self) -> bool:
         try:
@@ -219,6 +239,7 @@ class PostgresStore:
             transaction = PostgresTransaction(statements, self._clock, self.watchers)
             result = command(transaction)
             last_event = finish(statements, [transaction])
+            self.listener.notify(statements, transaction.topics)
             return _Done(result, transaction.topics, last_event)
 
     async def _resolve(self, done: _Done, lost: Exception) -> None:

@@ -2,7 +2,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0005');
+INSERT INTO "alembic_version" VALUES('0006');
 CREATE TABLE approved_paths (
 	path_key VARCHAR(64) NOT NULL,
 	old_id VARCHAR(64) NOT NULL,
@@ -25,6 +25,11 @@ CREATE TABLE audit_head (
 	CONSTRAINT pk_audit_head PRIMARY KEY (id)
 );
 INSERT INTO "audit_head" VALUES(1,0,'0000000000000000000000000000000000000000000000000000000000000000');
+CREATE TABLE brokers (
+	id VARCHAR(256) NOT NULL,
+	heartbeat_at BIGINT NOT NULL,
+	CONSTRAINT pk_brokers PRIMARY KEY (id)
+);
 CREATE TABLE counter_patches (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	review_id VARCHAR(32) NOT NULL,

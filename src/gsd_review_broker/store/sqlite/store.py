@@ -5,10 +5,11 @@ version. Therefore readers here cannot write, and no other process opens the fil
 """
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, cast
@@ -120,6 +121,14 @@ class SqliteStore:
     def broker_id(self) -> str:
         # The lock admits one broker at a time, so the next one to open the file replaces the previous one.
         return "sqlite"
+
+    async def start(self) -> None:
+        """Nothing runs beside the commands."""
+
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncGenerator[bool]:
+        """Always: the lock admits no other broker."""
+        yield True
 
     async def is_ready(self) -> bool:
         return not self._closed
