@@ -151,7 +151,8 @@ class OwnServer(Server):
         self.control("stop", "-m", "immediate", check=False)
 
     def control(self, *words: str, check: bool = True) -> None:
-        options = " ".join((f"-k {self.folder}", *(f"-c {option}" for option in _OPTIONS)))
+        # With its usual settings: what it has committed survives its death.
+        options = f"-k {self.folder} -c listen_addresses="
         subprocess.run(
             [programs() / "pg_ctl", "-w", "-D", self.folder / "data", "-l", self.folder / "log", "-o", options, *words],
             check=check,

@@ -112,6 +112,7 @@ async def _pool(broker: LocalBroker) -> None:
     await records.spent(Identity("codex-r1-0a1b2c3d"), Usage(input_tokens=9, output_tokens=9))
     await records.draining(Identity("codex-r1-0a1b2c3d"), EndReason.TTL)
     await records.pause(True)
+    await records.beat()
     ending = Ending(reason=EndReason.EXITED, exit_code=1, pause=lambda failures: failures)
     assert await records.ended(Identity("codex-r1-0a1b2c3d"), ending)
     for number in range(3):

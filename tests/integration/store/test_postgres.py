@@ -83,6 +83,19 @@ async def test_brokers_that_start_at_once_make_one_schema(empty_url: str, tmp_pa
     await asyncio.gather(*(store.close() for store in stores))
 
 
+async def test_settings_with_which_the_server_loses_commits_are_reported(url: str, tmp_path: Path) -> None:
+    database = await asked(url, "SELECT current_database()")
+    for value, expected in (("off", True), ("on", False)):
+        await asked(url, f"ALTER DATABASE {database} SET synchronous_commit = {value}")
+        store = store_at(url, tmp_path)
+        with capture_logs() as logs:
+            store.open()
+        await store.close()
+        reported = [entry["switched_off"] for entry in logs if entry["event"] == "server_may_lose_commits"]
+        assert any("synchronous_commit" in names for names in reported) == expected
+    await asked(url, f"ALTER DATABASE {database} RESET synchronous_commit")
+
+
 async def test_another_programs_tables_are_left_alone(empty_url: str, tmp_path: Path) -> None:
     await asked(empty_url, "CREATE TABLE precious (x int)")
     with pytest.raises(StartError, match="holds tables of another program"):

@@ -54,9 +54,10 @@ def neighbours_of(broker: LocalBroker) -> Neighbours:
 async def test_a_verdict_on_one_broker_wakes_a_waiter_on_the_other(pair: tuple[LocalBroker, LocalBroker]) -> None:
     one, other = pair
     review_id = (await one.create())["review_id"]
+    claim = await one("claim_review", review_id=review_id, reviewer_id="codex")
     waiting = asyncio.create_task(other("get_review_status", review_id=review_id, wait=True, wait_seconds=200))
-    claiming = asyncio.create_task(other("claim_next", reviewer_id="codex", wait=True, wait_seconds=200))
-    claim = await claiming
+    while not other.application.wakeups.waiting:
+        await asyncio.sleep(0)
     await one(
         "submit_verdict",
         review_id=review_id,

@@ -1,6 +1,7 @@
 """Creates the schema, or upgrades it: one broker at a time, completely or not at all."""
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gsd_review_broker.errors import StartError
@@ -8,12 +9,15 @@ from gsd_review_broker.store.postgres.engine import SCHEMA_LOCK
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
 
+log = structlog.get_logger()
+
 # The first schema that was made on PostgreSQL. Later ones come from the same migrations as on SQLite.
 FIRST = "0003"
 _TAKE_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})")
 _HAS_VERSION = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
 _VERSION = sa.text("SELECT version_num FROM alembic_version")
 _TABLES = sa.text("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
+_SETTING = sa.text("SELECT current_setting(:name)")
 _FIRST_HASH = "0" * 64
 
 
@@ -21,6 +25,18 @@ async def prepare(engine: AsyncEngine, database: object) -> None:
     """Several brokers may start at once; each but the first finds the work done."""
     async with engine.begin() as connection:
         await connection.run_sync(_prepare, database)
+        unsafe = await connection.run_sync(_unsafe_settings)
+    if unsafe:
+        log.warning("server_may_lose_commits", switched_off=unsafe)
+
+
+def _unsafe_settings(connection: sa.Connection) -> list[str]:
+    """Settings without which the server's death loses what it has acknowledged."""
+    return [
+        name
+        for name in ("fsync", "synchronous_commit")
+        if connection.execute(_SETTING, {"name": name}).scalar() == "off"
+    ]
 
 
 def stored_version(connection: sa.Connection) -> str | None:
