@@ -36,6 +36,7 @@ class Neighbours:
 
     async def once(self) -> None:
         await self._records.beat()
+        await self._records.meet()
         async with self._store.alone() as is_alone:
             for reviewer_id in await self._records.orphaned() if is_alone else ():
                 log.warning("broker_is_silent", reviewer=reviewer_id)

@@ -21,6 +21,7 @@ from tests.integration.store.test_lock_order import reviewer
 from tests.integration.store.test_postgres import asked, cut_connections
 from tests.support import postgres
 from tests.support.local import LocalBroker, MovableClock, local_broker
+from tests.support.mcp import ToolError
 
 
 @pytest.fixture
@@ -188,6 +189,11 @@ async def test_the_reviewers_of_a_dead_broker_are_stopped_by_another_and_their_c
     for broker in pair:
         await neighbours_of(broker).once()
     assert (await other("get_review_status", review_id=review_id))["status"] == "claimed"
+    # Nobody else acts by the claim, on either broker.
+    for broker in pair:
+        with pytest.raises(ToolError) as refused:
+            await broker("release_claim", review_id=review_id, claim_generation=1)
+        assert refused.value.code == "forbidden"
     # `one` is not heard of any more.
     one.clock.pass_time(records.SILENCE_MILLISECONDS / 1_000 + 1)
     with capture_logs() as logs:

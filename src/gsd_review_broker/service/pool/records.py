@@ -86,6 +86,11 @@ class PoolRecords:
         """Tell the other brokers of the database that this one is running."""
         await self._core.store.write(lambda tx: tx.save_heartbeat(self._core.store.broker_id, tx.now))
 
+    async def meet(self) -> None:
+        """Reserve the names of all brokers' reviewers: nobody else acts under them here, or by their claims."""
+        running = await self._core.store.read(lambda reader: reader.running_reviewers())
+        self._core.access.remember(one.id for one in running)
+
     async def orphaned(self) -> list[Identity]:
         """Reviewers of other brokers that have not been heard of for long."""
         before = Milliseconds(self._core.clock.now() - SILENCE_MILLISECONDS)
