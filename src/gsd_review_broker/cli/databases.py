@@ -16,7 +16,7 @@ from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.locations import locate
+from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _SHOWN_PROBLEMS = 20
@@ -105,6 +105,22 @@ def prune(options: argparse.Namespace) -> int:
         context.screen.say(f"{moved:,} reviews moved into {result['archive']}, {_archives(context)}.")
     else:
         context.screen.say("nothing was closed before then; nothing was moved.")
+    return Exit.DONE
+
+
+def migrate(options: argparse.Namespace) -> int:
+    from gsd_review_broker import maintenance  # noqa: PLC0415
+
+    screen = Screen()
+    root = None if options.user else find_root(Path.cwd())
+    source, target = _database(options), chosen_database(options.target, COMMAND_LINE, root)
+    with screen.progress("copying and comparing"):
+        report = maintenance.move(source, target)
+    if options.json:
+        screen.json({"from": str(source), "to": str(target), "events": report.events, "reviews": report.reviews})
+    else:
+        screen.say(Span("same", Style.GREEN), f"  {report.events:,} events, {report.reviews:,} reviews in {target}")
+        screen.say("Start the broker with this database (--db, BROKER_DB or `db` in your configuration).")
     return Exit.DONE
 
 

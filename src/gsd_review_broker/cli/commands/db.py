@@ -1,4 +1,4 @@
-"""`tandem audit verify`, `tandem audit export`, `tandem db prune`: the database as a whole."""
+"""`tandem audit verify`, `tandem audit export`, `tandem db prune`, `tandem db migrate-to`: the database as a whole."""
 
 import argparse
 
@@ -22,6 +22,16 @@ def register(commands: Commands) -> None:
         metavar="DATE",
         help="a day such as 2026-01-31, or a time such as 2026-01-31T12:00:00Z",
     )
+    move = database.add(
+        "migrate-to",
+        run_migrate,
+        summary="copy the database into PostgreSQL, or back into a SQLite file, and compare both",
+        details="Stop the brokers first (`tandem down`). The database that is copied stays as it is; afterwards name "
+        "the new one as `db`. Archives stay where they are.",
+    )
+    add_place_options(move)
+    move.add_argument("target", metavar="TARGET", help="postgresql://… (an empty database), or the path of a new file")
+    move.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 
 def _register_audit(group: Commands) -> None:
@@ -50,6 +60,12 @@ def run_export(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.databases import export  # noqa: PLC0415
 
     return export(options)
+
+
+def run_migrate(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.databases import migrate  # noqa: PLC0415
+
+    return migrate(options)
 
 
 def run_prune(options: argparse.Namespace) -> int:

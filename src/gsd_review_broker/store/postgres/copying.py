@@ -1,4 +1,4 @@
-"""Copies a whole database into a SQLite file: one snapshot, every table, every number."""
+"""Copies a whole database between PostgreSQL and a SQLite file: one snapshot, every table, every number."""
 
 import contextlib
 import sqlite3
@@ -11,10 +11,11 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.postgres.engine import SNAPSHOT, make_engine
 from gsd_review_broker.store.postgres.errors import reason_of
-from gsd_review_broker.store.postgres.schema import stored_version
+from gsd_review_broker.store.postgres.schema import create_empty, stored_version
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.sqlite import schema
-from gsd_review_broker.store.tables import counter_patches, gate_overrides, messages, metadata
+from gsd_review_broker.store.sqlite import schema, verification
+from gsd_review_broker.store.statements import Values, parameter, sql_of
+from gsd_review_broker.store.tables import audit_head, counter_patches, gate_overrides, messages, metadata
 
 _ROWS = 500
 # Tables whose rows the database numbers; a number is never used twice, even if its row is in an archive.
@@ -69,3 +70,40 @@ def _continue_in_sqlite(source: sa.Connection, target: sqlite3.Connection, table
     target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
     if last.is_called:
         target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, last.last_value))
+
+
+async def load(source: Path, database: Database) -> None:
+    """A stopped broker's SQLite file into an empty PostgreSQL database, completely or not at all. Raises StartError."""
+    assert database.url is not None  # noqa: S101 - the caller looked
+    engine = make_engine(database.url, pooled=False)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(create_empty, database)
+            with verification.opened(source) as file:
+                await connection.run_sync(lambda target: _from_sqlite(file, target))
+    except (exc.SQLAlchemyError, OSError, ValueError) as error:
+        raise StartError(f"the database {database} cannot be written: {reason_of(error)}.") from error
+    finally:
+        await engine.dispose()
+
+
+def _from_sqlite(source: sqlite3.Connection, target: sa.Connection) -> None:
+    statements = PostgresStatements(target)
+    statements.run(sa.delete(audit_head), {})
+    for table in metadata.sorted_tables:
+        rows = source.execute(sql_of(sa.select(table)))
+        insert = sa.insert(table).values({column: parameter(column.name) for column in table.columns})
+        while batch := rows.fetchmany(_ROWS):
+            statements.run_all(insert, [_typed(table, row) for row in batch])
+    for table in _NUMBERED:
+        row = source.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).fetchone()
+        if row is not None:
+            target.execute(sa.text(f"SELECT setval('{table.name}_id_seq', :last)"), {"last": row[0]})
+
+
+def _typed(table: sa.Table, row: Values) -> dict[str, object]:
+    """SQLite stores a truth as 0 or 1."""
+    return {
+        column.name: bool(value) if isinstance(column.type, sa.Boolean) else value
+        for column, value in zip(table.columns, row, strict=True)
+    }

@@ -57,6 +57,12 @@ def _prepare(connection: sa.Connection, database: object) -> None:
         _migrate(connection)
 
 
+def create_empty(connection: sa.Connection, database: object) -> None:
+    """For a database that is to be filled from elsewhere."""
+    connection.execute(_TAKE_LOCK)
+    _create(connection, database)
+
+
 def _create(connection: sa.Connection, database: object) -> None:
     """The present schema at once, without Alembic. A test compares it with what the migrations make."""
     if connection.execute(_TABLES).scalar():
