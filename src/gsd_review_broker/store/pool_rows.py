@@ -57,7 +57,7 @@ _TOKENS = sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_col
 _SPENT = sa.select(sa.func.count(), sa.cast(_TOKENS, sa.BigInteger)).where(reviewers.c.started_at > parameter("moment"))
 _DEAD = sa.select(reviewers.c.id).where(
     reviewers.c.ended_at.is_(None),
-    reviewers.c.broker_id.in_(sa.select(brokers.c.id).where(brokers.c.heartbeat_at < parameter("before"))),
+    sa.exists().where(brokers.c.id == reviewers.c.broker_id, brokers.c.heartbeat_at < parameter("before")),
 )
 _SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
 _MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
