@@ -84,11 +84,11 @@ class Listener:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _listen(self, connection: Any) -> None:
-        """Until the connection is lost. The slow re-read notices that, too."""
+        """Until the connection is lost, which raises. The slow re-read notices that, too."""
         self.is_listening.set()
         lost = asyncio.Event()
         connection.add_termination_listener(partial(_set, lost))
-        while not connection.is_closed():
+        while True:
             self._wakeups.publish_all()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REREAD_SECONDS):

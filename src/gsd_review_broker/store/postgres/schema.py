@@ -26,8 +26,8 @@ async def prepare(engine: AsyncEngine, database: object) -> None:
     async with engine.begin() as connection:
         await connection.run_sync(_prepare, database)
         unsafe = await connection.run_sync(_unsafe_settings)
-    if unsafe:
-        log.warning("server_may_lose_commits", switched_off=unsafe)
+    for name in unsafe:
+        log.warning("server_may_lose_commits", switched_off=name)
 
 
 def _unsafe_settings(connection: sa.Connection) -> list[str]:
