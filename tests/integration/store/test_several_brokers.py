@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool import neighbours
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.ports import QUEUE
 from gsd_review_broker.service.pool import records
 from gsd_review_broker.store.postgres import listening
 from gsd_review_broker.store.postgres.errors import unavailable
+from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
@@ -161,6 +163,18 @@ async def test_one_broker_at_a_time_sweeps(pair: tuple[LocalBroker, LocalBroker]
         assert await other.sweep() == []
     async with other.store.alone() as first:
         assert first
+
+
+async def test_a_sweep_without_a_connection_is_refused(
+    pair: tuple[LocalBroker, LocalBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dead(*_: object) -> None:
+        raise ConnectionResetError("cut")
+
+    monkeypatch.setattr(PostgresStatements, "row", dead)
+    with pytest.raises(BrokerError, match="cannot be reached: cut"):
+        async with pair[0].store.alone():
+            pass
 
 
 async def test_an_expired_claim_of_one_broker_is_taken_back_by_the_other(
