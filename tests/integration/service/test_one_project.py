@@ -193,12 +193,12 @@ async def test_every_read_of_the_store_was_thought_of() -> None:
     about_no_review = {
         "reviewer_ids", "work_under_way", "work_of", "spent_since", "is_pool_paused", "recall", "last_event_id",
         "overrides_valid_at", "gate_override", "token", "tokens", "expired_claims", "reservation_ended", "lock_work_of",
-        "lock_token",
+        "lock_token", "reviewers_of_silent_brokers",
     }  # fmt: skip
     writes = {
         "now", "save", "put_off", "shift_deadlines", "take", "remember", "forget_keys_before", "append", "announce",
         "save_reviewer", "save_work", "save_failure", "pause_pool", "save_reviewed_change", "save_override",
-        "save_landed", "save_token", "revoke_token",
+        "save_landed", "save_token", "revoke_token", "save_heartbeat",
     }  # fmt: skip
     every = {name for name in dir(Reader) + dir(Transaction) if not name.startswith("_")}
     assert every - narrowed - by_id - about_no_review - writes == set()
