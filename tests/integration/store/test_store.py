@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -319,3 +320,16 @@ async def test_the_rows_of_the_pool_are_read_as_they_were_saved(broker: LocalBro
     assert await broker.store.read(lambda reader: reader.work_on(review_id)) == [work]
     assert await broker.store.read(lambda reader: reader.held_back(now, 10)) == [(failure, None)]
     assert await broker.store.read(lambda reader: reader.held_back(Milliseconds(now + 1_000), 10)) == []
+
+
+async def test_the_running_reviewers_of_a_broker_without_a_heartbeat_are_found(broker: LocalBroker) -> None:
+    silent, alive = (replace(reviewer(name), broker_id=name) for name in ("codex", "claude"))
+
+    def save(tx: SqlTransaction) -> None:
+        for one, beat in ((silent, NOW), (alive, Milliseconds(NOW + 10))):
+            tx.save_reviewer(one)
+            tx.save_heartbeat(one.agent, beat)
+
+    await broker.store.write(save)
+    before = Milliseconds(NOW + 10)
+    assert await broker.store.read(lambda reader: reader.reviewers_of_silent_brokers(before)) == [silent.id]
