@@ -70,12 +70,13 @@ def test_a_commit_of_some_paths_is_judged_by_those_paths(here: Gated) -> None:
 
 
 def test_an_amended_message_passes_and_amended_content_does_not(here: Gated) -> None:
-    here.stage(hello_txt=words(here))
+    # A file of its own: the nearest review could otherwise be that of another test.
+    here.stage(amended_txt=words(here))
     here.approve()
     here.must("commit", "-m", "x")
     here.must("commit", "--amend", "-m", "other words")
-    here.stage(hello_txt=words(here, " more"))
-    refused(here.git("commit", "--amend", "--no-edit"), "changed after that in hello.txt")
+    here.stage(amended_txt=words(here, " more"))
+    refused(here.git("commit", "--amend", "--no-edit"), "changed after that in amended.txt")
 
 
 def test_a_clean_rebase_keeps_the_approval(here: Gated) -> None:
