@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.processes import BrokerProcess, free_environment, make_repository
 from tests.support.tandem import Said, Tandem
+from tests.support.waiting import PATIENCE
 
 PERSON = "human:ada"
 FILES = {
@@ -127,4 +128,6 @@ def gated(
     with BrokerProcess(repository, home=home) as process:
         here = Gated(process, home)
         here.tandem("gate", "install", "--mode", mode)
+        with (repository / ".git" / "tandem" / "gate").open("a") as facts:
+            facts.write(f"patience={PATIENCE}\n")
         yield here

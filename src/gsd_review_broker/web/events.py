@@ -53,7 +53,7 @@ class Viewer:
         self.is_over = False
 
     def offer(self, hints: bytes) -> None:
-        if len(self._waiting) >= _LONGEST_QUEUE:
+        if self.is_over or len(self._waiting) >= _LONGEST_QUEUE:
             self.end()
             return
         self._waiting.append(hints)

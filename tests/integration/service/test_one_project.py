@@ -120,6 +120,8 @@ async def test_lists_feeds_counts_and_the_audit_have_one_project(street: Street)
 
 
 async def test_a_sparse_project_pages_through_the_audit(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the other tests did to its review is there too.
+    every = (await street.person("get_audit_log"))["events"]
     monkeypatch.setattr("gsd_review_broker.service.queries.reviews._LOOKS", 1)
     monkeypatch.setattr("gsd_review_broker.service.queries.reviews._LOOKED_AT_ONCE", 2)
     events: list[Any] = []
@@ -130,7 +132,8 @@ async def test_a_sparse_project_pages_through_the_audit(street: Street, monkeypa
         if page["next_cursor"] is None:
             break
         page = await street.person("get_audit_log", limit=1, after=page["next_cursor"])
-    assert [event["event_type"] for event in events] == ["review_created"]
+    assert events == every
+    assert events[0]["event_type"] == "review_created"
 
 
 async def test_work_is_claimed_in_one_project(street: Street) -> None:
