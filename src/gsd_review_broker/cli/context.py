@@ -87,7 +87,7 @@ class Context:
     @property
     def identity(self) -> str:
         """The acting identity: the name that is given, else the token's, else the person's."""
-        from gsd_review_broker.settings.person import person_here  # noqa: PLC0415 - most commands act as nobody
+        from gsd_review_broker.settings.person import person_here
 
         return getattr(self.options, "identity", None) or self.token_identity or person_here()
 

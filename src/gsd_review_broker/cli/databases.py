@@ -24,7 +24,7 @@ _SHOWN_PROBLEMS = 20
 
 def verify(options: argparse.Namespace) -> int:
     # Imported here: other commands do not pay for the store.
-    from gsd_review_broker import maintenance  # noqa: PLC0415
+    from gsd_review_broker import maintenance
 
     screen = Screen()
     with screen.progress("reading every event"):
@@ -48,7 +48,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
-    from gsd_review_broker import maintenance  # noqa: PLC0415
+    from gsd_review_broker import maintenance
 
     with _target(options.output) as target:
         for event in maintenance.export(_database(options)):
@@ -109,7 +109,7 @@ def prune(options: argparse.Namespace) -> int:
 
 
 def migrate(options: argparse.Namespace) -> int:
-    from gsd_review_broker import maintenance  # noqa: PLC0415
+    from gsd_review_broker import maintenance
 
     screen = Screen()
     root = None if options.user else find_root(Path.cwd())
@@ -132,8 +132,8 @@ def _archives(context: Context) -> str:
 
 
 def _prune_here(options: argparse.Namespace, report: Any) -> None:
-    from gsd_review_broker import maintenance  # noqa: PLC0415
-    from gsd_review_broker.settings import config  # noqa: PLC0415
+    from gsd_review_broker import maintenance
+    from gsd_review_broker.settings import config
 
     flags = {"db": options.db, "config": options.config}
     root = None if options.user else find_root(Path.cwd())

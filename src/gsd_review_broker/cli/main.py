@@ -42,7 +42,7 @@ def serve_command(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve_command(arguments: Sequence[str] | None) -> int:
-    from gsd_review_broker.cli.commands import serve  # noqa: PLC0415
+    from gsd_review_broker.cli.commands import serve
 
     parser = argparse.ArgumentParser(prog="gsd-review-broker", description="Start the review broker.")
     parser.add_argument("--version", action="version", version=f"gsd-review-broker {__version__}")
@@ -71,7 +71,7 @@ def overview() -> str:
 
 
 def _no_such_command(word: str) -> int:
-    import difflib  # noqa: PLC0415 - only for a command that does not exist
+    import difflib
 
     known = [name for _, names in TOPICS for name in names]
     near = difflib.get_close_matches(word, known, n=1)
@@ -140,6 +140,6 @@ def _report(error: BrokerError, options: argparse.Namespace) -> int:
 
 def _complain(text: str) -> None:
     """It may contain a path or a caller's words, so it is escaped for the terminal."""
-    from gsd_review_broker.cli.render.escapes import visible_block  # noqa: PLC0415
+    from gsd_review_broker.cli.render.escapes import visible_block
 
     print(visible_block(text), file=sys.stderr)

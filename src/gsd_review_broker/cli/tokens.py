@@ -22,7 +22,7 @@ class TokenDesk:
         connection = self._connection()
         if connection is not None:
             return connection.post("/api/tokens", {name: value for name, value in wanted.items() if value is not None})
-        from gsd_review_broker.settings.person import person_here  # noqa: PLC0415
+        from gsd_review_broker.settings.person import person_here
 
         return self._here(lambda tokens: tokens.new(person_here(), wanted.pop("role"), **wanted))
 
@@ -44,10 +44,10 @@ class TokenDesk:
         return keepers_connection(self.context, own_token_first=False)
 
     def _here(self, do: Callable[[Any], Awaitable[Any]]) -> Json:
-        from gsd_review_broker import maintenance  # noqa: PLC0415 - the whole broker
-        from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415
-        from gsd_review_broker.settings import config  # noqa: PLC0415
-        from gsd_review_broker.settings.tracked_state import refuse_tracked  # noqa: PLC0415
+        from gsd_review_broker import maintenance
+        from gsd_review_broker.git.checkout import find_root
+        from gsd_review_broker.settings import config
+        from gsd_review_broker.settings.tracked_state import refuse_tracked
 
         root = None if self._options.user else find_root(Path.cwd())
         configuration = config.load(root=root, flags={"db": self._options.db, "config": self._options.config})

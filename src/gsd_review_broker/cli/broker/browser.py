@@ -6,7 +6,7 @@ from gsd_review_broker.cli.exits import Exit
 
 def open_page(context: Context, path: str) -> int:
     """The address is printed in any case: there may be no browser here."""
-    import webbrowser  # noqa: PLC0415 - it looks for every browser there is
+    import webbrowser
 
     connection = keepers_connection(context) or context.broker.connection
     url = connection.url + connection.post("/api/sign-in", {"page": path})["path"]

@@ -123,10 +123,10 @@ def _approved(context: Context, status: Json) -> Approved:
 
 def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | None, str | None]:
     """Computed by the same code as in the broker; and the reason, if git does not accept the diff."""
-    import asyncio  # noqa: PLC0415 - only this command needs these
+    import asyncio
 
-    from gsd_review_broker.git.repository import GitRepository  # noqa: PLC0415
-    from gsd_review_broker.ports import DoesNotApply  # noqa: PLC0415
+    from gsd_review_broker.git.repository import GitRepository
+    from gsd_review_broker.ports import DoesNotApply
 
     repository = GitRepository(root, allowed_roots=())
     checked = asyncio.run(repository.check(str(root), diff, already_applied=already_applied))

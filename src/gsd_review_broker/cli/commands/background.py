@@ -48,7 +48,7 @@ def run_up(options: argparse.Namespace) -> int:
     target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     _, origin = locations.setting("port", target.locations.root, flag=options.port, config=options.config)
-    from gsd_review_broker.cli.broker import background  # noqa: PLC0415 - `status` does without it
+    from gsd_review_broker.cli.broker import background
 
     with screen.progress("the broker starts"):
         started = background.start(target, flags=_flags(options), port_is_free=origin == "default")
@@ -95,7 +95,7 @@ def run_down(options: argparse.Namespace) -> int:
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     broker = find(target)
     if broker is not None:
-        from gsd_review_broker.cli.broker import background  # noqa: PLC0415 - `status` does without it
+        from gsd_review_broker.cli.broker import background
 
         with screen.progress("the broker ends"):
             background.stop(broker, target.locations.database, force=options.force)
@@ -153,8 +153,8 @@ def run_status(options: argparse.Namespace) -> int:
 
 def _integrations() -> Json:
     """By name: the clients, GSD's overlay and the gate, each with its state."""
-    from gsd_review_broker import integrations  # noqa: PLC0415 - a person's `status` does without it
-    from gsd_review_broker.cli.gate.setup import gate_state  # noqa: PLC0415
+    from gsd_review_broker import integrations
+    from gsd_review_broker.cli.gate.setup import gate_state
 
     around = integrations.Environment.of(Path.cwd())
     states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}

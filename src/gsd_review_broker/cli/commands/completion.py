@@ -70,7 +70,7 @@ def run_complete(options: argparse.Namespace) -> int:
 
 
 def _candidates(words: list[str]) -> list[Candidate]:
-    from gsd_review_broker.cli.main import build  # noqa: PLC0415 - it imports us
+    from gsd_review_broker.cli.main import build
 
     if len(words) == 1:
         _, everything = build(listed.all_modules())

@@ -51,24 +51,24 @@ def _register_audit(group: Commands) -> None:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.databases import verify  # noqa: PLC0415
+    from gsd_review_broker.cli.databases import verify
 
     return verify(options)
 
 
 def run_export(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.databases import export  # noqa: PLC0415
+    from gsd_review_broker.cli.databases import export
 
     return export(options)
 
 
 def run_migrate(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.databases import migrate  # noqa: PLC0415
+    from gsd_review_broker.cli.databases import migrate
 
     return migrate(options)
 
 
 def run_prune(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.databases import prune  # noqa: PLC0415
+    from gsd_review_broker.cli.databases import prune
 
     return prune(options)

@@ -35,7 +35,7 @@ def register(commands: Commands) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.demo.stage import built  # noqa: PLC0415 - only here
+    from gsd_review_broker.cli.demo.stage import built
 
     screen = Screen()
     lines_shown: list[Json] = []

@@ -55,7 +55,7 @@ def register(commands: Commands) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.setup import install_gate  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.setup import install_gate
 
     context = Context(options)
     result = install_gate(Path.cwd(), database=context.target.locations.database, mode=options.mode)
@@ -65,7 +65,7 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _uninstall(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.setup import uninstall_gate  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.setup import uninstall_gate
 
     context = Context(options)
     changed = uninstall_gate(Path.cwd())
@@ -74,19 +74,19 @@ def _uninstall(options: argparse.Namespace) -> int:
 
 
 def _claude(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.claude import answer  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.claude import answer
 
     return answer(options.event)
 
 
 def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.questions import status_of  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.questions import status_of
 
     return status_of(Context(options))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate import plans, questions, receipts  # noqa: PLC0415
+    from gsd_review_broker.cli.gate import plans, questions, receipts
 
     if bool(options.range) == bool(options.plan) or (options.plan and options.offline):
         raise BrokerError(Code.INVALID_ARGUMENT, "give a range of commits, or --plan FILE", "For example main..HEAD.")
@@ -98,20 +98,20 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _receipt(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.receipts import show_receipt  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.receipts import show_receipt
 
     return show_receipt(Context(options), options.review, override=options.override, note=options.note)
 
 
 def _key(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.receipts import show_key  # noqa: PLC0415
+    from gsd_review_broker.cli.gate.receipts import show_key
 
     return show_key(Context(options))
 
 
 def _override(options: argparse.Namespace) -> int:
-    from gsd_review_broker.gate import install  # noqa: PLC0415
-    from gsd_review_broker.git.origin import root_commit  # noqa: PLC0415
+    from gsd_review_broker.gate import install
+    from gsd_review_broker.git.origin import root_commit
 
     context = Context(options)
     site = install.GateSite.of(Path.cwd())

@@ -52,7 +52,7 @@ def register(commands: Commands) -> None:
 
 
 def _rules(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.rules import rules_here  # noqa: PLC0415 - not light
+    from gsd_review_broker.cli.gsd.rules import rules_here
 
     context = Context(options)
     rules = rules_here(Path.cwd(), config_file=options.config)
@@ -65,24 +65,24 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.optimistic import check_commits  # noqa: PLC0415 - not light
+    from gsd_review_broker.cli.gsd.optimistic import check_commits
 
     return check_commits(Context(options))
 
 
 def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.status import show_status  # noqa: PLC0415 - not light
+    from gsd_review_broker.cli.gsd.status import show_status
 
     return show_status(Context(options))
 
 
 def _statusline(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.statusline import show_statusline  # noqa: PLC0415
+    from gsd_review_broker.cli.gsd.statusline import show_statusline
 
     return show_statusline(Context(options))
 
 
 def _session_start(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.session import start_session  # noqa: PLC0415 - not light
+    from gsd_review_broker.cli.gsd.session import start_session
 
     return start_session(Context(options))

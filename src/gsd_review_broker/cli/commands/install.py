@@ -101,7 +101,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_install(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker import integrations
 
     if _STATUS in options.clients:
         return _show_status(options)
@@ -118,7 +118,7 @@ def run_install(options: argparse.Namespace) -> int:
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker import integrations
 
     around = integrations.Environment.of(Path.cwd())
     if options.all:
@@ -133,8 +133,8 @@ def run_uninstall(options: argparse.Namespace) -> int:
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     """All of it is planned before anything is taken back."""
-    from gsd_review_broker import integrations  # noqa: PLC0415
-    from gsd_review_broker.cli.gate.setup import gate_state, uninstall_gate  # noqa: PLC0415
+    from gsd_review_broker import integrations
+    from gsd_review_broker.cli.gate.setup import gate_state, uninstall_gate
 
     if options.clients or options.scope == "user":
         raise BrokerError(
@@ -161,7 +161,7 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
 
 
 def _chosen(options: argparse.Namespace) -> "list[Client]":
-    from gsd_review_broker.integrations import client_named  # noqa: PLC0415
+    from gsd_review_broker.integrations import client_named
 
     if not options.clients:
         raise BrokerError(Code.INVALID_ARGUMENT, "no client is named", f"Name some of {_named()}, or use --all.")
@@ -169,13 +169,13 @@ def _chosen(options: argparse.Namespace) -> "list[Client]":
 
 
 def _scope(options: argparse.Namespace, around: "Environment") -> "Scope":
-    from gsd_review_broker.integrations import Scope  # noqa: PLC0415
+    from gsd_review_broker.integrations import Scope
 
     return Scope(options.scope or ("project" if around.root else "user"))
 
 
 def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
-    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker import integrations
 
     scope = _scope(options, around)
     role = integrations.ClientRole(options.role)
@@ -278,7 +278,7 @@ def _facts(outcome: "InstallOutcome", around: "Environment") -> dict[str, Any]:
 
 
 def _write_plugin(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker import integrations
 
     if options.clients != ["claude"] or options.dry_run:
         raise BrokerError(
@@ -299,7 +299,7 @@ def _write_plugin(options: argparse.Namespace) -> int:
 
 
 def _show_status(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations  # noqa: PLC0415
+    from gsd_review_broker import integrations
 
     if options.clients != [_STATUS]:
         raise BrokerError(Code.INVALID_ARGUMENT, "status cannot be combined with clients", "Run tandem install status.")
@@ -349,7 +349,7 @@ def _is_address(place: "ConfigFile") -> bool:
 
 def _serves(place: "ConfigFile") -> str | None:
     """What the broker serves that answers at the client's address now."""
-    from gsd_review_broker.client.discovery import answering  # noqa: PLC0415
+    from gsd_review_broker.client.discovery import answering
 
     broker = answering(place.url or "") if _is_address(place) else None
     return broker.serves if broker else None

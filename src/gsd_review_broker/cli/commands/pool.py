@@ -152,7 +152,7 @@ def run_logs(options: argparse.Namespace) -> int:
 
 
 def _in_path(word: str) -> str:
-    from urllib.parse import quote  # noqa: PLC0415 - only here
+    from urllib.parse import quote
 
     return quote(word, safe="")
 

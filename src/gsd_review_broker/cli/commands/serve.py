@@ -32,8 +32,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _configuration(options: argparse.Namespace) -> Any:
     # Imported here, so that other commands do not pay for it.
-    from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415
-    from gsd_review_broker.settings import config  # noqa: PLC0415
+    from gsd_review_broker.git.checkout import find_root
+    from gsd_review_broker.settings import config
 
     flags = {
         name: getattr(options, name) for name in ("host", "port", "auth", "db", "config", "log_level", "log_format")
@@ -51,12 +51,12 @@ def _leave_out_extras() -> None:
 
 def run_broker(options: argparse.Namespace) -> int:
     # Nothing of what a start makes is garbage; it is collected and set aside when the broker is ready.
-    import gc  # noqa: PLC0415 - as below
+    import gc
 
     gc.disable()
     _leave_out_extras()
     configuration = _configuration(options)
-    from gsd_review_broker import server  # noqa: PLC0415
+    from gsd_review_broker import server
 
     return server.serve(configuration)
 

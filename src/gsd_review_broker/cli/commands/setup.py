@@ -39,7 +39,7 @@ def register(commands: Commands) -> None:
 
 
 def run_setup(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup.plan import make_plan  # noqa: PLC0415 - not light
+    from gsd_review_broker.cli.setup.plan import make_plan
 
     if options.proposer is not None and options.proposer == options.reviewer:
         raise BrokerError(
@@ -53,7 +53,7 @@ def run_setup(options: argparse.Namespace) -> int:
 
 
 def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup.carrying_out import carry_out, planned_facts  # noqa: PLC0415
+    from gsd_review_broker.cli.setup.carrying_out import carry_out, planned_facts
 
     facts = planned_facts(plan)
     if options.dry_run or not options.yes:
@@ -72,8 +72,8 @@ def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namesp
 
 
 def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup import report  # noqa: PLC0415
-    from gsd_review_broker.cli.setup.carrying_out import carry_out  # noqa: PLC0415
+    from gsd_review_broker.cli.setup import report
+    from gsd_review_broker.cli.setup.carrying_out import carry_out
 
     report.show_found(screen, plan)
     was_asked = False
@@ -94,8 +94,8 @@ def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespa
 
 
 def _asked_for_pair(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> "SetupPlan":
-    from gsd_review_broker.cli.setup.plan import make_plan  # noqa: PLC0415
-    from gsd_review_broker.cli.setup.report import show_pairs  # noqa: PLC0415
+    from gsd_review_broker.cli.setup.plan import make_plan
+    from gsd_review_broker.cli.setup.report import show_pairs
 
     show_pairs(screen, plan)
     now = plan.pairs.index(plan.pair) + 1 if plan.pair in plan.pairs else 1

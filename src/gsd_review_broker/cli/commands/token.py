@@ -30,7 +30,7 @@ def register(commands: Commands) -> None:
 
 
 def run_new(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.tokens import TokenDesk  # noqa: PLC0415 - see there
+    from gsd_review_broker.cli.tokens import TokenDesk
 
     desk = TokenDesk(options)
     made = desk.new(role=options.role, name=options.name, project=options.project, expires=options.expires)
@@ -47,8 +47,8 @@ def run_new(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.render.events import moment  # noqa: PLC0415
-    from gsd_review_broker.cli.tokens import TokenDesk  # noqa: PLC0415
+    from gsd_review_broker.cli.render.events import moment
+    from gsd_review_broker.cli.tokens import TokenDesk
 
     desk = TokenDesk(options)
     listed = desk.listed()
@@ -70,7 +70,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_revoke(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.tokens import TokenDesk  # noqa: PLC0415
+    from gsd_review_broker.cli.tokens import TokenDesk
 
     desk = TokenDesk(options)
     revoked = desk.revoke(options.name)

@@ -77,7 +77,7 @@ def command() -> Check:
 
 def configuration(target: Target, config: str | None) -> Iterator[Check]:
     """Validated whole, as the broker does at its start."""
-    from gsd_review_broker.settings import config as settings  # noqa: PLC0415 - not light
+    from gsd_review_broker.settings import config as settings
 
     try:
         loaded = settings.load(root=target.locations.root, flags={"config": config})
@@ -197,8 +197,8 @@ def reviewers() -> Check:
 
 
 def gate(target: Target) -> Check:
-    from gsd_review_broker.gate import install  # noqa: PLC0415
-    from gsd_review_broker.settings.gate import read_policy  # noqa: PLC0415
+    from gsd_review_broker.gate import install
+    from gsd_review_broker.settings.gate import read_policy
 
     root = target.locations.root
     if root is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clients(target: Target) -> Iterator[Check]:
-    from gsd_review_broker import integrations  # noqa: PLC0415 - not light
+    from gsd_review_broker import integrations
 
     around = integrations.Environment.of(Path.cwd())
     statuses = integrations.status(around, versions=False)

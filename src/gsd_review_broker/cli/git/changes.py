@@ -267,7 +267,7 @@ def _seen_by_git(tree: Tree, names: Sequence[str]) -> list[str]:
 
 def _add_without_entry(tree: Tree, path: Path, name: str) -> None:
     """A file that was there before us, and that others have changed since: their part of it."""
-    from gsd_review_broker import integrations  # noqa: PLC0415 - not light, and seldom needed
+    from gsd_review_broker import integrations
 
     content = integrations.without_ours(path, integrations.Environment.of(tree.root))
     copy = tree.scratch / "without-entry"

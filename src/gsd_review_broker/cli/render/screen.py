@@ -46,7 +46,7 @@ class Screen:
 
     @property
     def width(self) -> int:
-        import shutil  # noqa: PLC0415 - only on a terminal
+        import shutil
 
         return shutil.get_terminal_size().columns
 
@@ -115,7 +115,7 @@ class Screen:
         if not self._err.isatty():
             yield
             return
-        import threading  # noqa: PLC0415 - only on a terminal
+        import threading
 
         done = threading.Event()
         teller = threading.Thread(target=self._tell_progress, args=(visible(doing), done), daemon=True)
@@ -141,7 +141,7 @@ def cells(text: str) -> int:
     """How many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    import unicodedata  # noqa: PLC0415 - few texts need it
+    import unicodedata
 
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     combining = sum(unicodedata.combining(c) != 0 for c in text)
