@@ -1,12 +1,15 @@
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
+from gsd_review_broker.observe import logs
 from tests.support import environment, local, postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.measuring import Measuring
@@ -66,6 +69,24 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {"HOME": home, "XDG_CONFIG_HOME": home / "config", "XDG_DATA_HOME": home / "data"}.items():
         monkeypatch.setenv(name, str(value))
     return home
+
+
+@pytest.fixture(autouse=True)
+def own_logging(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """A test may configure the logs of its process: the next test finds them as they were.
+
+    No logger keeps the configuration of its first use, as it does in a broker.
+    """
+    before, configure, root = structlog.get_config(), structlog.configure, logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    monkeypatch.setattr(
+        structlog, "configure", lambda **changed: configure(**changed | {"cache_logger_on_first_use": False})
+    )
+    yield
+    if structlog.get_config() != before:
+        logs.configure(level="info", form="console")  # It closes the file that the test's logs went to.
+        configure(**before)
+        root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture

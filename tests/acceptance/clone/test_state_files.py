@@ -262,15 +262,12 @@ def test_log_files_are_their_owners_alone_and_are_not_written_through_a_link(tmp
     outside.write_text("mine")
     log.write_text("")
     log.chmod(0o644)
-    try:
+    logs.configure(level="info", form="json", file=log)
+    assert log.stat().st_mode & 0o777 == 0o600
+    log.unlink()
+    log.symlink_to(outside)
+    with pytest.raises(StartError, match="is a link"):
         logs.configure(level="info", form="json", file=log)
-        assert log.stat().st_mode & 0o777 == 0o600
-        log.unlink()
-        log.symlink_to(outside)
-        with pytest.raises(StartError, match="is a link"):
-            logs.configure(level="info", form="json", file=log)
-    finally:
-        logs.configure(level="info", form="console")
     assert outside.read_text() == "mine"
 
 

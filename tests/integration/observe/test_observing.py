@@ -3,7 +3,6 @@
 import http.client
 import io
 import json
-import logging
 import re
 import sys
 from collections.abc import Generator
@@ -134,16 +133,6 @@ def test_an_exporter_that_is_unknown_or_missing_is_told_at_the_start() -> None:
 # Logs.
 
 
-@pytest.fixture
-def own_logging() -> Generator[None]:
-    before = structlog.get_config()
-    yield
-    logs.configure(level="info", form="console")
-    structlog.configure(**before)
-    logging.getLogger().handlers.clear()
-
-
-@pytest.mark.usefixtures("own_logging")
 async def test_a_line_says_whose_call_it_belongs_to_and_nothing_in_confidence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,7 +154,6 @@ async def test_a_line_says_whose_call_it_belongs_to_and_nothing_in_confidence(
     assert said["diff"] == said["token"] == "(left out)"
 
 
-@pytest.mark.usefixtures("own_logging")
 def test_a_log_file_is_its_owners_rotates_and_keeps_so_many(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "broker.log"
     logs.configure(level="info", form="json", file=path, file_bytes=10_000, file_count=2)
@@ -179,7 +167,6 @@ def test_a_log_file_is_its_owners_rotates_and_keeps_so_many(tmp_path: Path) -> N
     assert lines[-1]["number"] == 399
 
 
-@pytest.mark.usefixtures("own_logging")
 def test_a_log_file_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match=r"log_file: .* cannot be written"):
