@@ -116,7 +116,7 @@ class Application:
         self._notifier = Notifier(
             self.broker, self.wakeups, command=tuple(settings.notify_command), person=person, url=url
         )
-        self._sign_ins = SignIns(clock, needs_token=self.broker.identification.needs_token)
+        self._sign_ins = SignIns(self.broker.sign_in_links, needs_token=self.broker.identification.needs_token)
         self.routes = self._routes(self.broker, configuration, person, url)
         pages = ByProject(
             Starlette(routes=self.routes, lifespan=self._lifespan),

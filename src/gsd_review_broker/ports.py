@@ -23,7 +23,7 @@ from gsd_review_broker.domain.model import (
 )
 from gsd_review_broker.domain.pool import Failure, Reviewer, Work
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
-from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.tokens import SignInLink, Token
 
 T = TypeVar("T")
 
@@ -289,6 +289,14 @@ class Transaction(Reader, Protocol):
     def save_token(self, token: Token) -> None: ...
 
     def revoke_token(self, token: Token, now: Milliseconds) -> None: ...
+
+    def save_sign_in_link(self, link: SignInLink, now: Milliseconds) -> None:
+        """Links that have expired are removed."""
+        ...
+
+    def take_sign_in_link(self, code_hash: str) -> SignInLink | None:
+        """Removed with this: of several that take one link, one gets it. It may have expired."""
+        ...
 
 
 # Sees each change inside its transaction, and may add to it.

@@ -34,13 +34,22 @@ class AsgiAnswer:
         return json.loads(self.body) if self.body and self.kind == "application/json" else self.body
 
 
+_CLIENT = ("127.0.0.1", 1)
+
+
 async def request(
-    application: ASGIApp, method: str, path: str, *, body: bytes = b"", headers: dict[str, str] | None = None
+    application: ASGIApp,
+    method: str,
+    path: str,
+    *,
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+    client: tuple[str, int] = _CLIENT,
 ) -> AsgiAnswer:
     """The port is that of local_broker."""
     given = {"host": "127.0.0.1:8321", "content-length": str(len(body)), **(headers or {})}
     encoded = [(name.lower().encode(), value.encode()) for name, value in given.items()]
-    answer = await send_request(application, encoded, body, method=method, path=path)
+    answer = await send_request(application, encoded, body, method=method, path=path, client=client)
     assert answer is not None
     return answer
 
@@ -58,6 +67,7 @@ async def send_request(
     path: str = "/mcp",
     gone: asyncio.Event | None = None,
     missing: bool = False,
+    client: tuple[str, int] = _CLIENT,
 ) -> AsgiAnswer | None:
     """Byte for byte as the test gives it. `gone` is set when the caller hangs up; with `missing`, the caller hangs up
     before its last piece."""
@@ -78,7 +88,7 @@ async def send_request(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await application(_scope(headers, method, path), receive, send)
+    await application({**_scope(headers, method, path), "client": client}, receive, send)
     if not sent:
         return None
     body = b"".join(message.get("body", b"") for message in sent[1:])
@@ -99,6 +109,5 @@ def _scope(headers: Headers, method: str, path: str) -> dict[str, Any]:
         "root_path": "",
         "scheme": "http",
         "server": ("127.0.0.1", 8321),
-        "client": ("127.0.0.1", 1),
         "headers": headers,
     }

@@ -11,6 +11,18 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 PREFIX = "tdm_"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignInLink:
+    """A link to the dashboard that works once. Its code and its holder's token are not in it."""
+
+    # Of its code.
+    hash: str
+    # Only whoever has the code can read the token.
+    sealed_token: str
+    page: str
+    expires_at: Milliseconds
+
+
 class TokenRole(StrEnum):
     PROPOSER = "proposer"
     REVIEWER = "reviewer"

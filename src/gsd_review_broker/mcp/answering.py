@@ -21,6 +21,8 @@ log = structlog.get_logger()
 _LONG_LIST = 20
 _LONG_TEXT = 8_192
 _WORDING = WORDING_HEADER.encode()
+# A proxy that repeats a request to another broker names the request by it.
+_KEY_HEADER, _KEY = b"idempotency-key", "idempotency_key"
 
 
 def answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> AnswerCall:
@@ -28,9 +30,17 @@ def answering(broker: Broker, tools: dict[str, Tool], audience: Audience) -> Ans
         tool = tools.get(name)
         if tool is None:
             return _failed(_no_such_tool(name, tools), scope)
-        return await _called(tool, broker, arguments, audience, scope)
+        return await _called(tool, broker, _with_key(tool, arguments, scope), audience, scope)
 
     return answer
+
+
+def _with_key(tool: Tool, arguments: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    """The header counts where a call that writes has no key of its own."""
+    if tool.reads or _KEY in arguments:
+        return arguments
+    key = next((value for name, value in scope["headers"] if name == _KEY_HEADER), b"").strip()
+    return {**arguments, _KEY: key.decode("latin-1")} if key else arguments
 
 
 def _wording(scope: Scope) -> Wording:

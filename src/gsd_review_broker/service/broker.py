@@ -13,6 +13,7 @@ from gsd_review_broker.service.commands.discussion import Discussions
 from gsd_review_broker.service.commands.gate import Gate, PolicyOf
 from gsd_review_broker.service.commands.proposals import Proposals
 from gsd_review_broker.service.commands.retention import Retention
+from gsd_review_broker.service.commands.sign_in_links import SignInLinks
 from gsd_review_broker.service.commands.sweep import Sweep
 from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.commands.tokens import Tokens
@@ -47,6 +48,7 @@ class Broker:
     gatekeeper: Gatekeeper
     identification: Identification
     tokens: Tokens
+    sign_in_links: SignInLinks
     inboxes: Inboxes
     page_queries: ReviewPageQueries
     gate: Gate
@@ -106,6 +108,7 @@ def make_broker(
         gatekeeper=Gatekeeper(core.store, core.access, core.clock),
         identification=identification,
         tokens=Tokens(core),
+        sign_in_links=SignInLinks(core),
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
         gate=Gate(core, gate_policy, serves=serves),

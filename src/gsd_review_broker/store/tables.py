@@ -402,6 +402,17 @@ sa.Index(
     info={"where": _without_approval},
 )
 
+# Links to the dashboard that were not used yet: any broker of the database may be asked for the page.
+sign_in_links = sa.Table(
+    "sign_in_links",
+    metadata,
+    sa.Column("hash", sa.String(64), primary_key=True),
+    sa.Column("sealed_token", sa.Text, nullable=False),
+    sa.Column("page", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_sign_in_links_expires_at", sign_in_links.c.expires_at)
+
 # Only hashes: whoever reads the database learns no token. Among tokens that were not revoked a name occurs once.
 tokens = sa.Table(
     "tokens",

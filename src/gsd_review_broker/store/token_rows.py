@@ -4,10 +4,10 @@ import sqlalchemy as sa
 
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import Milliseconds, values_of
-from gsd_review_broker.domain.tokens import Token, TokenRole
+from gsd_review_broker.domain.tokens import SignInLink, Token, TokenRole
 from gsd_review_broker.store.rows import Rows, member_of
 from gsd_review_broker.store.statements import Statements, parameter
-from gsd_review_broker.store.tables import tokens
+from gsd_review_broker.store.tables import sign_in_links, tokens
 
 TOKENS = Rows(Token, tokens, role=member_of(TokenRole))
 
@@ -20,6 +20,11 @@ _OF_NAME = (
 )
 _INSERT = sa.insert(tokens)
 _REVOKE = sa.update(tokens).where(tokens.c.hash == parameter("of_hash")).values(revoked_at=parameter("at"))
+
+_LINKS = Rows(SignInLink, sign_in_links)
+_INSERT_LINK = sa.insert(sign_in_links)
+_REMOVE_OLD_LINKS = sa.delete(sign_in_links).where(sign_in_links.c.expires_at <= parameter("moment"))
+_TAKE_LINK = sa.delete(sign_in_links).where(sign_in_links.c.hash == parameter("of_hash")).returning(*_LINKS.columns)
 
 
 class TokenReads:
@@ -45,3 +50,11 @@ class TokenWrites(TokenReads):
 
     def revoke_token(self, token: Token, now: Milliseconds) -> None:
         self._statements.run(_REVOKE, {"of_hash": token.hash, "at": now})
+
+    def save_sign_in_link(self, link: SignInLink, now: Milliseconds) -> None:
+        self._statements.run(_REMOVE_OLD_LINKS, {"moment": now})
+        self._statements.run(_INSERT_LINK, values_of(link))
+
+    def take_sign_in_link(self, code_hash: str) -> SignInLink | None:
+        row = self._statements.row(_TAKE_LINK, {"of_hash": code_hash})
+        return _LINKS.read(row) if row else None

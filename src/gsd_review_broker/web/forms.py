@@ -4,6 +4,7 @@ A form of another site is refused: it lacks the token, and the browser names its
 before.
 """
 
+import hashlib
 import hmac
 import secrets
 from urllib.parse import parse_qsl
@@ -11,25 +12,38 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.web.addresses import number
+from gsd_review_broker.web.bearer import bearer_of, cookie_of
 
 _FIELD = "token"
+_FORMS = b"tandem forms"
 _OWN_SITE = {"same-origin", "none"}
 _MOST_FIELDS = 50
 
 
 class FormToken:
-    """Valid for this process only. Other sites cannot read our pages, so they cannot know it."""
+    """Other sites cannot read our pages, so they cannot know it.
+
+    Whoever signed in has one that every broker derives from their own token: behind a load balancer a page and its
+    form may reach two brokers. Where no token is needed, it is valid for this process only.
+    """
 
     def __init__(self) -> None:
-        self.value = secrets.token_urlsafe(24)
+        self._of_this_process = secrets.token_urlsafe(24)
 
-    def require(self, form: "Form") -> None:
-        if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.value.encode()):
+    def of(self, request: Request) -> str:
+        bearer = bearer_of(request.scope) or cookie_of(request.scope)
+        key = bearer if bearer and caller_in(request.scope).proven else self._of_this_process
+        return hmac.new(key.encode("utf-8", "surrogateescape"), _FORMS, hashlib.sha256).hexdigest()
+
+    def require(self, request: Request, form: "Form") -> None:
+        if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.of(request).encode()):
             raise BrokerError(
                 Code.FORBIDDEN,
                 "this form is not from a page of the running broker",
-                "The broker was probably restarted since the page was loaded: go back, reload the page, try again.",
+                "The broker was probably restarted since the page was loaded, or you signed in again: go back, reload "
+                "the page, try again.",
             )
 
 

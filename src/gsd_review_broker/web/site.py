@@ -77,7 +77,6 @@ class Site:
         return Templates(
             static=self.static.address,
             shared={
-                "token": self.token.value,
                 "serves": self._serves,
                 "url": self._url,
                 "version": __version__,
@@ -103,6 +102,7 @@ class Site:
         person = self.person_of(request)
         facts = {
             "me": person,
+            "token": self.token.of(request),
             "path": request.url.path,
             "problems": self._problems(),
             "done": request.query_params.get("done", ""),
@@ -127,7 +127,7 @@ class Site:
 
             async def act() -> Response:
                 read.append(await read_form(request, limit=self._form_limit))
-                self.token.require(read[0])
+                self.token.require(request, read[0])
                 done = await action(request, read[0])
                 return RedirectResponse(done, status_code=303, headers=HEADERS) if isinstance(done, str) else done
 

@@ -201,7 +201,7 @@ async def test_every_read_of_the_store_was_thought_of() -> None:
     writes = {
         "now", "save", "put_off", "shift_deadlines", "take", "remember", "forget_keys_before", "append", "announce",
         "save_reviewer", "save_work", "save_failure", "pause_pool", "save_reviewed_change", "save_override",
-        "save_landed", "save_token", "revoke_token", "save_heartbeat",
+        "save_landed", "save_token", "revoke_token", "save_heartbeat", "save_sign_in_link", "take_sign_in_link",
     }  # fmt: skip
     every = {name for name in dir(Reader) + dir(Transaction) if not name.startswith("_")}
     assert every - narrowed - by_id - about_no_review - writes == set()

@@ -177,6 +177,7 @@ async def test_automatic_rejections_that_were_counted_as_verdicts_are_counted_ag
     with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
         connection.executescript(_COUNTED_BEFORE)
         connection.execute("DROP TABLE brokers")
+        connection.execute("DROP TABLE sign_in_links")
     async with local_broker(tmp_path, root=repository, clock=broker.clock) as broker:
         assert [await broker("get_review_stats", project=project) for project in (None, "p", "q")] == before
         await approved(broker, (await broker.create(project="p"))["review_id"])

@@ -2,7 +2,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0006');
+INSERT INTO "alembic_version" VALUES('0007');
 CREATE TABLE approved_paths (
 	path_key VARCHAR(64) NOT NULL,
 	old_id VARCHAR(64) NOT NULL,
@@ -268,6 +268,13 @@ CREATE TABLE revisions (
 	CONSTRAINT pk_revisions PRIMARY KEY (review_id, number),
 	CONSTRAINT fk_revisions_review_id FOREIGN KEY(review_id) REFERENCES reviews (id)
 );
+CREATE TABLE sign_in_links (
+	hash VARCHAR(64) NOT NULL,
+	sealed_token TEXT NOT NULL,
+	page TEXT NOT NULL,
+	expires_at BIGINT NOT NULL,
+	CONSTRAINT pk_sign_in_links PRIMARY KEY (hash)
+);
 CREATE TABLE tokens (
 	hash VARCHAR(64) NOT NULL,
 	name VARCHAR(256) NOT NULL,
@@ -309,4 +316,5 @@ CREATE INDEX ix_gate_overrides_until ON gate_overrides (until);
 CREATE INDEX ix_landed_commits_landed_at ON landed_commits (landed_at);
 CREATE INDEX ix_landed_commits_without_approval ON landed_commits (landed_at) WHERE reviews = '[]';
 CREATE INDEX ix_tokens_created_at ON tokens (created_at);
-CREATE UNIQUE INDEX ix_tokens_name_key ON tokens (name_key) WHERE revoked_at IS NULL
+CREATE UNIQUE INDEX ix_tokens_name_key ON tokens (name_key) WHERE revoked_at IS NULL;
+CREATE INDEX ix_sign_in_links_expires_at ON sign_in_links (expires_at)

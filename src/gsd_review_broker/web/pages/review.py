@@ -80,7 +80,7 @@ class ReviewPages:
         shown = _conversation(facts)
         prepared = await self._views.prepared(facts, address)
         threads = shown["threads"]
-        show = partial(self._thread, {**shown, **_roles(facts, self._site.person_of(request))})
+        show = partial(self._thread, {**shown, **self._viewer(request, facts)})
         base = await self._views.base(prepared, facts, address, index)
         table = await asyncio.to_thread(
             lambda: self._views.table(prepared, index, address, threads, show, Markup(""), base)
@@ -97,6 +97,9 @@ class ReviewPages:
             # Only an existing review has known revisions.
             raise no_revision(await self._site.broker.page_queries.find(address.review_id), address.revision) from error
         return replace(address, review_id=facts.review.id), facts
+
+    def _viewer(self, request: Request, facts: ReviewFacts) -> dict[str, Any]:
+        return {**_roles(facts, self._site.person_of(request)), "token": self._site.token.of(request)}
 
     def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
         return self._site.templates.macro("threads.html", "thread")(thread, shown)
@@ -124,7 +127,7 @@ class ReviewPages:
             "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
             "patch": next((one for one in facts.counter_patches if one.id == address.patch), None),
             **_conversation(facts),
-            **_roles(facts, self._site.person_of(request)),
+            **self._viewer(request, facts),
             "refused": None,
             "draft": _NO_DRAFT,
         }
