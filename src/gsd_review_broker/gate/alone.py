@@ -11,10 +11,11 @@ from pathlib import Path
 from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide
 from gsd_review_broker.domain.gate.ledger import Origin, ReviewedChange
+from gsd_review_broker.domain.gate.plans import PlanStanding, held_back, standing_of
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
 from gsd_review_broker.domain.gate.receipts import parse_public_key
 from gsd_review_broker.domain.gate.records import path_key
-from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
+from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
@@ -84,19 +85,30 @@ def answer_alone(site: Site, body: bytes, problem: str) -> tuple[str, str]:
         return "pass", ""
     request = parse_request(body)
     covered: dict[str, Covered] = {}
+    plans = unknown_plans(request)
     why = problem
     try:
-        covered = decided_from_file(site, request, policy)
+        covered, plans = decided_from_file(site, request, policy)
     except (OSError, sqlite3.Error, ValueError) as error:
         why = f"{problem}, and its database cannot be read ({error})"
     missing = [commit for commit in request.commits if commit.id not in covered]
     if missing:
         covered |= _from_receipts(site, missing, policy)
         missing = [commit for commit in missing if commit.id not in covered]
+    held = held_back(request.commits, covered, plans, policy)
+    outcome = "refuse" if policy.mode is Mode.BLOCK else "warn"
+    if held:
+        names = [plan.name for plan in plans if not plan.is_approved]
+        return outcome, plan_refusal_text(held, names, request.root, policy)
     if not missing:
         return "pass", ""
     note = f"{why[:1].upper()}{why[1:]}: start it with `tandem up` if the change was approved meanwhile."
-    return ("refuse" if policy.mode is Mode.BLOCK else "warn"), refusal(missing, policy, note, has_landed=False)
+    return outcome, refusal(missing, policy, note, has_landed=False)
+
+
+def unknown_plans(request: GateRequest) -> tuple[PlanStanding, ...]:
+    """As long as no approval is found, there is none."""
+    return tuple(PlanStanding(plan=plan, reviews=()) for plan in request.plans)
 
 
 def _from_receipts(site: Site, commits: Sequence[Commit], policy: GatePolicy) -> dict[str, Covered]:
@@ -118,13 +130,16 @@ def refusal(missing: Sequence[Commit], policy: GatePolicy, note: str, *, has_lan
     return refusal_text(refusals, policy, note=note)
 
 
-def decided_from_file(site: Site, request: GateRequest, policy: GatePolicy) -> dict[str, Covered]:
+def decided_from_file(
+    site: Site, request: GateRequest, policy: GatePolicy
+) -> tuple[dict[str, Covered], tuple[PlanStanding, ...]]:
     """Raises OSError, sqlite3.Error or ValueError where no file can be trusted."""
     errors: list[Exception] = []
     for database in site.databases:
         try:
             with opened(Path(database), site.known.get("root")) as kept:
-                return _decided(kept, request, policy)
+                plans = tuple(standing_of(kept, plan, request.origin, policy) for plan in request.plans)
+                return _decided(kept, request, policy), plans
         except (OSError, sqlite3.Error, ValueError) as problem:
             errors.append(problem)
     # The repository's own database comes first, and what is wrong with it matters most.

@@ -55,9 +55,10 @@ def _prepared(note: str, lines: bytes) -> int:
     site = Site.here()
     if not updates:
         return 0
-    globs = guarded_branches(site)
+    text = configuration(site)
+    globs = guarded_branches(site, text)
     updates = matching(updates, globs) if globs else updates
-    body = question(site, updates, globs) if updates else None
+    body = question(site, updates, globs, plan_lines(site, text, updates)) if updates else None
     if body is None:
         return 0
     outcome, text = ask(site, "/api/gate/check", body)
@@ -79,19 +80,34 @@ def wanted_updates(lines: bytes) -> "list[tuple[str, str]]":
     return updates
 
 
-def guarded_branches(site: "Site") -> "tuple[str, ...]":
-    """Globs; empty for all. The configuration is parsed only where it may say something about branches."""
+def configuration(site: "Site") -> bytes:
+    """The text of both files; each part of it is parsed only where it may say something."""
+    text = b""
     for key in ("project_file", "user_file"):
         try:
             with open(site.known.get(key) or os.devnull, "rb") as file:
-                text = file.read()
+                text += file.read()
         except FileNotFoundError:
             continue
-        if b'"branches"' in text or b"\\u" in text:
-            from gsd_review_broker.settings.gate import read_policy
+    return text
 
-            return read_policy(site.known.get("project_file"), site.known.get("user_file")).branches
-    return ()
+
+def guarded_branches(site: "Site", text: bytes) -> "tuple[str, ...]":
+    """Globs; empty for all."""
+    if b'"branches"' not in text and b"\\u" not in text:
+        return ()
+    from gsd_review_broker.settings.gate import read_policy
+
+    return read_policy(site.known.get("project_file"), site.known.get("user_file")).branches
+
+
+def plan_lines(site: "Site", text: bytes, updates: "list[tuple[str, str]]") -> bytes:
+    """A line for each of GSD's active plans, where code has to wait for them."""
+    if not updates or (b'"plan_first"' not in text and b"\\u" not in text):
+        return b""
+    from gsd_review_broker.gate.plans import required_plans
+
+    return required_plans(site.known, updates[0][0])
 
 
 def matching(updates: "list[tuple[str, str]]", globs: "tuple[str, ...]") -> "list[tuple[str, str]]":
@@ -177,7 +193,7 @@ def common_folder() -> str:
     return os.path.realpath(folder)
 
 
-def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ...]") -> "bytes | None":
+def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ...]", plans: bytes) -> "bytes | None":
     """All commits that the guarded branches would gain; None where there are none."""
     log = new_commits([new for new, _ in updates], site.tips, globs)
     if not log:
@@ -185,7 +201,7 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
     import time
 
     names = "".join(f"branch={name}\n" for _, name in updates).encode("utf-8", "surrogateescape")
-    return site.head("hook") + b"at=%d\n" % (time.time() * 1000) + names + clean_merges(log) + b"\n" + log
+    return site.head("hook") + b"at=%d\n" % (time.time() * 1000) + names + plans + clean_merges(log) + b"\n" + log
 
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:

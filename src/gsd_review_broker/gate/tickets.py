@@ -54,6 +54,9 @@ class TicketOffice:
         except RefusedError:
             return False
         policy = read_policy(known.get("project_file"), known.get("user_file"))
+        if policy.plan_first:
+            # What else has to be approved is known only when the commit is made.
+            return False
         commit = Commit(id=base, parents=(base,), steps=parse_records(approved.records))
         if commit.id not in decide([commit], [approved.approval()], policy):
             return False

@@ -58,6 +58,7 @@ class GateSettings(_Section):
     exempt_paths: list[str] = Field(default_factory=lambda: list(DEFAULT_EXEMPT))
     human_paths: list[str] = Field(default_factory=list[str])
     override: Literal["human", "nobody"] = "human"
+    plan_first: bool = False
 
 
 class RequiredGates(_Section):

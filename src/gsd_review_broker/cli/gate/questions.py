@@ -1,6 +1,7 @@
 """The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.decision import Covered
+from gsd_review_broker.domain.gate.plans import PlanVersion
 from gsd_review_broker.domain.gate.policy import GatePolicy
-from gsd_review_broker.domain.gate.request import parse_request
+from gsd_review_broker.domain.gate.request import parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.git.command import places
@@ -111,8 +113,10 @@ def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
     return commits_log(site, [*hook.guarded_globs(policy.branches), "--not", "--remotes", *install.known_tips(site)])
 
 
-def answer_about(context: Context, site: install.GateSite, asker: str, log: bytes) -> Json:
-    here, body = _body(site, asker, log)
+def answer_about(
+    context: Context, site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()
+) -> Json:
+    here, body = _body(site, asker, log, plans)
     try:
         connection = context.broker.connection
         status, _, answer = connection.exchange("POST", "/api/gate/check", body, _HEADERS, patience=_PATIENCE)
@@ -137,10 +141,10 @@ def _record(context: Context, site: install.GateSite, log: bytes) -> None:
         return
 
 
-def _body(site: install.GateSite, asker: str, log: bytes) -> tuple[hook.Site, bytes]:
+def _body(site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()) -> tuple[hook.Site, bytes]:
     commit = root_commit(site.folder) or ""
     here = hook.Site(str(site.common), {"root": str(site.root or ""), "commit": commit}, [])
-    return here, here.head(asker) + hook.clean_merges(log) + b"\n" + log
+    return here, here.head(asker) + b"".join(map(plan_line, plans)) + hook.clean_merges(log) + b"\n" + log
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
@@ -151,13 +155,17 @@ def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
     project = locations.project_file(place.root) if place.root else None
     policy = read_policy(project, locations.user_file())
     try:
-        covered = alone.decided_from_file(here, request, policy)
+        covered, plans = alone.decided_from_file(here, request, policy)
     except (OSError, ValueError, alone.DatabaseError) as error:
         raise UnreachableError(f"no broker runs here, and its database cannot be read ({error})") from error
     rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in request.commits]
     missing = [commit for commit in request.commits if commit.id not in covered]
     message = alone.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
-    return {"outcome": "refuse" if missing else "pass", "mode": policy.mode.value, "message": message, "commits": rows}
+    outcome = "refuse" if missing else "pass"
+    return {
+        "outcome": outcome, "mode": policy.mode.value, "message": message, "commits": rows,
+        "plans": [one.facts() for one in plans],
+    }  # fmt: skip
 
 
 def row_of(commit: str, subject: str, covered: Covered | None) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def question_about(wanted: WantedCommit, site: install.GateSite, policy: GatePol
         if not answer.is_good:
             raise BrokerError(Code.UNAVAILABLE, f"git log: {answer.why}", "Look at the repository.")
         log = answer.output
-        head = install.hook_site(site).head("hook") + f"branch={name}\n".encode("utf-8", "surrogateescape")
+        here = install.hook_site(site)
+        plans = hook.plan_lines(here, hook.configuration(here), [(commit, name)])
+        head = here.head("hook") + f"branch={name}\n".encode("utf-8", "surrogateescape") + plans
         merges = hook.clean_merges(log, tree.environment | {"GIT_DIR": tree.must("rev-parse", "--absolute-git-dir")})
         return head + merges + b"\n" + log if log else None
 

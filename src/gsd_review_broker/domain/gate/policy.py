@@ -9,7 +9,8 @@ from gsd_review_broker.domain.gate.patterns import Patterns
 
 DEFAULT_EXEMPT = (".planning/", "!*-PLAN.md")
 _LISTS = ("branches", "exempt_paths", "human_paths")
-_KNOWN = frozenset({"mode", "override", *_LISTS})
+_PLAN_FIRST = "plan_first"
+_KNOWN = frozenset({"mode", "override", _PLAN_FIRST, *_LISTS})
 
 
 class Mode(StrEnum):
@@ -35,6 +36,8 @@ class GatePolicy:
     exempt: tuple[Patterns, ...] = (Patterns(DEFAULT_EXEMPT),)
     human: tuple[Patterns, ...] = ()
     override: Override = Override.HUMAN
+    # Code waits until GSD's active plans are approved.
+    plan_first: bool = False
     # Why the strictest policy counts instead of what is written.
     problem: str | None = None
 
@@ -67,6 +70,7 @@ def stricter(*sections: dict[str, Any]) -> GatePolicy:
         exempt=tuple(Patterns(lines) for lines in exempt) or (Patterns(DEFAULT_EXEMPT),),
         human=tuple(Patterns(lines) for lines in _lists(sections, "human_paths")),
         override=Override.NOBODY if Override.NOBODY in overrides else Override.HUMAN,
+        plan_first=any(section.get(_PLAN_FIRST) for section in sections),
     )
 
 
@@ -80,6 +84,8 @@ def _check(section: dict[str, Any]) -> None:
     for name, allowed in (("mode", list(Mode)), ("override", list(Override))):
         if name in section and section[name] not in allowed:
             raise ValueError(f"gate.{name}: {section[name]!r} is not one of {', '.join(allowed)}")
+    if section.get(_PLAN_FIRST, False) not in (True, False):
+        raise ValueError(f"gate.{_PLAN_FIRST}: {section[_PLAN_FIRST]!r} is neither true nor false")
     for name in _LISTS:
         values = section.get(name, [])
         if not isinstance(values, list) or not all(isinstance(value, str) for value in cast("list[Any]", values)):

@@ -1,5 +1,6 @@
 """What a refusal says: the commit, the files without approval, the nearest review, and the next command."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,12 +83,33 @@ def refusal_text(refusals: Sequence[Refusal], policy: GatePolicy, *, note: str =
     return "\n".join(lines)
 
 
+def plan_refusal_text(commits: Sequence[Commit], plans: Sequence[str], root: str | None, policy: GatePolicy) -> str:
+    """Why code is held back; the plan's own approval comes first."""
+    verb = "refused" if policy.mode is Mode.BLOCK else "warning (the commit is let through)"
+    lines = [f"tandem gate: {verb}: code waits until its plan is approved (gate.plan_first)."]
+    lines += [f"  not approved as it is: {plan}" for plan in plans[:_MOST_FILES]]
+    if len(plans) > _MOST_FILES:
+        lines.append(f"  … and {len(plans) - _MOST_FILES} more")
+    lines += [_commit_line(commit) for commit in commits[:_MOST_COMMITS]]
+    lines.append(f"The plan that counts is the one in {root}; run the command there, then commit again.")
+    lines.append(f"Next: {plan_command(plans[0])}")
+    return "\n".join(lines)
+
+
+def plan_command(plan: str) -> str:
+    return f'tandem propose --path {shlex.quote(plan)} -m "WHAT AND WHY" --category plan_review --wait'
+
+
+def _commit_line(commit: Commit) -> str:
+    subject = shown_path(commit.subject.encode("utf-8", "surrogateescape"))
+    return f"  commit {commit.id[:_SHORT_ID]} {subject}".rstrip()
+
+
 def _lines(refusal: Refusal) -> list[str]:
-    subject = shown_path(refusal.commit.subject.encode("utf-8", "surrogateescape"))
     files = ", ".join(refusal.files[:_MOST_FILES])
     more = len(refusal.files) - _MOST_FILES
     lines = [
-        f"  commit {refusal.commit.id[:_SHORT_ID]} {subject}".rstrip(),
+        _commit_line(refusal.commit),
         f"    without approval: {files}" + (f" and {more} more" if more > 0 else ""),
     ]
     if refusal.nearest is not None:

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 from gsd_review_broker.domain.gate.decision import Commit
 from gsd_review_broker.domain.gate.ledger import Origin
-from gsd_review_broker.domain.gate.records import Steps, parse_records
+from gsd_review_broker.domain.gate.plans import PlanVersion
+from gsd_review_broker.domain.gate.records import Entry, Steps, parse_records
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -36,6 +37,8 @@ class GateRequest:
     # When the hook asked; a report of what landed may come much later.
     asked_at: Milliseconds | None = None
     commits: tuple[Commit, ...]
+    # GSD's active plans, where the policy wants them, or those that are asked about.
+    plans: tuple[PlanVersion, ...] = ()
 
 
 def parse_request(body: bytes) -> GateRequest:
@@ -59,7 +62,20 @@ def parse_request(body: bytes) -> GateRequest:
         asked_at=_moment(values.get("at", "")),
         branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
         commits=commits,
+        plans=tuple(_plan(value) for key, _, value in said if key == b"plan"),
     )
+
+
+def _plan(value: bytes) -> PlanVersion:
+    mode, ids, path = (*value.split(b" ", 2), b"", b"")[:3]
+    return PlanVersion(path=path, entries=tuple(Entry(mode, one) for one in ids.split(b",") if one))
+
+
+def plan_line(plan: PlanVersion) -> bytes:
+    """A name with a line break in it has no approval, and gets none by being cut."""
+    mode = plan.entries[0].mode if plan.entries else b"000000"
+    ids = b",".join(entry.object_id for entry in plan.entries)
+    return b"plan=%b %b %b\n" % (mode, ids, plan.path.replace(b"\n", b"?"))
 
 
 def _moment(text: str) -> Milliseconds | None:

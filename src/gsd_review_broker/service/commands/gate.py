@@ -1,16 +1,17 @@
 """The gate's questions: may these commits land, which review is nearest, and what has landed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
+from gsd_review_broker.domain.gate.plans import PlanStanding, held_back, standing_of
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
-from gsd_review_broker.domain.gate.refusal import Refusal, files_of, refusal_text
+from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
@@ -42,6 +43,7 @@ class GateAnswer:
     refusals: tuple[Refusal, ...]
     override: GateOverride | None
     text: str
+    plans: tuple[PlanStanding, ...] = ()
 
     def as_json(self, commits: Sequence[Commit]) -> dict[str, Any]:
         refused = {refusal.commit.id: refusal for refusal in self.refusals}
@@ -50,6 +52,7 @@ class GateAnswer:
             "mode": self.mode.value,
             "message": self.text,
             "commits": [_row(commit, self.covered.get(commit.id), refused.get(commit.id)) for commit in commits],
+            "plans": [one.facts() for one in self.plans],
         }
 
 
@@ -78,11 +81,16 @@ class Gate:
         if policy.mode is Mode.OFF and request.asker is Asker.HOOK:
             return GateAnswer(outcome="pass", mode=policy.mode, covered={}, refusals=(), override=None, text="")
         covered, override, notes = await self._covered(request, policy)
+        plans = await self._plans(request, policy)
+        passed = GateAnswer(
+            outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text="", plans=plans
+        )
+        held = held_back(request.commits, covered, plans, policy) if request.asker is Asker.HOOK else []
+        if held:
+            return await self._held_back(request, policy, held, passed)
         missing = [commit for commit in request.commits if commit.id not in covered]
         if not missing:
-            return GateAnswer(
-                outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text=""
-            )
+            return passed
         refusals = await self._core.store.read(
             lambda reader: tuple(self._refusal(reader, commit, policy, request) for commit in missing)
         )
@@ -90,9 +98,25 @@ class Gate:
             await self._record_refusal(request, policy, refusals)
         outcome = "warn" if policy.mode is not Mode.BLOCK and request.asker is Asker.HOOK else "refuse"
         text = refusal_text(refusals, policy, note="\n".join(notes))
-        return GateAnswer(
-            outcome=outcome, mode=policy.mode, covered=covered, refusals=refusals, override=override, text=text
+        return replace(passed, outcome=outcome, refusals=refusals, text=text)
+
+    async def _plans(self, request: GateRequest, policy: GatePolicy) -> tuple[PlanStanding, ...]:
+        if not request.plans:
+            return ()
+        return await self._core.store.read(
+            lambda reader: tuple(standing_of(reader, plan, request.origin, policy) for plan in request.plans)
         )
+
+    async def _held_back(
+        self, request: GateRequest, policy: GatePolicy, held: Sequence[Commit], passed: GateAnswer
+    ) -> GateAnswer:
+        """The plan first: whether the code itself is approved is a question for later."""
+        names = [plan.name for plan in passed.plans if not plan.is_approved]
+        refusals = tuple(Refusal(commit=commit, files=files_of(commit, policy), nearest=None) for commit in held)
+        await self._record_refusal(request, policy, refusals, plans=names)
+        outcome = "refuse" if policy.mode is Mode.BLOCK else "warn"
+        text = plan_refusal_text(held, names, request.root, policy)
+        return replace(passed, outcome=outcome, refusals=refusals, text=text)
 
     def _refuse_foreign(self, request: GateRequest) -> None:
         if self._serves not in {"user", request.root}:
@@ -163,7 +187,9 @@ class Gate:
         has_landed = request.asker is not Asker.HOOK
         return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest, has_landed=has_landed)
 
-    async def _record_refusal(self, request: GateRequest, policy: GatePolicy, refusals: Sequence[Refusal]) -> None:
+    async def _record_refusal(
+        self, request: GateRequest, policy: GatePolicy, refusals: Sequence[Refusal], plans: Sequence[str] = ()
+    ) -> None:
         def command(tx: Transaction) -> None:
             for refusal in refusals[:20]:
                 near = refusal.nearest
@@ -175,6 +201,8 @@ class Gate:
                     "files": list(refusal.files[:50]),
                     "nearest": near.review_id if near else None,
                 }
+                if plans:
+                    metadata["plans"] = list(plans[:50])
                 tx.append(_event(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
 
         await self._core.store.write(command)
