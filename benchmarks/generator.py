@@ -21,11 +21,12 @@ from gsd_review_broker.domain.audit import FIRST_HASH, canonical, chained
 from gsd_review_broker.domain.model import (
     Category,
     Change,
-    Fence,
     Identity,
     Message,
     Milliseconds,
     NewEvent,
+    Origin,
+    Policy,
     Review,
     ReviewId,
     Revision,
@@ -40,6 +41,7 @@ NOW = Milliseconds(1_800_000_000_000)
 PROJECTS = ("alpha", "beta", "gamma", None)
 _REVIEWERS = ("codex-r1-0a1b2c3d", "codex-r2-1b2c3d4e", "claude-r1-2c3d4e5f", "human:ada", "gemini")
 _SECOND = 1_000
+_POLICY = Policy()
 _BATCH = 20_000
 # One review in this many is still open: enough for a page even of the small database.
 _OPEN_EVERY = 4
@@ -63,9 +65,7 @@ class Act:
             written_by=Identity(fixed["agent_type"]),
             created_at=NOW,
         )
-        self.did(
-            rules.create(revision=revision, agent_role=Role.PROPOSER, workspace=None, parent_id=None, now=NOW, **fixed)
-        )
+        self.did(rules.create(origin=Origin(agent_role=Role.PROPOSER, **fixed), revision=revision, now=NOW))
 
     @property
     def review(self) -> Review:
@@ -76,7 +76,7 @@ class Act:
         self.now = Milliseconds(self.now + seconds * _SECOND)
 
     def claim(self, reviewer: str) -> None:
-        self.did(rules.claim(self.review, reviewer=Identity(reviewer), digest=None, timeout=1_200_000, now=self.now))
+        self.did(rules.claim(self.review, reviewer=Identity(reviewer), digest=None, policy=_POLICY, now=self.now))
 
     def say(self, sender: str, role: Role) -> None:
         body = "Why is the second pass gone? It was there for comments that span lines."
@@ -84,14 +84,18 @@ class Act:
             review_id=self.review.id, round=self.review.round, sender_role=role, sender=Identity(sender), body=body,
             path=None, line=None, in_reply_to=None, metadata=None, created_at=self.now,
         )  # fmt: skip
-        self.did(rules.send_message(self.review, message=message, timeout=1_200_000, now=self.now), seconds=20)
+        self.did(rules.send_message(self.review, message=message, policy=_POLICY, now=self.now), seconds=20)
 
     def judge(self, verdict: Verdict) -> None:
+        judgement = rules.Judgement(
+            verdict=verdict,
+            reason="Reads well, and the tests cover it.",
+            claim_generation=self.review.claim_generation,
+        )
         self.did(
             rules.give_verdict(
-                self.review, verdict=verdict, reason="Reads well, and the tests cover it.", reviewer_id=None,
-                claim_generation=self.review.claim_generation, counter_patch=None, findings=(), open_finding_count=0,
-                fence=Fence.STRICT, pool_managed=False, timeout=1_200_000, max_rounds=5, now=self.now,
+                self.review, judgement, counter_patch=None, findings=(), open_finding_count=0, pool_managed=False,
+                policy=_POLICY, now=self.now,
             )
         )  # fmt: skip
 
@@ -101,7 +105,7 @@ class Act:
         self.did(
             rules.revise(
                 self.review, revision=revision, caller=self.review.proposer_id, findings=(), reviewer_alive=False,
-                max_rounds=5, most_revisions=200, now=self.now,
+                policy=_POLICY, now=self.now,
             )
         )  # fmt: skip
 
