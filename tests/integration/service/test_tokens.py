@@ -1,5 +1,6 @@
 """Tokens: who is let in, under which name, and until when."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -173,3 +174,12 @@ async def test_a_dashboard_form_acts_as_the_holder(secured: LocalBroker) -> None
     assert (await proposer.form(f"/r/{review_id}/claim", {"token": form_token})).status == 403
     assert (await person.form(f"/r/{review_id}/claim", {"token": form_token})).status == 303
     assert (await person("get_review_status", review_id=review_id))["claimed_by"] == "human:cy"
+
+
+async def test_of_many_who_make_a_token_of_one_name_at_the_same_time_one_gets_it(secured: LocalBroker) -> None:
+    answers = await asyncio.gather(*(holder(secured, "proposer", "ada") for _ in range(8)), return_exceptions=True)
+    (made,) = [answer for answer in answers if isinstance(answer, Holder)]
+    codes = [answer.code for answer in answers if isinstance(answer, BrokerError)]
+    assert codes == [Code.CONFLICT] * 7
+    assert (await made.create())["status"] == "pending"
+    assert len((await secured.application.broker.tokens.listed())["tokens"]) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.ports import QUEUE
 from gsd_review_broker.service.pool import records
 from gsd_review_broker.store.postgres import listening
+from gsd_review_broker.store.postgres import store as postgres_store
 from gsd_review_broker.store.postgres.errors import unavailable
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.sqlite import verification
@@ -24,6 +26,9 @@ from tests.integration.store.test_postgres import asked, cut_connections
 from tests.support import postgres
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
+from tests.support.waiting import PATIENCE
+
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
@@ -251,3 +256,37 @@ async def test_a_broker_on_sqlite_has_no_neighbours(tmp_path: Path) -> None:
         await broker.store.start()
         await neighbours_of(broker).run()
         assert await broker.store.read(lambda reader: reader.reviewers_of_silent_brokers(1 << 60)) == []
+
+
+async def test_of_two_brokers_that_prune_into_one_archive_the_slow_one_loses_nothing(
+    pair: tuple[LocalBroker, LocalBroker], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one has read a review and not written it yet. Then the review changes, and the other prunes too."""
+    one, other = pair
+    review_id = (await one.create())["review_id"]
+    await one("claim_review", review_id=review_id, reviewer_id="codex")
+    await one("close_review", review_id=review_id)
+    one.clock.pass_time(10)
+    closed_before = "2027-01-15T08:00:05Z"
+    has_read, go_on = threading.Event(), threading.Event()
+    writing = postgres_store._write_archive
+
+    def slowly(*arguments: Any) -> None:
+        has_read.set()
+        assert go_on.wait(PATIENCE)
+        writing(*arguments)
+
+    monkeypatch.setattr(postgres_store, "_write_archive", slowly)
+    slow = asyncio.create_task(one.application.broker.retention.prune(closed_before))
+    assert await asyncio.to_thread(has_read.wait, PATIENCE)
+    monkeypatch.setattr(postgres_store, "_write_archive", writing)
+    with pytest.raises(ToolError, match="stale_claim"):
+        await one("submit_verdict", review_id=review_id, verdict="approved", claim_generation=0, reviewer_id="late")
+    quick = asyncio.create_task(other.application.broker.retention.prune(closed_before))
+    # The quick one waits its turn. Without that it would be done before the slow one goes on.
+    while not quick.done() and not await asked(url, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        await asyncio.sleep(0)
+    go_on.set()
+    assert sorted([(await slow)["reviews"], (await quick)["reviews"]]) == [0, 1]
+    assert one.archives == other.archives
+    assert verification.verify(one.database, one.archives).problems == []

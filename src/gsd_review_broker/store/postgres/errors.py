@@ -13,6 +13,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 # Beginnings of SQLSTATEs: lost connections, too many of them or a full disk, start and stop, a standby that only reads.
 _UNAVAILABLE = ("08", "53", "57P", "58", "25006")
+_SAME_KEY = "23505"
 # Serialization failures, deadlocks, lock timeouts.
 _BUSY = ("40", "55P03")
 
@@ -22,6 +23,11 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, exc.DBAPIError):
         return error.connection_invalidated or _state_of(error).startswith(_UNAVAILABLE)
     return isinstance(error, (OSError, TimeoutError))
+
+
+def is_same_key(error: BaseException) -> bool:
+    """Has another command stored a row with the same unique key meanwhile?"""
+    return isinstance(error, exc.DBAPIError) and _state_of(error) == _SAME_KEY
 
 
 def _state_of(error: exc.DBAPIError) -> str:

@@ -25,7 +25,15 @@ from gsd_review_broker.settings.database import Database, key_of
 from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres.clock import DatabaseClock
 from gsd_review_broker.store.postgres.engine import RETENTION_LOCK, SNAPSHOT, SWEEP_LOCK, make_engine
-from gsd_review_broker.store.postgres.errors import Outage, is_lost, not_known, reason_of, translate, unavailable
+from gsd_review_broker.store.postgres.errors import (
+    Outage,
+    is_lost,
+    is_same_key,
+    not_known,
+    reason_of,
+    translate,
+    unavailable,
+)
 from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
@@ -154,11 +162,15 @@ class PostgresStore:
 
     @contextlib.asynccontextmanager
     async def alone(self) -> AsyncGenerator[bool]:
-        """A transaction that does nothing holds the lock, so that it ends with the connection too."""
+        async with self._locked(_SWEEPING) as row:
+            yield row == (True,)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, lock: sa.Executable) -> AsyncGenerator[Values | None]:
+        """A transaction that does nothing else holds the lock, so that it ends with the connection too."""
         try:
             async with self._connected() as connection:
-                row = await connection.run_sync(lambda held: PostgresStatements(held).row(_SWEEPING, {}))
-                yield row == (True,)
+                yield await connection.run_sync(lambda held: PostgresStatements(held).row(lock, {}))
         except (exc.SQLAlchemyError, OSError) as error:
             raise translate(error) from error
 
@@ -193,7 +205,7 @@ class PostgresStore:
             task.exception()
 
     async def _write(self, command: Callable[[Transaction], T]) -> T:
-        done = await self._again_if_unanswered(lambda: self._committed(command))
+        done = await self._again_if_unanswered(lambda: self._committed_after_others(command))
         self._meters.commands += 1
         self._wakeups.publish(done.topics)
         return done.result
@@ -210,6 +222,15 @@ class PostgresStore:
             raise translate(error.reason) from error
         except (exc.SQLAlchemyError, OSError) as error:
             raise translate(error) from error
+
+    async def _committed_after_others(self, command: Callable[[Transaction], Any]) -> _Done:
+        """Where another command stores the same key at the same time, this one looks again, and sees what is there."""
+        try:
+            return await self._committed(command)
+        except exc.IntegrityError as error:
+            if not is_same_key(error):
+                raise
+        return await self._committed(command)
 
     async def _committed(self, command: Callable[[Transaction], Any]) -> _Done:
         async with self._connected() as connection:
@@ -327,16 +348,24 @@ class PostgresStore:
         return connection
 
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
-        """The archive is a SQLite file in this broker's own folder."""
-        target = self._archives / into
-        async with self._archiving:
-            copies = await self.read(lambda reader: _closed_rows(reader, closed_before))
-            if not copies:
+        """The archive is a SQLite file in this broker's own folder.
+
+        One broker at a time: its copies must not replace newer ones, and the gaps that it leaves touch those of others.
+        """
+        async with self._archiving, self._locked(_RETENTION):
+            batch = await self._copy_closed(closed_before, self._archives / into)
+            if not batch:
                 return Archived(found=0, moved=0)
-            await asyncio.to_thread(_write_archive, target, copies)
-            batch = {review_id: version for review_id, version, _ in copies}
-            gone = await self.write(lambda tx: _remove(tx, batch, into, said_as))
+            gone = await self.write(
+                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
+            )
             return Archived(found=len(batch), moved=len(gone))
+
+    async def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
+        copies = await self.read(lambda reader: _closed_rows(reader, before))
+        if copies:
+            await asyncio.to_thread(_write_archive, target, copies)
+        return {review_id: version for review_id, version, _ in copies}
 
 
 def _shutting_down() -> BrokerError:
@@ -356,13 +385,6 @@ def _write_archive(target: Path, copies: Sequence[tuple[ReviewId, int, dict[sa.T
             archive.copy(((review_id, rows) for review_id, _, rows in copies), connection)
     except (OSError, sqlite3.Error, StartError) as error:
         raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
-
-
-def _remove(tx: Transaction, batch: dict[ReviewId, int], into: str, said_as: str) -> list[ReviewId]:
-    """One broker at a time: the gaps that it leaves touch those of others."""
-    own = cast("SqlTransaction", tx)
-    own.statements.rows(_RETENTION, {})
-    return archive.remove(own, batch, archive=into, closed_before=said_as)
 
 
 @contextlib.contextmanager
