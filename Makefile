@@ -94,7 +94,7 @@ bench-large: $(VENV)/dev.stamp  ## the same questions to 1,000 and to 1,000,000 
 	@$(BIN)/python -m benchmarks.large $(ARGS)
 
 test-postgres: $(VENV)/dev.stamp  ## every test that runs on PostgreSQL (BROKER_TEST_POSTGRES=postgresql://… uses that server)
-	@$(BIN)/python $(PYTEST) -m postgres tests/integration
+	@$(BIN)/python $(PYTEST) -m postgres tests/integration tests/acceptance/postgres
 
 test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
 	@sh tests/on-every-python.sh

@@ -1,4 +1,3 @@
-import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator
@@ -10,11 +9,12 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from gsd_review_broker.observe import logs
-from tests.support import environment, local, postgres
+from tests.support import environment, postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.measuring import Measuring
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.scheduling import ByGroup, turn_of
+from tests.support.stores import STORES, on_each_store
 
 # Before any fixture, and for every program that a test starts.
 environment.clean()
@@ -113,11 +113,4 @@ def postgres_database() -> Generator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database_kind(request: pytest.FixtureRequest) -> Generator[str]:
-    """Where the brokers in this process keep their reviews: each test runs once on each."""
-    if request.param == "postgres":
-        local.postgres_url = request.getfixturevalue("postgres_database")
-        asyncio.run(postgres.emptied(local.postgres_url))
-    yield request.param
-    local.postgres_url = None
+database_kind = pytest.fixture(params=STORES)(on_each_store)

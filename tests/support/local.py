@@ -74,6 +74,16 @@ class LocalBroker:
         return copy
 
     @property
+    def archives(self) -> list[Path]:
+        """What a prune made, oldest first."""
+        return sorted(self.archive("2027-01-15").parent.glob(f"{self._database.name}.archive-*[0-9]"))
+
+    def archive(self, day: str) -> Path:
+        """Where a prune of what was closed before this day puts it."""
+        folder = self._database.path.parent if self._database.url is None else self.store._archives
+        return folder / f"{self._database.name}.archive-{day}"
+
+    @property
     def store(self) -> Any:
         return self.application.store
 

@@ -21,6 +21,8 @@ from tests.support.postgres import OwnServer, broker_on
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.postgres
+
 Pair = tuple[BrokerProcess, BrokerProcess]
 
 

@@ -25,6 +25,8 @@ from tests.support.spans import recorded_spans
 from tests.support.texts import GOOD, change_line
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("database_kind")
+
 
 def get(port: int, path: str, *, host: str | None = None) -> tuple[int, str, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)

@@ -12,6 +12,7 @@ from gsd_review_broker.service.within import _ProjectReader, _ProjectTransaction
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.secured import Holder, holder
+from tests.support.stores import STORES, on_each_store
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,14 +32,19 @@ class Street:
     meat: str
 
 
+# One broker for all tests on one store.
+database_kind = pytest.fixture(scope="module", params=STORES)(on_each_store)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def street(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Street]:
+async def street(database_kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Street]:
     async with local_broker(tmp_path_factory.mktemp("street"), auth="token") as broker:
         everybody = await holder(broker, "human", "mayor")
         meat = (await everybody.create(project="butcher", intent="Cut the MEAT"))["review_id"]
         await everybody.create(project="butcher", intent="More MEAT", agent_type="planner")
         baker = await holder(broker, "proposer", "baker", project="bakery")
         bread = (await baker.create(intent="Bake BREAD"))["review_id"]
+        assert broker.store.is_shared == (database_kind == "postgres")
         yield Street(
             broker,
             everybody,

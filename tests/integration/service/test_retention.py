@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import random
-import shutil
 import sqlite3
 import tempfile
 import threading
@@ -21,16 +20,17 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
 from gsd_review_broker.store.sqlite import archive, schema, verification
+from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata
 from tests.integration.service.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names
-from tests.support.local import LocalBroker, local_broker
+from tests.support import local, postgres
+from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import make_repository
 from tests.support.texts import BETTER, GOOD
 
-# How files are written; on PostgreSQL see tests/integration/store/test_postgres.py.
-pytestmark = [pytest.mark.sqlite, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 TABLES = ("reviews", "revisions", "messages", "counter_patches", "findings", "events")
 DAY = 86_400
@@ -77,12 +77,8 @@ async def prune(broker: LocalBroker, closed_before: str | None = None) -> Any:
             return {**turn, "reviews": moved}
 
 
-def archives(broker: LocalBroker) -> list[Path]:
-    return sorted(broker.database.parent.glob(f"{broker.database.name}.archive-*[0-9]"))
-
-
 def problems(broker: LocalBroker, *, with_archives: bool = False) -> list[str]:
-    return verification.verify(broker.database, archives(broker) if with_archives else ()).problems
+    return verification.verify(broker.database, broker.archives if with_archives else ()).problems
 
 
 def rows(database: Path, review_id: str | None = None) -> dict[str, list[tuple[Any, ...]]]:
@@ -118,12 +114,12 @@ async def test_a_closed_review_moves_with_all_its_rows_and_events(broker: LocalB
     result = await prune(broker)
     assert result == {
         "closed_before": "2027-01-15T08:00:01.000Z",
-        "archive": "broker.sqlite3.archive-2027-01-15",
+        "archive": broker.archive("2027-01-15").name,
         "reviews": 1,
         "more": False,
     }
     assert rows(broker.database, review_id) == NOWHERE
-    assert rows(broker.database.with_name(result["archive"]), review_id) == before
+    assert rows(broker.archive("2027-01-15"), review_id) == before
     assert problems(broker) == problems(broker, with_archives=True) == []
 
 
@@ -143,7 +139,7 @@ async def test_what_is_open_or_was_closed_later_stays(lone: LocalBroker) -> None
     assert (await prune(lone, moment))["reviews"] == 2
     stayed = {row["id"] for row in (await lone("list_reviews"))["reviews"]}
     assert stayed == {*open_ones, approved, at_that_moment, later}
-    (kept,) = archives(lone)
+    (kept,) = lone.archives
     assert {row[0] for row in rows(kept)["reviews"]} == {old, withdrawn}
     for review_id in (old, withdrawn):
         with pytest.raises(ToolError) as error:
@@ -157,6 +153,7 @@ async def test_what_is_open_or_was_closed_later_stays(lone: LocalBroker) -> None
 STAYS = {"reviewed_changes", "approved_paths"}
 
 
+@pytest.mark.sqlite
 def test_every_table_that_tells_of_a_review_is_thought_of() -> None:
     told = {table.name for table in metadata.sorted_tables if "review_id" in table.c} | {"reviews"}
     assert told == {table.name for table in archive._TABLES} | STAYS
@@ -168,7 +165,7 @@ async def test_more_than_one_batch_moves(lone: LocalBroker) -> None:
     await lone.create()
     lone.clock.pass_time(1)
     assert (await prune(lone))["reviews"] == archive.BATCH * 2 + 3
-    report = verification.verify(lone.database, archives(lone))
+    report = verification.verify(lone.database, lone.archives)
     assert (report.problems, report.reviews) == ([], archive.BATCH * 2 + 4)
 
 
@@ -195,7 +192,7 @@ async def test_where_nothing_was_closed_nothing_is_made(lone: LocalBroker) -> No
     lone.clock.pass_time(DAY)
     before = (await lone("get_audit_log"))["events"]
     assert (await prune(lone))["reviews"] == 0
-    assert archives(lone) == []
+    assert lone.archives == []
     assert (await lone("get_audit_log"))["events"] == before
 
 
@@ -206,7 +203,7 @@ async def test_nothing_is_pruned_by_itself(lone: LocalBroker) -> None:
         await lone.sweep()
     await lone.create()
     assert (await lone("get_review_status", review_id=review_id))["status"] == "closed"
-    assert archives(lone) == []
+    assert lone.archives == []
 
 
 # What a caller may say.
@@ -245,7 +242,7 @@ async def test_what_is_no_past_moment_is_refused(lone: LocalBroker, moment: str)
         await prune(lone, moment)
     assert error.value.code is Code.INVALID_ARGUMENT
     assert len(error.value.message) < 300
-    assert archives(lone) == []
+    assert lone.archives == []
 
 
 # What is kept up.
@@ -259,7 +256,7 @@ async def test_statistics_do_not_change(lone: LocalBroker) -> None:
     before = [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})]
     await prune(lone)
     assert [await lone("get_review_stats", **asked) for asked in ({}, {"project": "site"})] == before
-    report = verification.verify(lone.database, archives(lone))
+    report = verification.verify(lone.database, lone.archives)
     assert (report.problems, report.statistics_checked) == ([], True)
     # Alone, what the archive holds is not there to be counted.
     assert not verification.verify(lone.database).statistics_checked
@@ -320,7 +317,7 @@ async def test_two_prunes_of_two_days_make_two_archives_and_one_chain(lone: Loca
     stays = await begun(lone)
     assert (await prune(lone, "2027-01-16"))["reviews"] == 1
     assert (await prune(lone, "2027-01-17"))["reviews"] == 1
-    older, newer = archives(lone)
+    older, newer = lone.archives
     assert [row[0] for row in rows(older)["reviews"]] == [first]
     assert [row[0] for row in rows(newer)["reviews"]] == [second]
     assert problems(lone) == problems(lone, with_archives=True) == []
@@ -340,7 +337,7 @@ async def test_two_prunes_into_one_archive_keep_the_words_of_both(lone: LocalBro
     second = await closed(lone)
     lone.clock.pass_time(60)
     await prune(lone)
-    (both,) = archives(lone)
+    (both,) = lone.archives
     with opened(both) as connection:
         said = connection.execute("SELECT review_id, body FROM messages ORDER BY id").fetchall()
     assert said == [(first, f"about {first}"), (second, f"about {second}")]
@@ -355,7 +352,7 @@ async def test_counter_patches_of_two_prunes_stay_apart(broker: LocalBroker) -> 
         await broker("close_review", review_id=review_id)
         broker.clock.pass_time(60)
         await prune(broker)
-    (both,) = archives(broker)
+    (both,) = broker.archives
     assert len(rows(both)["counter_patches"]) == 2
     assert problems(broker, with_archives=True) == []
 
@@ -400,6 +397,7 @@ async def test_all_reviews_of_one_batch_join_their_gaps(lone: LocalBroker) -> No
 BY_KEY = {name: value for name, value in vars(archive).items() if isinstance(value, sa.Select) and name != "_GAPS"}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("name", [*sorted(BY_KEY), *(f"_DELETIONS {n}" for n in range(len(TABLES)))])
 async def test_each_step_of_a_prune_goes_by_an_index(lone: LocalBroker, name: str) -> None:
     """It holds the write transaction meanwhile, and the tables may be large."""
@@ -413,9 +411,12 @@ async def test_each_step_of_a_prune_goes_by_an_index(lone: LocalBroker, name: st
 # Cut short.
 
 
-def copied(broker: LocalBroker, name: str = "broker.sqlite3.archive-2027-01-15") -> dict[str, int]:
-    """A prune that got as far as its copy, into this archive, and then the power failed."""
-    return dict(broker.store._copy_closed(broker.clock.now(), broker.database.with_name(name)))
+async def copied(broker: LocalBroker) -> dict[str, int]:
+    """A prune that got as far as its copy, and then the power failed."""
+    asked = broker.clock.now(), broker.archive("2027-01-15")
+    if isinstance(broker.store, SqliteStore):
+        return dict(await asyncio.to_thread(broker.store._copy_closed, *asked))
+    return dict(await broker.store._copy_closed(*asked))
 
 
 async def test_a_crash_between_copy_and_removal_neither_doubles_nor_loses(lone: LocalBroker) -> None:
@@ -423,11 +424,11 @@ async def test_a_crash_between_copy_and_removal_neither_doubles_nor_loses(lone: 
     await begun(lone)
     lone.clock.pass_time(1)
     before = rows(lone.database)
-    assert set(copied(lone)) == reviews
+    assert set(await copied(lone)) == reviews
     # Everything is in the database still, and the copies disturb nobody.
     assert rows(lone.database) == before
     assert problems(lone) == problems(lone, with_archives=True) == []
-    (result,) = archives(lone)
+    (result,) = lone.archives
     assert verification.verify(result).problems == []
     assert (await prune(lone))["reviews"] == 3
     gone = rows(result)
@@ -439,11 +440,11 @@ async def test_a_crash_between_copy_and_removal_neither_doubles_nor_loses(lone: 
 async def test_copies_of_a_crash_under_another_date_do_no_harm(lone: LocalBroker) -> None:
     await closed(lone)
     lone.clock.pass_time(DAY)
-    copied(lone)
-    assert (await prune(lone))["archive"] == "broker.sqlite3.archive-2027-01-16"
-    assert len(archives(lone)) == 2
+    await copied(lone)
+    assert (await prune(lone))["archive"] == lone.archive("2027-01-16").name
+    assert len(lone.archives) == 2
     assert problems(lone) == problems(lone, with_archives=True) == []
-    assert verification.verify(lone.database, archives(lone)[::-1]).problems == []
+    assert verification.verify(lone.database, lone.archives[::-1]).problems == []
 
 
 async def refuse_late_verdict(broker: LocalBroker, review_id: str) -> None:
@@ -456,15 +457,15 @@ async def refuse_late_verdict(broker: LocalBroker, review_id: str) -> None:
 async def test_a_review_that_changes_between_copy_and_removal_is_not_lost(lone: LocalBroker) -> None:
     changes, other = await closed(lone), await closed(lone)
     lone.clock.pass_time(1)
-    batch = copied(lone)
+    batch = await copied(lone)
     await refuse_late_verdict(lone, changes)
-    said = {"archive": "broker.sqlite3.archive-2027-01-15", "closed_before": iso(lone.clock.now())}
+    said = {"archive": lone.archive("2027-01-15").name, "closed_before": iso(lone.clock.now())}
     assert await lone.store.write(lambda tx: archive.remove(tx, batch, **said)) == [other]
     assert (await lone("get_review_timeline", review_id=changes))["event_count"] == 6
     assert problems(lone) == problems(lone, with_archives=True) == []
     # The next prune takes it as it is by then.
     assert (await prune(lone))["reviews"] == 1
-    (kept,) = archives(lone)
+    (kept,) = lone.archives
     assert len(rows(kept, changes)["events"]) == 6
     assert problems(lone) == problems(lone, with_archives=True) == []
 
@@ -472,7 +473,7 @@ async def test_a_review_that_changes_between_copy_and_removal_is_not_lost(lone: 
 async def test_if_everything_changed_meanwhile_nothing_is_removed(lone: LocalBroker) -> None:
     changes = await closed(lone)
     lone.clock.pass_time(1)
-    batch = copied(lone)
+    batch = await copied(lone)
     await refuse_late_verdict(lone, changes)
     before = rows(lone.database)
     gone = await lone.store.write(lambda tx: archive.remove(tx, batch, archive="x", closed_before="y"))
@@ -484,15 +485,16 @@ async def test_a_review_that_changed_after_a_cut_short_copy_is_whole_in_any_orde
 ) -> None:
     changes = await closed(lone)
     lone.clock.pass_time(DAY)
-    copied(lone)
+    await copied(lone)
     await refuse_late_verdict(lone, changes)
     await prune(lone)
-    older, newer = archives(lone)
+    older, newer = lone.archives
     assert problems(lone) == []
     assert verification.verify(lone.database, [newer, older]).problems == []
     assert verification.verify(lone.database, [older, newer]).problems == []
 
 
+@pytest.mark.sqlite
 async def test_a_prune_that_comes_late_takes_nothing_out_of_the_archive(
     lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,13 +512,13 @@ async def test_a_prune_that_comes_late_takes_nothing_out_of_the_archive(
         return batch
 
     monkeypatch.setattr(archive, "closed_reviews", slowly)
-    late = asyncio.create_task(asyncio.to_thread(copied, lone))
+    late = asyncio.create_task(copied(lone))
     assert await asyncio.to_thread(chosen.wait, 10)
     monkeypatch.setattr(archive, "closed_reviews", choosing)
     assert (await prune(lone))["reviews"] == 1
     go_on.set()
     assert set(await late) == {review_id}
-    (kept,) = archives(lone)
+    (kept,) = lone.archives
     assert rows(kept, review_id) == before
     assert problems(lone, with_archives=True) == []
 
@@ -527,7 +529,7 @@ async def test_prunes_at_the_same_time_lose_nothing_and_count_each_review_once(l
     lone.clock.pass_time(1)
     turns = await asyncio.gather(*(prune(lone) for _ in range(4)))
     assert sum(turn["reviews"] for turn in turns) == 60
-    (kept,) = archives(lone)
+    (kept,) = lone.archives
     assert len(rows(kept)["reviews"]) == 60
     assert problems(lone) == problems(lone, with_archives=True) == []
 
@@ -566,7 +568,8 @@ async def test_all_is_whole_at_every_moment_of_a_prune(lone: LocalBroker) -> Non
 async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroker) -> None:
     review_id = await closed(lone)
     lone.clock.pass_time(1)
-    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    target = lone.archive("2027-01-15")
+    target.parent.mkdir(parents=True, exist_ok=True)
     before = rows(lone.database)
     foreign, newer, unmarked = b"no database at all " * 500, target.with_suffix(".newer"), target.with_suffix(".main")
     with opened(foreign_database := target.with_suffix(".foreign")) as connection:
@@ -592,13 +595,14 @@ async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroke
 async def test_an_archive_whose_making_was_cut_short_is_made_anew(lone: LocalBroker) -> None:
     review_id = await closed(lone)
     lone.clock.pass_time(1)
-    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    target = lone.archive("2027-01-15")
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.touch(mode=0o600)
     assert (await prune(lone))["reviews"] == 1
     assert len(rows(target, review_id)["events"]) == 5
     assert problems(lone, with_archives=True) == []
     # Nothing is left lying beside it, but what SQLite itself keeps there while somebody reads.
-    beside = {path.name.removeprefix(target.name) for path in lone.database.parent.glob("*archive*")}
+    beside = {path.name.removeprefix(target.name) for path in target.parent.glob("*archive*")}
     assert beside - {"-wal", "-shm"} == {""}
 
 
@@ -606,17 +610,18 @@ async def test_an_archive_that_cannot_be_made_stops_it_and_nothing_is_removed(lo
     await closed(lone)
     lone.clock.pass_time(1)
     before = rows(lone.database)
-    lone.database.with_name("broker.sqlite3.archive-2027-01-15").mkdir()
+    lone.archive("2027-01-15").mkdir(parents=True)
     with pytest.raises(BrokerError) as error:
         await prune(lone)
     assert (error.value.code, rows(lone.database)) == (Code.UNAVAILABLE, before)
 
 
+@pytest.mark.sqlite
 async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
     first, second = [await closed(lone) for _ in range(2)]
     lone.clock.pass_time(1)
     source = SqliteStatements(lone.store._reader())
-    target = lone.database.with_name("broker.sqlite3.archive-2027-01-15")
+    target = lone.archive("2027-01-15")
     with archive.opened_archive(target) as copies:
         # One that another run has removed meanwhile has no rows.
         archive.copy([(one, archive.rows_of(source, one)) for one in (first, "gone")], copies)
@@ -632,178 +637,13 @@ async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
     assert len(rows(lone.database)["reviews"]) == 2
 
 
-# What is altered afterwards.
-
-
-@pytest.fixture(scope="module")
-def pruned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a stopped broker's database and its archive: two gaps, one review left."""
-    folder = tmp_path_factory.mktemp("pruned")
-
-    async def live() -> None:
-        async with local_broker(folder) as broker:
-            reviews = await interleaved(broker)
-            for review_id in reviews[:2]:
-                await ended(broker, review_id)
-            broker.clock.pass_time(DAY)
-            await prune(broker, "2027-01-16")
-
-    asyncio.run(live())
-    return folder
-
-
-@pytest.fixture
-def kept(pruned: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """The database and its archive, to be altered."""
-    for path in pruned.glob("broker.sqlite3*"):
-        shutil.copy(path, tmp_path)
-    return tmp_path / "broker.sqlite3", tmp_path / "broker.sqlite3.archive-2027-01-16"
-
-
-def alter(database: Path, sql: str) -> None:
-    with opened(database) as connection:
-        assert connection.execute(sql).rowcount > 0
-
-
-def test_what_was_pruned_is_whole_alone_together_and_apart(kept: tuple[Path, Path]) -> None:
-    main, old = kept
-    alone, together, apart = verification.verify(main), verification.verify(main, [old]), verification.verify(old)
-    assert (alone.problems, together.problems, apart.problems) == ([], [], [])
-    # Three of the one that stayed, and the checkpoint.
-    assert (alone.events, alone.reviews, alone.archived_events, alone.statistics_checked) == (4, 1, 10, False)
-    assert (together.events, together.reviews, together.archived_events, together.statistics_checked) == (
-        14, 3, 10, True,
-    )  # fmt: skip
-    assert (apart.events, apart.reviews, apart.archived_events, apart.statistics_checked) == (10, 2, 10, False)
-
-
-SEAL = "the record of archived events was altered: it is not what the newest checkpoint says"
-ALTERED_GAPS = {
-    "DELETE FROM audit_gaps WHERE first = 1": "gap: event 1 is missing, the next is 3",
-    "DELETE FROM audit_gaps WHERE first = 4": "gap: event 4 is missing, the next is 6",
-    "UPDATE audit_gaps SET first = 5 WHERE first = 4": "gap: event 4 is missing, the next is 6",
-    "UPDATE audit_gaps SET last = 4 WHERE first = 4": "gap: event 5 is missing, the next is 6",
-    "UPDATE audit_gaps SET last = 6 WHERE first = 4": "gap: the archived events 7 to 8 do not continue event 6",
-    "UPDATE audit_gaps SET previous_hash = hash WHERE first = 4": (
-        "gap: the archived events 4 to 5 do not continue event 3"
-    ),
-    "UPDATE audit_gaps SET hash = previous_hash WHERE first = 4": "event 6 was altered: its hash does not fit",
-    "INSERT INTO audit_gaps VALUES (500, 600, 'x', 'y')": SEAL,
-    "INSERT INTO audit_gaps VALUES (-5, 0, 'x', 'y')": SEAL,
-}
-
-
-@pytest.mark.parametrize("sql", ALTERED_GAPS)
-def test_a_gap_that_was_altered_is_named(kept: tuple[Path, Path], sql: str) -> None:
-    main, _ = kept
-    alter(main, sql)
-    assert verification.verify(main).problems == [ALTERED_GAPS[sql]]
-
-
-@pytest.mark.parametrize("sql", ALTERED_GAPS)
-def test_with_the_archive_the_record_of_gaps_is_still_compared(kept: tuple[Path, Path], sql: str) -> None:
-    main, old = kept
-    alter(main, sql)
-    assert verification.verify(main, [old]).problems == [SEAL]
-
-
-def test_a_gap_widened_over_an_event_that_was_deleted_is_named(kept: tuple[Path, Path]) -> None:
-    """The whole of it: the event is gone, and the gap made to hold it, with hashes that fit."""
-    main, _ = kept
-    with opened(main) as connection:
-        ((of_three,),) = connection.execute("SELECT hash FROM events WHERE id = 3").fetchall()
-        connection.execute("UPDATE audit_gaps SET last = 3, hash = ? WHERE first = 1", (of_three,))
-        connection.execute("DELETE FROM events WHERE id = 3")
-    assert verification.verify(main).problems == [SEAL]
-
-
-def test_a_checkpoint_that_was_altered_or_taken_away_is_named(kept: tuple[Path, Path]) -> None:
-    main, _ = kept
-    content = main.read_bytes()
-    alter(main, "UPDATE events SET metadata = json_set(metadata, '$.reviews', 1) WHERE id = 14")
-    assert verification.verify(main).problems == ["event 14 was altered: its hash does not fit"]
-    main.write_bytes(content)
-    alter(main, "DELETE FROM events WHERE id = 14")
-    assert len(verification.verify(main).problems) == 1
-
-
-ALTERED_ARCHIVES = {
-    "UPDATE events SET actor = 'mallory' WHERE id = 4": "event 4 was altered",
-    "UPDATE events SET metadata = '{}' WHERE id = 5": "event 5 was altered",
-    "UPDATE events SET hash = previous_hash WHERE id = 5": "event 5 was altered",
-    "UPDATE events SET new_status = 'nonsense' WHERE id = 5": "event 5 was altered",
-    "UPDATE reviews SET verdict = 'changes_requested'": "verdict is stored as",
-    "UPDATE messages SET body = 'all is well'": "message 1",
-    "DELETE FROM revisions": "revision 1",
-    "UPDATE revisions SET diff = x'00'": "revision 1",
-}
-
-
-@pytest.mark.parametrize("sql", ALTERED_ARCHIVES)
-def test_an_archive_that_was_altered_is_named_alone_and_together(kept: tuple[Path, Path], sql: str) -> None:
-    main, old = kept
-    alter(old, sql)
-    # The database itself is as whole as it was.
-    assert verification.verify(main).problems == []
-    for found in (verification.verify(old).problems, verification.verify(main, [old]).problems):
-        assert ALTERED_ARCHIVES[sql] in found[0]
-
-
-def test_an_event_taken_out_of_an_archive_is_named_alone_and_together(kept: tuple[Path, Path]) -> None:
-    main, old = kept
-    alter(old, "DELETE FROM events WHERE id = 4")
-    assert verification.verify(main, [old]).problems == ["gap: event 4 is missing, the next is 5"]
-    assert verification.verify(old).problems
-
-
-def test_a_review_taken_out_of_an_archive_is_missed(kept: tuple[Path, Path]) -> None:
-    main, old = kept
-    with opened(old) as connection:
-        ((gone,),) = connection.execute("SELECT review_id FROM events WHERE id = 1").fetchall()
-        for table in reversed(TABLES):
-            key = "id" if table == "reviews" else "review_id"
-            connection.execute(f"DELETE FROM {table} WHERE {key} = ?", (gone,))
-    assert verification.verify(main, [old]).problems == ["gap: event 1 is missing, the next is 2"]
-
-
-def test_statistics_altered_after_a_prune_are_named_with_the_archive(kept: tuple[Path, Path]) -> None:
-    main, old = kept
-    alter(main, "INSERT INTO counters VALUES ('', 'last_verdict', 'approved', 1)")
-    assert verification.verify(main).problems == []
-    assert verification.verify(main, [old]).problems == [
-        "statistics of all projects: last_verdict approved is 3, the events say 2"
-    ]
-
-
-def test_an_archive_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
-    with archive.opened_archive(tmp_path / "elsewhere"):
-        pass
-    (link := tmp_path / "archive").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StartError, match="is a link"), archive.opened_archive(link):
-        pass
-
-
-def test_a_foreign_archive_is_named(kept: tuple[Path, Path], tmp_path: Path) -> None:
-    main, old = kept
-    empty = tmp_path / "empty"
-    with archive.opened_archive(empty):
-        pass
-    assert verification.verify(main, [empty]).problems == ["gap: event 1 is missing, the next is 3"]
-    assert verification.verify(main, [old, empty]).problems == []
-
-
-async def test_a_pruned_database_starts_and_works_as_before(kept: tuple[Path, Path]) -> None:
-    main, old = kept
-    async with local_broker(main.parent) as broker:
-        broker.clock.pass_time(2 * DAY)
-        assert len((await broker("list_reviews"))["reviews"]) == 1
-        assert (await broker("get_review_stats"))["total_reviews"] == 3
-        await closed(broker)
-    report = verification.verify(main, [old])
-    assert (report.problems, report.reviews) == ([], 4)
-
-
 # Any story.
+
+
+async def start_over() -> None:
+    """On SQLite each example has a file of its own."""
+    if local.postgres_url is not None:
+        await postgres.emptied(local.postgres_url)
 
 
 @settings(max_examples=12)
@@ -814,7 +654,10 @@ def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[
     chance = random.Random(seed)
 
     async def live(folder: Path) -> None:
+        await start_over()
         async with local_broker(folder, root=tree) as broker:
+            for archive_of_another_example in broker.archives:
+                archive_of_another_example.unlink()
             driver = Driver(broker)
             for begin in range(0, len(steps), 20):
                 await driver.do(steps[begin : begin + 20])
@@ -825,11 +668,11 @@ def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[
                 assert [in_order_of_names(await broker("get_review_stats", **one)) for one in asked] == before
             reviews = (await broker("list_reviews", limit=500))["reviews"]
             assert all(row["status"] != "closed" for row in reviews)
-            report = verification.verify(broker.database, archives(broker))
+            report = verification.verify(broker.database, broker.archives)
             # Each review is in one place.
             assert (report.problems, report.reviews) == ([], before[0]["total_reviews"])
             assert verification.verify(broker.database).problems == []
-            for each in archives(broker):
+            for each in broker.archives:
                 assert verification.verify(each).problems == []
 
     with tempfile.TemporaryDirectory() as folder:
@@ -846,32 +689,33 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pruned_here(database: Path, closed_before: str) -> list[Any]:
     turns: list[Any] = []
-    configuration = config.load(root=None, flags={"db": str(database)}, environment={})
+    flags = {"db": local.postgres_url or str(database)}
+    configuration = config.load(root=None, flags=flags, environment={})
     maintenance.prune(configuration, closed_before, turns.append)
     return turns
 
 
 def test_a_stopped_brokers_database_is_pruned_by_itself(tmp_path: Path) -> None:
-    async def live() -> None:
+    async def live() -> LocalBroker:
         # The system's clock prunes, so all this was before.
-        from tests.support.local import MovableClock
-
         async with local_broker(tmp_path, clock=MovableClock(1_600_000_000_000)) as broker:
             for _ in range(30):
                 await closed(broker)
             await begun(broker)
+            return broker
 
-    asyncio.run(live())
+    broker = asyncio.run(live())
     database = tmp_path / "broker.sqlite3"
     turns = pruned_here(database, "2021-01-01")
     assert sum(turn["reviews"] for turn in turns) == 30
-    kept = tmp_path / "broker.sqlite3.archive-2021-01-01"
+    kept = broker.archive("2021-01-01")
     assert kept.stat().st_mode & 0o777 == 0o600
-    report = verification.verify(database, [kept])
+    report = verification.verify(broker.database, [kept])
     assert (report.problems, report.reviews, report.statistics_checked) == ([], 31, True)
     assert [turn["reviews"] for turn in pruned_here(database, "2021-01-01")] == [0]
 
 
+@pytest.mark.sqlite
 async def test_a_running_brokers_database_is_not_pruned_behind_its_back(lone: LocalBroker) -> None:
     await closed(lone)
     before = rows(lone.database)
@@ -880,6 +724,7 @@ async def test_a_running_brokers_database_is_not_pruned_behind_its_back(lone: Lo
     assert rows(lone.database) == before
 
 
+@pytest.mark.sqlite
 def test_where_there_is_no_database_none_is_made(tmp_path: Path) -> None:
     with contextlib.suppress(StartError):
         pruned_here(tmp_path / "none.sqlite3", "2021-01-01")

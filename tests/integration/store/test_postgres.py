@@ -30,6 +30,8 @@ from tests.support import postgres
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture
 async def url(postgres_database: str) -> str:

@@ -10,6 +10,8 @@ from gsd_review_broker.web import events
 from gsd_review_broker.web.events import _MOST_CAUGHT_UP, EventStream
 from tests.support.local import LocalBroker
 
+pytestmark = pytest.mark.usefixtures("database_kind")
+
 
 class Sleeper:
     """A connection that takes the first answer and then nothing, until it is woken."""

@@ -8,6 +8,8 @@ import pytest
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from tests.support.local import LocalBroker
 
+pytestmark = pytest.mark.usefixtures("database_kind")
+
 
 async def test_what_happens_while_a_page_is_made_is_not_taken_as_shown(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
