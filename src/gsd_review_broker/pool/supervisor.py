@@ -163,7 +163,7 @@ class Supervisor:
 
     async def _look(self) -> float:
         await self._remember_descendants()
-        recorded = await self._records.situation()
+        recorded = await self._records.situation(self._settings.agent)
         self._note(recorded)
         for action in policy.decide(self._situation(recorded), self._limits):
             await self._act(action, recorded)

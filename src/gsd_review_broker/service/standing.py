@@ -1,7 +1,7 @@
 """How far a review is from the approvals that the policy asks for: read from its events, which the audit protects."""
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import ApprovalPolicy, Review, Status
+from gsd_review_broker.domain.model import ApprovalPolicy, Identity, Review, Status
 from gsd_review_broker.ports import Reader
 
 # Events of one review that are looked at; a review with so many rounds has long called for a person.
@@ -18,6 +18,13 @@ def standing_of(reader: Reader, review: Review, policy: ApprovalPolicy, *, diges
     files = revision.affected_files if revision else ()
     touched = dict.fromkeys(name for file in files for name in (file.path, file.old_path) if name is not None)
     return rules.Standing(approvers=rules.approvers_in(events, review, digest), touched=tuple(touched))
+
+
+def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
+    """Would the policy let this reviewer claim it? A review with one event has no approval yet."""
+    if policy.is_one_reviewer or review.version == 1:
+        return True
+    return rules.can_add_approval(reviewer, policy, standing_of(reader, review, policy, digest=review.digest))
 
 
 def missing_in(reader: Reader, review: Review, policy: ApprovalPolicy) -> tuple[rules.Standing, tuple[str, ...]] | None:

@@ -96,6 +96,19 @@ async def test_a_commit_that_nobody_approved_names_the_nearest_review(house: Gat
     assert [row["review_id"] for row in ledger["never_landed"]] == [review_id]
 
 
+async def test_the_gate_says_what_the_approval_policy_still_asks_for(tmp_path: Path, repository: Path) -> None:
+    policy = {"required": 2, "human_paths": ["hello.*"]}
+    async with local_broker(tmp_path, root=repository, approvals=policy) as broker:
+        house = Gatehouse(broker, repository)
+        review_id = await house.approve("hello.txt", "one\nTWO\nthree\n")
+        request = house.commit("Shout")
+
+        answer = await house.gate.check(request)
+
+        lacking = f"review {review_id} is pending and needs 1 more approval and a person's approval, for hello.txt"
+        assert lacking in answer.text
+
+
 async def test_an_approval_carries_over_another_change_in_the_same_file(house: Gatehouse) -> None:
     lines = [f"line {number}\n" for number in range(40)]
     (house.repository / "long.txt").write_text("".join(lines))

@@ -18,6 +18,7 @@ from gsd_review_broker.domain.rules.approvals import (
     NOTHING_YET,
     Standing,
     approvers_in,
+    can_add_approval,
     missing,
     refuse_useless_approver,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "approvers_in",
     "auto_reject",
     "call_human",
+    "can_add_approval",
     "claim",
     "claim_refusal",
     "close",

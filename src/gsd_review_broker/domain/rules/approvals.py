@@ -72,15 +72,23 @@ def only_a_person_is_missing(policy: ApprovalPolicy, standing: Standing) -> bool
 
 def refuse_useless_approver(review: Review, reviewer: Identity, policy: ApprovalPolicy, standing: Standing) -> None:
     """Whoever approved this content already, or could not add what is missing, need not read it again."""
+    why = _why_useless(reviewer, policy, standing)
+    if why is not None:
+        raise _not_again(review, why, policy, standing)
+
+
+def can_add_approval(reviewer: Identity, policy: ApprovalPolicy, standing: Standing) -> bool:
+    return _why_useless(reviewer, policy, standing) is None
+
+
+def _why_useless(reviewer: Identity, policy: ApprovalPolicy, standing: Standing) -> str | None:
     if any(same_identity(name, reviewer) for name in standing.approvers):
-        raise _not_again(review, f"{reviewer} has approved revision {review.revision} already", policy, standing)
-    if not standing.approvers:
-        return
-    same_vendor = vendor_of(reviewer) in {vendor_of(name) for name in standing.approvers}
-    if policy.distinct_vendors and same_vendor and not is_human(reviewer):
-        raise _not_again(review, f"{vendor_of(reviewer)} has approved it already", policy, standing)
-    if only_a_person_is_missing(policy, standing) and not is_human(reviewer):
-        raise _not_again(review, f"{reviewer} is not a person", policy, standing)
+        return f"{reviewer} has approved this revision already"
+    if not standing.approvers or is_human(reviewer):
+        return None
+    if policy.distinct_vendors and vendor_of(reviewer) in {vendor_of(name) for name in standing.approvers}:
+        return f"{vendor_of(reviewer)} has approved it already"
+    return f"{reviewer} is not a person" if only_a_person_is_missing(policy, standing) else None
 
 
 def _not_again(review: Review, why: str, policy: ApprovalPolicy, standing: Standing) -> BrokerError:

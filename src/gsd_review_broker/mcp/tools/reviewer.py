@@ -27,8 +27,8 @@ async def claim_next(
     idempotency_key: Key = None,
 ) -> Claim | NotClaimed:
     """Claim the first review that you may judge: critical first, then oldest. With wait=true it waits
-    for one (25 s; claimed=false means: call again). One call at a time for each name. Next: get_proposal,
-    then submit_verdict with the claim_generation."""
+    for one (25 s; claimed=false means: call again). One call at a time for each name; with a
+    token, reviewer_id is the token's name. Next: get_proposal, then submit_verdict with the claim_generation."""
     return await call.broker.claims.claim_next(
         call.caller,
         reviewer_id,
@@ -66,7 +66,8 @@ async def submit_verdict(
     """Judge what you claimed: approved (it may land as it is), changes_requested (say what and why) or
     comment (no verdict yet, you keep the claim). Pass the claim_generation of your claim; stale_claim
     means that you lost it. findings point at lines that the diff shows; a finding with the title and path of
-    an earlier one is that one again."""
+    an earlier one is that one again. If the answer is pending with missing, your approval is kept and others are
+    still needed: you are done."""
     new_verdict = NewVerdict(
         verdict=_SPELLINGS.get(verdict) or model.Verdict(verdict),
         reason=reason,

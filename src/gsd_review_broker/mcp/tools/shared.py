@@ -34,7 +34,8 @@ async def get_review_status(
 ) -> ReviewStatus | NothingNew:
     """Get the state of a review. With wait=true it returns when there is news, else after
     wait_seconds (25, at most 240) with changed=false: then call again with since=version. approved: apply and
-    commit it, then close_review. changes_requested: read verdict_reason, revise with create_review."""
+    commit it, then close_review. changes_requested: read verdict_reason, revise with create_review. missing: approvals
+    that the team's policy still asks for; keep waiting."""
     return await call.broker.review_queries.status(
         review_id, wait=wait, wait_seconds=wait_seconds, since=since, caller_id=caller_id
     )

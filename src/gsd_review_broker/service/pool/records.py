@@ -11,6 +11,7 @@ from typing import Any
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import (
+    ApprovalPolicy,
     Change,
     EventType,
     Identity,
@@ -33,11 +34,13 @@ from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.ports import POOL, QUEUE, Reader, ReviewFilter, Transaction
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.standing import can_add
 
 DAY_MILLISECONDS = 24 * 3_600_000
 # A broker that has not been heard of for this long is dead.
 SILENCE_MILLISECONDS = 30_000
 _LONGEST_QUEUE = 10_000
+_LOOKED_AT_ONCE = 200
 # A report of tokens is divided among this many of its last reviews.
 _LAST_WORK = 100
 
@@ -96,8 +99,17 @@ class PoolRecords:
         before = Milliseconds(self._core.clock.now() - SILENCE_MILLISECONDS)
         return await self._core.store.read(lambda reader: reader.reviewers_of_silent_brokers(before))
 
-    async def situation(self) -> Workload:
-        return await self._core.store.read(lambda reader: _situation(reader, self._core.clock.now()))
+    async def situation(self, agent: str | None = None) -> Workload:
+        """With the agent that would be started: what it could not claim does not wait for it."""
+        now, policy = self._core.clock.now(), self._core.policy.approvals
+
+        def look(reader: Reader) -> Workload:
+            whole = _situation(reader, now)
+            if agent is None or policy.is_one_reviewer:
+                return whole
+            return replace(whole, pending=whole.pending - _waiting_for_others(reader, agent, policy, now))
+
+        return await self._core.store.read(look)
 
     async def begun(self, reviewer: Reviewer) -> None:
         def command(tx: Transaction) -> None:
@@ -171,6 +183,21 @@ def _situation(reader: Reader, now: Milliseconds) -> Workload:
             one.id: (work.ended_at or now) if (work := last.get(one.id)) else one.started_at for one in running
         },
     )
+
+
+def _waiting_for_others(reader: Reader, agent: str, policy: ApprovalPolicy, now: Milliseconds) -> int:
+    """How many wait for an approval that no reviewer of this agent can add: another vendor's, or a person's."""
+    next_one = Identity(f"{agent}-r0-00000000")
+    wanted = ReviewFilter(status=Status.PENDING, claimable_by=next_one, claimable_at=now, for_pool=True)
+    count, seen, position = 0, 0, None
+    while seen < _LONGEST_QUEUE:
+        page = reader.reviews(wanted, after=position, limit=_LOOKED_AT_ONCE)
+        count += sum(not can_add(reader, review, policy, next_one) for review, _ in page)
+        seen += len(page)
+        if len(page) < _LOOKED_AT_ONCE:
+            break
+        position = page[-1][1]
+    return count
 
 
 def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:

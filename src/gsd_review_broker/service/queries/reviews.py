@@ -5,17 +5,26 @@ from dataclasses import replace
 from typing import Any
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.model import Review, ReviewId, Status, values_of
+from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status, values_of
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports import EVENT_SUMMARY, QUEUE, FeedPosition, ListPosition, Reader, ReviewFilter, review_topic
+from gsd_review_broker.ports import (
+    EVENT_SUMMARY,
+    QUEUE,
+    SUMMARY,
+    FeedPosition,
+    ListPosition,
+    Reader,
+    ReviewFilter,
+    review_topic,
+)
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
-from gsd_review_broker.service.standing import missing_in
+from gsd_review_broker.service.standing import can_add, missing_in
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
     ActivityFeed,
@@ -36,6 +45,7 @@ _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
 _METADATA, _REVIEW_ID = EVENT_SUMMARY.index("metadata"), EVENT_SUMMARY.index("review_id")
+_ID, _STATUS = SUMMARY.index("id"), SUMMARY.index("status")
 # The holder of a project's token is shown the events of that project among all.
 _LOOKS = 10
 _LOOKED_AT_ONCE = 500
@@ -159,7 +169,28 @@ class ReviewQueries:
         )
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
-        return reader.summaries(filtered, after=after, limit=size)
+        if wanted.claimable_by is None or self._core.policy.approvals.is_one_reviewer:
+            return reader.summaries(filtered, after=after, limit=size)
+        return self._wanted_of(reader, wanted.claimable_by, filtered, after, size)
+
+    def _wanted_of(
+        self, reader: Reader, reviewer: Identity, filtered: ReviewFilter, after: ListPosition | None, size: int
+    ) -> Sequence[tuple[Any, ...]]:
+        """Without the pending ones to which this reviewer cannot add the approval that is missing."""
+        kept: list[tuple[Any, ...]] = []
+        while len(kept) < size:
+            rows = reader.summaries(filtered, after=after, limit=size)
+            kept += [values for values in rows if self._may_help(reader, reviewer, values)]
+            if len(rows) < size:
+                break
+            after = _list_position(views.position(rows[-1]))
+        return kept[:size]
+
+    def _may_help(self, reader: Reader, reviewer: Identity, values: tuple[Any, ...]) -> bool:
+        if values[_STATUS] != Status.PENDING:
+            return True
+        review = present(reader.review(values[_ID]), values[_ID])
+        return can_add(reader, review, self._core.policy.approvals, reviewer)
 
     async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
         size = limit_of(limit)
