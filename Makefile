@@ -16,7 +16,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-gsd test-postgres test-pythons lock docs clean chromium
+.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-gsd test-postgres test-teams test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -95,6 +95,9 @@ bench-large: $(VENV)/dev.stamp  ## the same questions to 1,000 and to 1,000,000 
 
 test-postgres: $(VENV)/dev.stamp  ## every test that runs on PostgreSQL (BROKER_TEST_POSTGRES=postgresql://… uses that server)
 	@$(BIN)/python $(PYTEST) -m postgres tests/integration tests/acceptance/postgres
+
+test-teams: $(VENV)/dev.stamp  ## several brokers on one PostgreSQL: 64 clients, kills, cut connections, nginx (some minutes; prints what it measured)
+	@$(BIN)/python -m pytest -q -s -m torture --timeout=3600 tests/acceptance/postgres
 
 test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
 	@sh tests/on-every-python.sh
