@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import BrowserContext, Page, expect
 
+from tests.support import plans
 from tests.support.dashboard import PROPOSAL, Person, created, propose, token_of
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess
@@ -43,8 +44,10 @@ def attacked(agent: Mcp) -> str:
     path = "x<script>window.owned=1<\u2044script> 'onclick=window.owned=1' <img src=x onerror=window.owned=1>.py"
     lines = "".join(f"+{text}\n" for text in CORPUS)
     odd = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n"
-    diff = token_of(16).replace("@@ class SessionStore:", f"@@ {EVERYTHING}") + (
-        f"{odd}@@ -0,0 +1,{len(CORPUS)} @@ {EVERYTHING}\n{lines}"
+    diff = (
+        token_of(16).replace("@@ class SessionStore:", f"@@ {EVERYTHING}")
+        + (f"{odd}@@ -0,0 +1,{len(CORPUS)} @@ {EVERYTHING}\n{lines}")
+        + plans.created("\n\n".join(CORPUS) + "\n" + "\n".join(CORPUS), "plan.md")
     )
     proposal = {
         **PROPOSAL, "agent_type": name, "phase": name, "plan": name, "task": name, "project": "shop",
@@ -86,7 +89,8 @@ def test_nothing_that_agents_write_runs(
         "/", "/reviews", "/reviews?q=%3Cscript%3Ewindow.owned=1%3C/script%3E&project=%22%3E%3Cimg%20src%3Dx%3E",
         f"/r/{review_id}", f"/r/{review_id}?view=split", f"/r/{review_id}?rev=2&since=1",
         f"/r/{review_id}?patch={patch}",
-        f"/r/{review_id}?at=f1n1", f"/r/{review_id}?at=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E",
+        f"/r/{review_id}?as=rendered", f"/r/{review_id}?at=f1n1",
+        f"/r/{review_id}?at=%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E",
         "/audit", "/insights", "/pool", "/r/%3Cscript%3Ewindow.owned=1%3C%2Fscript%3E",
     ]  # fmt: skip
     for place in places:

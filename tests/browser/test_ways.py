@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from tests.support import plans
 from tests.support.dashboard import PROPOSAL, Person, created, propose, token_of
 from tests.support.processes import BrokerProcess
 
@@ -138,6 +139,7 @@ _VIEWS: tuple[tuple[ColorScheme, int, list[str] | None], ...] = (
 def test_no_page_shuts_anybody_out(shop: BrokerProcess, open_context: Open, keep: Keep) -> None:
     """axe-core's rules, and on a phone nothing is wider than the screen."""
     review_id = negotiated(shop)
+    plan_id = propose(shop.client(), intent="A plan", category="plan_review", diff=plans.created(plans.PLAN))
     context = open_context()
     # Run as the browser's own script: the page's policy allows none but ours.
     context.add_init_script(files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8"))
@@ -145,7 +147,7 @@ def test_no_page_shuts_anybody_out(shop: BrokerProcess, open_context: Open, keep
     pages = {
         "inbox": "/", "reviews": "/reviews", "review": f"/r/{review_id}", "split": f"/r/{review_id}?view=split",
         "interdiff": f"/r/{review_id}?rev=2&since=1", "pool": "/pool", "insights": "/insights", "audit": "/audit",
-        "error": "/r/nosuchreview",
+        "plan": f"/r/{plan_id}", "error": "/r/nosuchreview",
     }  # fmt: skip
     for name, path in pages.items():
         page = person.go(path)
@@ -156,7 +158,7 @@ def test_no_page_shuts_anybody_out(shop: BrokerProcess, open_context: Open, keep
             assert not grave_violations(page, rules), f"{path}, {scheme}, {width} pixels"
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{path} is {wide} pixels wider than the screen"
-            if rules is None or name == "review":
+            if rules is None or name in {"review", "plan"}:
                 keep(page, f"{name}-{scheme}-{width}")
 
 

@@ -510,7 +510,7 @@ COST = (
     fault(
         "security L4: prose of marks is rendered",
         "web/review/prose.py",
-        " and sum(1 for _ in _MARKS.finditer(text)) <= _MOST_MARKS:\n",
+        " and sum(1 for _ in MARKS.finditer(text)) <= _MOST_MARKS:\n",
         ":\n",
         f"{_PROSE}::test_a_text_of_marks_is_shown_as_it_was_written",
     ),

@@ -16,6 +16,7 @@ _FEED = "tests/integration/service/test_feed.py"
 _RULES = "tests/unit/domain/rules/test_rules.py"
 _SCREEN = "tests/unit/cli/render/test_screen.py"
 _MAIN = "tests/unit/cli/test_main.py"
+_MARKDOWN = "tests/unit/web/markdown/test_rendering.py"
 _RENDERING = "tests/unit/web/diff/test_rendering.py"
 _JSON = "tests/unit/integrations/formats/test_json_format.py"
 _TOML = "tests/unit/integrations/formats/test_toml_format.py"
@@ -213,6 +214,49 @@ CLAIMS = (
 )
 
 SHOWN = (
+    _fault(
+        "the text of a rendered plan is markup",
+        "web/markdown/content.py",
+        "    shown = visible(text)\n",
+        "    shown = text\n",
+        f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
+        f"{_MARKDOWN}::test_every_character_of_the_file_is_shown_in_its_order_and_nothing_else_is",
+    ),
+    _fault(
+        "a rendered plan leaves HTML out",
+        "web/markdown/inline.py",
+        '            yield Run(start, stop, "raw")\n',
+        "            yield from ()\n",
+        f"{_MARKDOWN}::test_html_inside_a_paragraph_is_marked",
+    ),
+    _fault(
+        "marks that do not add up are believed",
+        "web/markdown/inline.py",
+        "    return parts if _is_whole(parts, len(text)) else whole\n",
+        "    return parts\n",
+        f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
+    ),
+    _fault(
+        "lines that the parser leaves out are left out",
+        "web/markdown/blocks.py",
+        "        blocks += _between(lines, at, block.start)\n",
+        "",
+        f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
+    ),
+    _fault(
+        "Markdown of nothing but marks is parsed",
+        "web/markdown/inline.py",
+        "        if marks > self._most_marks or marks * marks > self._left:\n",
+        "        if False:\n",
+        f"{_MARKDOWN}::test_a_paragraph_of_marks_and_a_page_of_them_are_not_parsed",
+    ),
+    _fault(
+        "a link in a plan leads where it does not say",
+        "web/markdown/inline.py",
+        " and href in text else",
+        " else",
+        f"{_MARKDOWN}::test_a_link_leads_where_it_says_or_nowhere",
+    ),
     _fault(
         "a hunk's heading is markup",
         "web/diff/rendering.py",

@@ -49,6 +49,9 @@ class ReviewAddress:
     at: str = ""
     # Lines of the base around each hunk of the one file: a number, or "all". Empty: only what the diff shows.
     around: str = ""
+    # Markdown files: "rendered" or "diff". Empty: what suits the review.
+    form: str = ""
+    is_plan: bool = False
 
     def link(self, **changes: object) -> str:
         values: dict[str, object] = {
@@ -57,6 +60,7 @@ class ReviewAddress:
             "patch": self.patch,
             "whole": self.whole,
             "w": self.ignore_space,
+            "as": self.form,
             **changes,
         }
         return with_query(f"/r/{self.review_id}", values)
@@ -81,6 +85,7 @@ class ReviewAddress:
                 "patch": self.patch,
                 "whole": self.whole,
                 "w": self.ignore_space,
+                "as": self.form,
                 "view": "split" if self.split else "unified",
             },
         )
@@ -101,6 +106,7 @@ def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str,
         first_file=number(query, "from") or 0,
         at=query.get("at", "")[:40],
         around=_around(query),
+        form=query.get("as", "") if query.get("as") in {"rendered", "diff"} else "",
     )
 
 

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.model import Review, Status
+from gsd_review_broker.domain.model import Category, Review, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports import Applies, DoesNotApply
 from gsd_review_broker.service.applies import Checked
@@ -96,7 +96,8 @@ class ReviewPages:
                 raise
             # Only an existing review has known revisions.
             raise no_revision(await self._site.broker.page_queries.find(address.review_id), address.revision) from error
-        return replace(address, review_id=facts.review.id), facts
+        is_plan = facts.review.category is Category.PLAN_REVIEW
+        return replace(address, review_id=facts.review.id, is_plan=is_plan), facts
 
     def _viewer(self, request: Request, facts: ReviewFacts) -> dict[str, Any]:
         return {**_roles(facts, self._site.person_of(request)), "token": self._site.token.of(request)}

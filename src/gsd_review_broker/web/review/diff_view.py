@@ -15,8 +15,10 @@ from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHu
 from gsd_review_broker.web.diff.documents import Documents, Prepared
 from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.parts import Part, part_of, part_with
-from gsd_review_broker.web.diff.rendering import View, file_table
+from gsd_review_broker.web.diff.rendering import Below, View, file_table
 from gsd_review_broker.web.diff.warnings import Warned
+from gsd_review_broker.web.markdown import rendering
+from gsd_review_broker.web.markdown.choice import DIFF, RENDERED, can_be_rendered, is_rendered
 from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
@@ -29,6 +31,12 @@ _RAW_CHARACTERS = 60_000
 # How many lines around a hunk are offered, one after the other; then the whole file.
 _STEPS = (20, 100)
 _LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
+
+_TOO_LARGE = Markup('<p class="note">This file is too large to be rendered: this is the diff.</p>')
+_IN_PARTS = Markup(
+    '<p class="note">Only what the diff shows is here. The lines between its parts did not change. A part that begins'
+    " inside a list or a block of code can look different from the whole file.</p>"
+)
 
 ShowThread = Callable[[Thread], Markup]
 
@@ -58,6 +66,9 @@ class DiffView:
     next_first: int | None
     raw: str
     grave: int
+    # Are there files that can be rendered, and is one of them?
+    can_be_rendered: bool = False
+    is_rendered: bool = False
 
 
 class DiffViews:
@@ -116,6 +127,8 @@ class DiffViews:
             next_first=following if address.file is None and following < len(files) else None,
             raw=prepared.raw[:_RAW_CHARACTERS],
             grave=sum(any(warned.is_grave for warned in warnings) for warnings in prepared.warnings),
+            can_be_rendered=any(map(can_be_rendered, files)),
+            is_rendered=any(is_rendered(file, address) for file in files),
         )
 
     def table(
@@ -132,11 +145,6 @@ class DiffViews:
         if document is None or not 0 <= index < len(document.files):
             raise BrokerError(Code.NOT_FOUND, f"there is no file {index} in it", "Reload the page.")
         file = document.files[index]
-        hunks, pieces = self._hunks(document, index, address, base)
-        number = _part_number(address, index, hunks)
-        part = part_of(hunks, pieces, number)
-        if part is None:
-            raise BrokerError(Code.NOT_FOUND, f"there is no part {number} of {file.path}", "Reload the page.")
         here = _by_place(file, threads)
 
         def below(side: str, number: int) -> Markup:
@@ -148,8 +156,29 @@ class DiffViews:
         link = "" if address.patch is not None else _comment_link(address)
         more = _more(prepared, address, index)
         view = View(split=address.split, ignore_space=address.ignore_space, comment_link=link, more=more)
-        table = file_table(file, part.hunks, part.pieces, view, below)
-        return table + _rest(part, number, index, address) + _whole(prepared, address, index)
+        whole = _whole(prepared, address, index)
+        if not can_be_rendered(file):
+            return self._diff(document, index, address, view, below, base) + whole
+        turn = _turn(file, address)
+        if not is_rendered(file, address):
+            return turn + self._diff(document, index, address, view, below, base) + whole
+        hunks = document.hunks(index) if base is None else self._hunks(document, index, address, base)[0]
+        if rendering.is_too_large(hunks):
+            return _TOO_LARGE + self._diff(document, index, address, view, below, base) + whole
+        is_complete = file.operation == Operation.CREATE or address.around == EVERYTHING
+        page = rendering.page(file, hunks, view, below, is_complete=is_complete)
+        return turn + page + (Markup("") if is_complete else _IN_PARTS) + whole
+
+    def _diff(
+        self, document: DiffDocument, index: int, address: ReviewAddress, view: View, below: Below, base: bytes | None
+    ) -> Markup:
+        file = document.files[index]
+        hunks, pieces = self._hunks(document, index, address, base)
+        number = _part_number(address, index, hunks)
+        part = part_of(hunks, pieces, number)
+        if part is None:
+            raise BrokerError(Code.NOT_FOUND, f"there is no part {number} of {file.path}", "Reload the page.")
+        return file_table(file, part.hunks, part.pieces, view, below) + _rest(part, number, index, address)
 
     def _hunks(
         self, document: DiffDocument, index: int, address: ReviewAddress, base: bytes | None
@@ -190,6 +219,15 @@ def _whole(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
     return Markup('<p class="note">{}</p>').format(_around_link(address, index, EVERYTHING, "Show the whole file"))
+
+
+def _turn(file: ShownFile, address: ReviewAddress) -> Markup:
+    """The link from the rendered text to the diff, and back."""
+    form, text = (DIFF, "Show the diff") if is_rendered(file, address) else (RENDERED, "Show it rendered")
+    other = replace(address, form=form, around="", part=None)
+    return Markup(
+        '<p class="note"><a class="load turn" href="{}#f{}" data-source="{}">{}</a> <kbd class="js">m</kbd></p>'
+    ).format(other.link(), file.index, other.source_of(file.index), text)
 
 
 def _around_link(address: ReviewAddress, index: int, around: str, text: str) -> Markup:

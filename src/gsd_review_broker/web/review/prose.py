@@ -10,13 +10,13 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from gsd_review_broker.web.diff.invisible import plain, visible
+from gsd_review_broker.web.markdown.inline import MARKS
 
 _LINKS = ("http://", "https://", "mailto:")
 # Below this depth the parser drops content. Longer texts, or texts with more marks, take it too long.
 _DEEPEST = 20
 _LONGEST = 20_000
 _MOST_MARKS = 1_500
-_MARKS = re.compile(r"[\[\]()!*_`~|<>&\\]")
 # Characters of HTML, for all texts together.
 _MOST_KEPT = 4_000_000
 _TAG = re.compile(r"<[^>]*>")
@@ -58,7 +58,7 @@ def markdown(text: str) -> Markup:
 
 
 def _rendered(text: str) -> Markup:
-    if len(text) <= _LONGEST and sum(1 for _ in _MARKS.finditer(text)) <= _MOST_MARKS:
+    if len(text) <= _LONGEST and sum(1 for _ in MARKS.finditer(text)) <= _MOST_MARKS:
         environment: dict[str, Any] = {}
         tokens = _MARKDOWN.parse(plain(text), environment)
         rendered = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, environment)

@@ -144,7 +144,7 @@ function step(selector, by) {
   row.scrollIntoView({ block: row.matches(".file") ? "start" : "center" });
   $("a, summary", row)?.focus({ preventScroll: true });
 }
-const spots = ".diff .thread, tr.a:not(tr.a + tr.a, tr.d + tr.a), tr.d:not(tr.d + tr.d)";
+const spots = ".diff .thread, tr.a:not(tr.a + tr.a, tr.d + tr.a), tr.d:not(tr.d + tr.d), .read tr[id]";
 const keys = {
   j: () => step("[data-row]", 1), k: () => step("[data-row]", -1),
   n: () => step(spots, 1), p: () => step(spots, -1),
@@ -154,6 +154,7 @@ const keys = {
   },
   e: () => everyFile(),
   x: () => wholeFile($(".file.here, .file:has(:focus)")),
+  m: () => ($(".file:is(.here, :has(.here, :focus)) .turn") || $(".turn"))?.click(),
   a() { const button = $("#approve"); button?.scrollIntoView({ block: "center" }); button?.focus(); },
   r() { $("#request")?.scrollIntoView({ block: "center" }); $("#reason")?.focus(); },
   c() { const line = $("tr.here[id]") || $("tr:target"); if (line && remark(line.id)) return; const say = $("#say"); if (say) { say.closest("details").open = true; say.focus(); } },

@@ -2,7 +2,7 @@
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 const fileOf = (name) => document.getElementById(name.match(/^f\d+/)?.[0]);
 
-async function load(file, link = file.querySelector("a.load:not(.rest, .around)")) {
+async function load(file, link = file.querySelector("a[class=load]")) {
   if (!link || link.dataset.asked) return;
   link.dataset.asked = "1";
   const answer = await fetch(link.dataset.source);
@@ -10,7 +10,7 @@ async function load(file, link = file.querySelector("a.load:not(.rest, .around)"
   const holder = document.createElement("div");
   holder.className = "scroll";
   holder.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
-  const wider = link.matches(".around");
+  const wider = link.matches(".around, .turn");
   (wider ? file.querySelector(".scroll") : link.parentElement).replaceWith(holder);
   if (wider) holder.querySelector("a")?.focus();
 }
@@ -40,23 +40,27 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "600px" });
 const watch = () => all("[data-more]").forEach((one) => seen.observe(one));
 
+function below(line, content) {
+  const row = document.createElement("tr"), cell = document.createElement("td");
+  row.className = "t";
+  cell.colSpan = 4;
+  cell.append(content);
+  row.append(cell);
+  line.closest("tr").after(row);
+  return cell;
+}
 // A remark on a line: the same form as without scripts.
 export function remark(name) {
   const line = document.getElementById(name), form = document.getElementById("remark-form");
   const place = name.match(/^f(\d+)([on])(\d+)$/);
   if (!line || !form || !place) return false;
   document.getElementById("remark")?.closest("tr").remove();
-  const row = document.createElement("tr"), cell = document.createElement("td");
-  row.className = "t";
-  cell.colSpan = 4;
-  cell.append(form.content.cloneNode(true));
+  const cell = below(line, form.content.cloneNode(true));
   const path = fileOf(name).dataset.path;
   cell.querySelector("[name=at]").value = cell.querySelector("[name=back]").value = name;
   cell.querySelector("[name=path]").value = path;
   cell.querySelector("code").textContent = path;
   cell.querySelector("[data-line]").textContent = place[3];
-  row.append(cell);
-  line.closest("tr").after(row);
   cell.querySelector("textarea").focus();
   return true;
 }
@@ -66,13 +70,7 @@ export function placeThreads(threads, swap) {
     if (there?.closest(".diff")) { if (there.outerHTML !== fresh.outerHTML) swap(there, fresh); continue; }
     const file = all("details.file").find((one) => one.dataset.path === fresh.dataset.path);
     const line = file && document.getElementById(file.id + fresh.dataset.side + fresh.dataset.line);
-    if (!line) continue;
-    const row = document.createElement("tr"), cell = document.createElement("td");
-    row.className = "t";
-    cell.colSpan = 4;
-    cell.append(document.importNode(fresh, true));
-    row.append(cell);
-    line.closest("tr").after(row);
+    if (line) below(line, document.importNode(fresh, true));
   }
 }
 // Text typed for the verdict is kept when the form is replaced: claims of others, newer revisions, another page.

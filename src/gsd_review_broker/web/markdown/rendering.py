@@ -1,0 +1,154 @@
+"""A Markdown file of a diff as a page to read: a row for each paragraph, with its line's number and its remarks.
+
+The rows have the same names as those of the diff, so that links, remarks and keys work alike in both.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from markupsafe import Markup
+
+from gsd_review_broker.domain.model import Operation
+from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
+from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.diff.rendering import Below, View
+from gsd_review_broker.web.markdown.blocks import DEEPEST_SHOWN, Block, Kind, blocks_of
+from gsd_review_broker.web.markdown.content import cells_of, literal, text_of
+from gsd_review_broker.web.markdown.inline import Effort
+
+# A longer file is shown as a diff, which comes in parts.
+MOST_LINES = 3_000
+MOST_CHARACTERS = 150_000
+_LARGEST_ARIA_LEVEL = 6
+
+
+def is_too_large(hunks: Sequence[ShownHunk]) -> bool:
+    sizes = [len(row.text) for hunk in hunks for row in hunk.rows]
+    return len(sizes) > MOST_LINES or sum(sizes) > MOST_CHARACTERS
+
+
+def page(file: ShownFile, hunks: Sequence[ShownHunk], view: View, below: Below, *, is_complete: bool) -> Markup:
+    """`is_complete`: the hunks hold the whole file."""
+    sheet = _Sheet(file, view, below)
+    rows: list[str] = []
+    if _has_windows_lines(hunks):
+        hunks = [replace(hunk, rows=tuple(map(_without_return, hunk.rows))) for hunk in hunks]
+        rows.append('<tr class="h"><td colspan="4">Each line ends with a carriage return and a line feed.')
+    for hunk in hunks:
+        news = [row.new for row in hunk.rows if row.new is not None]
+        if not is_complete:
+            lines = f"Lines {min(news)} to {max(news)}" if news else "Removed"
+            rows.append(f'<tr class="h"><td colspan="4">{lines} {view.more}')
+        rows.extend(sheet.rows_of(hunk))
+    caption = f'<caption class="vh">{visible(file.path)}</caption>'
+    return Markup(f'<table class="diff read">{caption}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
+
+
+def _has_windows_lines(hunks: Sequence[ShownHunk]) -> bool:
+    """Windows ends lines so. Where only some lines do, each is marked."""
+    texts = [row.text for hunk in hunks for row in hunk.rows if row.kind in "+- "]
+    return bool(texts) and all(text.endswith("\r") for text in texts)
+
+
+def _without_return(row: Row) -> Row:
+    return replace(row, text=row.text.removesuffix("\r"))
+
+
+@dataclass(slots=True)
+class _Sheet:
+    file: ShownFile
+    view: View
+    below: Below
+    effort: Effort = field(default_factory=Effort)
+
+    def rows_of(self, hunk: ShownHunk) -> Iterator[str]:
+        shown: list[Row] = []
+        removed: dict[int, list[Row]] = {}
+        for row in hunk.rows:
+            if row.kind in " +":
+                shown.append(row)
+            else:
+                removed.setdefault(len(shown), []).append(row)
+        lines = [row.text for row in shown]
+        for block in blocks_of(lines, is_beginning=bool(shown) and shown[0].new == 1):
+            for index in range(block.start, block.stop):
+                for row in removed.pop(index, ()):
+                    yield from self._line(row, Kind.CODE)
+            yield from self._block(block, shown[block.start : block.stop])
+        for rows in removed.values():
+            for row in rows:
+                yield from self._line(row, Kind.CODE)
+
+    def _block(self, block: Block, rows: Sequence[Row]) -> Iterator[str]:
+        match block.kind:
+            case Kind.TEXT | Kind.HEADING:
+                yield from self._text(block, rows)
+            case Kind.TABLE:
+                yield from self._table(rows)
+            case kind:
+                for row in rows:
+                    yield from self._line(row, kind)
+
+    def _line(self, row: Row, kind: Kind) -> Iterator[str]:
+        if kind is Kind.MARKS and not row.text.strip():
+            # A blank line is a space between paragraphs; it has a name, for there may be a remark on it.
+            yield f'<tr class="{self._change(row.kind)} blank"><td colspan="4">{self._anchor(row)}'
+        else:
+            yield self._row(row, kind.value, literal(row.text, kind))
+        yield from self._threads([row])
+
+    def _text(self, block: Block, rows: Sequence[Row]) -> Iterator[str]:
+        html = text_of(block, [row.text for row in rows], self.effort, lambda number: self._anchor(rows[number]))
+        if block.kind is Kind.HEADING:
+            level = min(block.level + 2, _LARGEST_ARIA_LEVEL)
+            html = f'<div role="heading" aria-level="{level}" class="h{block.level}">{html}</div>'
+        changed = next((row for row in rows if row.kind == "+"), rows[0])
+        depth = f" d{min(block.depth, DEEPEST_SHOWN)}" if block.depth else ""
+        yield self._row(rows[0], f"{block.kind.value}{depth}", html, changed.kind)
+        yield from self._threads(rows)
+
+    def _table(self, rows: Sequence[Row]) -> Iterator[str]:
+        """A table within the cell: its own rows have the names and the remarks."""
+        yield '<tr class="x"><td class="n"><td class="c"><table class="cells"><tbody>'
+        for number, row in enumerate(rows):
+            cells = cells_of(row.text, number, self.effort)
+            yield f'<tr{self._name(row)} class="{self._change(row.kind)}"><td class="n">{self._number(row)}{cells}'
+            yield from self._threads([row])
+        yield "</table>"
+
+    def _row(self, row: Row, kind: str, html: str, change: str = "") -> str:
+        change = self._change(change or row.kind)
+        mark = {"a": "+", "d": "-"}.get(change, "")
+        cells = f'<td class="n">{self._number(row)}{mark}<td class="c">{html or "<br>"}'
+        return f'<tr{self._name(row)} class="{change} {kind}">{cells}'
+
+    def _change(self, kind: str) -> str:
+        """In a new file everything is new: that need not be said in each line."""
+        if self.file.operation == Operation.CREATE and kind == "+":
+            return "x"
+        return {"+": "a", "-": "d", " ": "x"}.get(kind, "z")
+
+    def _key(self, row: Row) -> str:
+        side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
+        return f"f{self.file.index}{side}{number}" if number is not None else ""
+
+    def _name(self, row: Row) -> str:
+        key = self._key(row)
+        return f' id="{key}"' if key else ""
+
+    def _anchor(self, row: Row) -> str:
+        return f"<span{self._name(row)}></span>"
+
+    def _number(self, row: Row) -> str:
+        key = self._key(row)
+        number = row.old if row.kind == "-" else row.new
+        if not key or not self.view.comment_link:
+            return str(number or "")
+        return f'<a href="{self.view.comment_link}{key}#{key}">{number}</a>'
+
+    def _threads(self, rows: Sequence[Row]) -> Iterator[str]:
+        for row in rows:
+            for side, number in (("o", row.old), ("n", row.new)):
+                shown = self.below(side, number) if number is not None else ""
+                if shown:
+                    yield f'<tr class="t"><td colspan="4">{shown}'
