@@ -41,6 +41,8 @@ HIDES = (
     "|a|b|\n|-|-|\n|1|2|secret|\n|3|\n||secret",
     "a\\|b | c\n--- | ---\n`x\\|y` | **z**",
     "> " * 1_000 + "secret",
+    "> " * 1_000 + "secret\n\n-\n\n>\n\nafter",
+    "~~secret~~~ after",
     "".join("  " * depth + "- a\n" for depth in range(60)) + "  " * 60 + "- secret",
     "x" * 20_000 + " secret " + "*" * 5_000,
     "```secret info\ncode\n```\n~~~\nnot closed",
