@@ -5,6 +5,7 @@ CODEX_HOME, NO_COLOR, …) changes a result.
 """
 
 import os
+import tempfile
 from collections.abc import MutableMapping
 
 KEPT = {
@@ -26,6 +27,11 @@ GIVEN = {"LANG": "C.UTF-8", "TZ": "UTC"}
 AT_START: dict[str, str] = {}
 
 
+# A file system in memory. Thousands of small repositories and databases are made and removed there twice as fast.
+_MEMORY = "/dev/shm"
+_NEEDED_BYTES = 4 << 30
+
+
 def clean(variables: MutableMapping[str, str] = os.environ) -> None:
     # The first process passes the measurement of coverage on to its workers; they do not pass it on to brokers.
     prefixes = KEPT_PREFIXES if "PYTEST_XDIST_WORKER" in variables else (*KEPT_PREFIXES, "COVERAGE_")
@@ -34,4 +40,17 @@ def clean(variables: MutableMapping[str, str] = os.environ) -> None:
             del variables[name]
     variables.update(GIVEN)
     if variables is os.environ:
+        if "TMPDIR" not in variables and _is_roomy(_MEMORY):
+            variables["TMPDIR"] = _MEMORY
+            tempfile.tempdir = None  # pytest has asked for it before.
         AT_START.update(variables)
+
+
+def _is_roomy(folder: str) -> bool:
+    """Hooks run from there too, which some containers forbid."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return False
+    is_usable = os.access(folder, os.W_OK) and not status.f_flag & os.ST_NOEXEC
+    return is_usable and status.f_bavail * status.f_frsize >= _NEEDED_BYTES
