@@ -161,7 +161,7 @@ class Application:
         self, broker: Broker, configuration: Configuration, person: Identity, url: str, problems: Problems
     ) -> list[Route]:
         # Many brokers never show a page.
-        from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415
+        from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415 - only some brokers need it
 
         return dashboard_routes(
             broker,
@@ -205,7 +205,7 @@ def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: LocalWake
 
 def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
     # Imported here: a broker on SQLite does not pay for it.
-    from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415
+    from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415 - only some brokers need it
 
     return PostgresStore(
         configuration.database,
@@ -219,7 +219,7 @@ def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWa
 def _database_clock() -> Clock:
     if importlib.util.find_spec("asyncpg") is None:
         raise StartError("PostgreSQL needs a package that is not installed; install gsd-review-broker[postgres].")
-    from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415
+    from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415 - only some brokers need it
 
     return DatabaseClock()
 
@@ -265,7 +265,7 @@ def _pool(
 def _signer() -> Signer | None:
     """None without the extra `receipts`: approvals count, but cannot be proved to somebody else."""
     try:
-        from gsd_review_broker.signing import ReceiptSigner  # noqa: PLC0415
+        from gsd_review_broker.signing import ReceiptSigner  # noqa: PLC0415 - only some brokers need it
     except ImportError:
         return None
     return ReceiptSigner.of_file(locations.key_file())

@@ -43,7 +43,7 @@ def _as_file(database: Database) -> Generator[Path]:
         yield database.path
         return
     # Imported here: on SQLite it is not needed, and need not be installed.
-    from gsd_review_broker.store.postgres import copying  # noqa: PLC0415
+    from gsd_review_broker.store.postgres import copying  # noqa: PLC0415 - only some commands need it
 
     with tempfile.TemporaryDirectory(prefix="tandem-snapshot-") as folder:
         copy = Path(folder) / database.name
@@ -122,7 +122,7 @@ def with_tokens(configuration: Configuration, do: "Callable[[Tokens], Awaitable[
 
 def _as_broker(configuration: Configuration, do: "Callable[[Broker], Awaitable[T]]") -> T:
     # Imported here: verifying and exporting need no server.
-    from gsd_review_broker.app import Application  # noqa: PLC0415
+    from gsd_review_broker.app import Application  # noqa: PLC0415 - only some commands need it
 
     async def run() -> T:
         application = Application(configuration, port=0)

@@ -88,7 +88,7 @@ def _made(path: Path) -> Ed25519PrivateKey:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - pathlib does not open a descriptor
         file.write(key.private_bytes(*form))
     try:
         # Of two brokers that start at once, one makes the key and both use it.

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -29,7 +30,7 @@ from gsd_review_broker.store.sqlite import known_schema
 
 _COLUMNS = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
 _ON_PATH = (
-    f"SELECT {_COLUMNS} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608
+    f"SELECT {_COLUMNS} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608 - the names are our own tables and columns
     "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
 )
 _NEWEST = "ORDER BY c.approved_at DESC, c.review_id LIMIT ?"
@@ -188,7 +189,7 @@ def _asked_at(folder: str) -> dict[str, int]:
 def opened(database: Path, root: str | None) -> Generator[ApprovalsFile]:
     """Only a plain file of this user that did not come with the repository."""
     facts = database.lstat()
-    if not os.path.isfile(database) or database.is_symlink():  # noqa: PTH113
+    if not stat.S_ISREG(facts.st_mode):
         raise OSError(f"{database} is not a plain file")
     if hasattr(os, "geteuid") and facts.st_uid != os.geteuid():
         raise OSError(f"{database} belongs to another user")

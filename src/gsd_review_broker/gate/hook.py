@@ -231,7 +231,7 @@ def _bracketed(glob: str) -> str:
 def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> bytes:
     """A line for each merge that is git's own; merges are rare, and so is this import. `environment` says where the
     objects are; a hook's own is the default."""
-    if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004
+    if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004 - a commit, its tree and more than one parent
         return b""
     from gsd_review_broker.gate.merges import clean
 
@@ -251,7 +251,7 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
         except OSError as error:
             problem = f"the broker does not answer ({error})"
             break
-        if status == 200:  # noqa: PLR2004
+        if status == 200:  # noqa: PLR2004 - HTTP's OK
             outcome, _, text = answer.decode("utf-8", "replace").partition("\n")
             return outcome, text
         problem = f"the broker answers {status}: {answer.decode('utf-8', 'replace')[:500]}"
@@ -345,7 +345,7 @@ def post(
 def _parsed(answer: bytes) -> "tuple[int, bytes]":
     head, separator, content = answer.partition(b"\r\n\r\n")
     words = head.split(b" ", 2)
-    if not separator or len(words) < 2 or not words[1].isdigit():  # noqa: PLR2004
+    if not separator or len(words) < 2 or not words[1].isdigit():  # noqa: PLR2004 - version and status
         raise OSError("it does not speak HTTP")
     return int(words[1]), content
 

@@ -44,7 +44,7 @@ def _refuse_moved(folder: Path, top: str) -> None:
     """`core.worktree` may name any folder as the work tree: one from which git does not find this repository is not
     its root, and nothing is written there."""
     own = _git_folder(folder)
-    if own == os.path.join(top, ".git") or own == _git_folder(Path(top)):  # noqa: PTH118
+    if own == os.path.join(top, ".git") or own == _git_folder(Path(top)):  # noqa: PTH118 - compared as text
         return
     raise StartError(
         f"the configuration of the repository at {folder} names {top} as its work tree, which does not belong "

@@ -39,7 +39,7 @@ def plain_root(folder: Path) -> Path | None:
 
 def _looks_bare(folder: str) -> bool:
     """Then git takes the folder itself for a repository."""
-    return os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects")  # noqa: PTH110
+    return os.path.exists(f"{folder}/HEAD") and os.path.exists(f"{folder}/objects")  # noqa: PTH110 - the folder is text
 
 
 def _is_plain(root: str, facts: os.stat_result) -> bool:

@@ -62,10 +62,10 @@ def configure(environment: Mapping[str, str]) -> None:
 
 def _start(wanted: str) -> None:
     # Imported here: without tracing it costs nothing and need not be installed.
-    from opentelemetry import trace  # noqa: PLC0415
-    from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter  # noqa: PLC0415
+    from opentelemetry import trace  # noqa: PLC0415 - an extra that is imported where it is configured
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - an extra that is imported where it is configured
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra that is imported where it is configured
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter  # noqa: PLC0415 - an extra that is imported where it is configured
 
     exporter: SpanExporter
     if wanted == "console":

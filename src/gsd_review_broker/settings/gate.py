@@ -42,5 +42,5 @@ def _inside(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 def _object(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: the file is not a JSON object")  # noqa: TRY004
+        raise ValueError(f"{path}: the file is not a JSON object")  # noqa: TRY004 - the caller handles ValueError
     return cast("dict[str, Any]", content)

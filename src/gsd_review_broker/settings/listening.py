@@ -43,7 +43,7 @@ def listening(settings: Settings, *, port: int, local_port: int | None = None) -
 
 def _with_port(name: str, port: int) -> tuple[str, ...]:
     # HTTP's own port is left out by clients.
-    return (f"{name}:{port}", name) if port == 80 else (f"{name}:{port}",)  # noqa: PLR2004
+    return (f"{name}:{port}", name) if port == 80 else (f"{name}:{port}",)  # noqa: PLR2004 - HTTP's usual port
 
 
 def _public_names(settings: Settings, port: int) -> list[str]:

@@ -60,7 +60,7 @@ def data_folder() -> Path:
 def _platform_folder(kind: str, variable: str, default: str) -> Path:
     """As platformdirs has it; on Linux the rule is short, and importing it would take longer than the rest."""
     if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
-        return Path(os.environ.get(variable, "").strip() or os.path.expanduser(default)) / APPLICATION  # noqa: PTH111
+        return Path(os.environ.get(variable, "").strip() or os.path.expanduser(default)) / APPLICATION  # noqa: PTH111 - unlike Path.expanduser, it never raises
     import platformdirs  # noqa: PLC0415 - see above
 
     folder: Callable[..., str] = getattr(platformdirs, f"user_{kind}_dir")

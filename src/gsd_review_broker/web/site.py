@@ -72,7 +72,7 @@ class Site:
     @cached_property
     def templates(self) -> "Templates":
         # Loaded with the first page, so that the broker starts without it.
-        from gsd_review_broker.web.templating import Templates  # noqa: PLC0415
+        from gsd_review_broker.web.templating import Templates  # noqa: PLC0415 - the first page imports it
 
         return Templates(
             static=self.static.address,

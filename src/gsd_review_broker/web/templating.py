@@ -43,7 +43,7 @@ class Templates:
             "words": lambda text: str(text).replace("_", " "),
             "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
         }
-        self._environment.globals |= {  # pyright: ignore[reportAttributeAccessIssue]
+        self._environment.globals |= {  # pyright: ignore[reportAttributeAccessIssue] - jinja2's type leaves it out
             "static": static,
             "status_words": STATUS_WORDS,
             "status_marks": STATUS_MARKS,

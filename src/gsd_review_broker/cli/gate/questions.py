@@ -123,7 +123,7 @@ def answer_about(
     except UnreachableError:
         return _from_file(context, here, body)
     content = json.loads(answer)
-    if status != 200:  # noqa: PLR2004
+    if status != 200:  # noqa: PLR2004 - HTTP's OK
         error = content["error"]
         raise BrokerError(Code(error["code"]), error["message"], error["hint"])
     return content

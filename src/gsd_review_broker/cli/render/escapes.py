@@ -35,4 +35,4 @@ def _escape(character: str) -> str:
             number = ord(character)
             if number < 0x100:  # noqa: PLR2004 - two hexadecimal digits
                 return f"\\x{number:02x}"
-            return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"  # noqa: PLR2004
+            return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"  # noqa: PLR2004 - what four digits hold

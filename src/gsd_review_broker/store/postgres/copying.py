@@ -66,7 +66,7 @@ def to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
 
 
 def _continue_in_sqlite(source: sa.Connection, target: sqlite3.Connection, table: sa.Table) -> None:
-    last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608
+    last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608 - the names are our own tables and columns
     target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
     if last.is_called:
         target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, last.last_value))

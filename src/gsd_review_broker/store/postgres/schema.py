@@ -81,8 +81,8 @@ def _create(connection: sa.Connection, database: object) -> None:
 
 def _migrate(connection: sa.Connection) -> None:
     # Alembic is imported only when there is something to migrate.
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command  # noqa: PLC0415 - only a migration needs it
+    from alembic.config import Config  # noqa: PLC0415 - only a migration needs it
 
     config = Config()
     config.set_main_option("script_location", "gsd_review_broker:store/migrations")

@@ -135,7 +135,7 @@ def _replace(archive: sqlite3.Connection, review_id: ReviewId, rows: dict[sa.Tab
     for table in _TABLES:
         names = ", ".join(f'"{column.name}"' for column in table.columns)
         places = ", ".join("?" for _ in table.columns)
-        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows[table])  # noqa: S608
+        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows[table])  # noqa: S608 - the names are our own tables and columns
 
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:

@@ -76,8 +76,8 @@ def _create(raw: sqlite3.Connection) -> None:
 def migrate(raw: sqlite3.Connection) -> None:
     """Step by step, in one transaction."""
     # Alembic is imported only when there is something to migrate: it doubles the start time.
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command  # noqa: PLC0415 - only a migration needs it
+    from alembic.config import Config  # noqa: PLC0415 - only a migration needs it
 
     engine = sa.create_engine(
         "sqlite://",

@@ -94,7 +94,7 @@ def _append(pieces: list[tuple[str, str]], kind: Any, text: str) -> None:
 @lru_cache(maxsize=256)
 def _class_of(kind: Any) -> str:
     """One letter for each group that has a colour."""
-    from pygments.token import Token  # noqa: PLC0415
+    from pygments.token import Token  # noqa: PLC0415 - the first diff imports it
 
     groups = (
         (Token.Comment, "k"), (Token.Keyword, "w"), (Token.Literal.String, "s"), (Token.Literal.Number, "u"),

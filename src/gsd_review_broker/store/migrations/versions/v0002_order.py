@@ -36,7 +36,7 @@ def _place_findings(connection: sa.Connection) -> None:
     columns = ", ".join(names)
     taken = ", ".join("placed.position" if name == "position" else f"findings_before.{name}" for name in names)
     connection.execute(
-        sa.text(f"INSERT INTO findings ({columns}) SELECT {taken} FROM findings_before JOIN placed USING (id)")  # noqa: S608
+        sa.text(f"INSERT INTO findings ({columns}) SELECT {taken} FROM findings_before JOIN placed USING (id)")  # noqa: S608 - the names are our own tables and columns
     )
     connection.execute(sa.text("DROP TABLE placed"))
     op.drop_table("findings_before")
@@ -177,7 +177,7 @@ def _name_brokers(connection: sa.Connection) -> None:
     ]
     op.create_table("reviewers", *columns, sa.PrimaryKeyConstraint("id", name=op.f("pk_reviewers")))
     kept = ", ".join(column.name for column in columns if column.name != "broker_id")
-    connection.execute(sa.text(f"INSERT INTO reviewers ({kept}) SELECT {kept} FROM reviewers_before"))  # noqa: S608
+    connection.execute(sa.text(f"INSERT INTO reviewers ({kept}) SELECT {kept} FROM reviewers_before"))  # noqa: S608 - the names are our own tables and columns
     op.drop_table("reviewers_before")
     op.create_index("ix_reviewers_ended_at", "reviewers", ["ended_at", "started_at"], unique=False)
     op.create_index("ix_reviewers_started_at", "reviewers", ["started_at"], unique=False)
