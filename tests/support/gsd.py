@@ -18,6 +18,8 @@ def gsd_tree(
     put(folder / line / "VERSION", version)
     put(folder / line / "bin" / "lib" / "init.cjs", "// startsWith('global:')\n" if knows_global else "// nothing\n")
     put(folder / line / "workflows" / "execute-phase.md", "# Execute\n")
+    if line == CORE:
+        put(folder / line / "bin" / "lib" / "capability-consent.cjs", "// consent\n")
     put(folder / "agents" / "gsd-executor.md", "---\nname: gsd-executor\n---\n")
     put(folder / "gsd-file-manifest.json", json.dumps({"version": version}))
     hooks = "hooks.json" if runtime == "codex" else "settings.local.json" if line == CORE else "settings.json"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.processes import free_environment
+from tests.support.accounts import put
+from tests.support.gsd import CONFIG
+from tests.support.processes import free_environment, git
 
 PACKAGES = Path(os.environ.get("TANDEM_GSD", "/nowhere"))
 
@@ -67,6 +69,14 @@ class Machine:
     def commit(self, package: Package, message: str, *words: str, folder: Path | None = None) -> dict[str, Any]:
         """GSD's own commit wrapper. It exits with 0, whatever became of the commit."""
         return json.loads(self.tools(package, "claude", "local", "commit", message, *words, folder=folder))
+
+    def prepare(self, package: Package, runtime: str = "claude") -> None:
+        """A project of GSD's with a first commit of it. GSD's own files and the broker's stay out of git."""
+        self.install(package, runtime, "local")
+        put(self.project / ".planning" / "config.json", CONFIG)
+        put(self.project / ".gitignore", f".{runtime}/\n.planning/codex_review_broker*\n")
+        git(self.project, "add", ".")
+        git(self.project, "commit", "-qm", "GSD")
 
     def files(self) -> dict[str, bytes | None]:
         """Everything but git's own, our own state and npm's logs."""

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,16 @@ class Tandem:
             stderr=subprocess.PIPE,
             preexec_fn=interruptible,
         )
+
+    def piped(self, *arguments: str, stdin: bytes) -> Running:
+        """Started with this on its standard input, which is a file, so that nobody has to write to it."""
+        with tempfile.TemporaryFile() as file:
+            file.write(stdin)
+            file.seek(0)
+            return Running(
+                [PROGRAM, *arguments], cwd=self.folder, env=self.environment, stdin=file, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )  # fmt: skip
 
     def __call__(self, *arguments: str, **more: Any) -> Any:
         """With --json; it has to succeed."""

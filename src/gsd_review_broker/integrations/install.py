@@ -154,7 +154,7 @@ def _receipt(
 
 
 def _with_shared(receipt: Receipt, others: list[Receipt]) -> Receipt:
-    """What another client of ours created is gone with the last of us, in whichever order we leave."""
+    """What another installation of ours created is gone with the last of us, in whichever order we leave."""
     created = {record.path for other in others for record in other.files if record.is_new}
     made = {folder for other in others for folder in other.folders}
     used = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
@@ -185,9 +185,8 @@ def _with_excluded(receipt: Receipt, setup: ClientSetup, choice: Choice) -> Rece
     exclude = excluding.place(root)
     if root is None or exclude is None:
         return receipt
-    personal = {str(document.path) for document in setup.documents if document.personal}
-    created = [record.path for record in receipt.files if record.is_new]
-    chosen = [path for path in created if not choice.shared or path in personal]
+    created = [record.path for record in receipt.files if record.is_new and Path(record.path).is_relative_to(root)]
+    chosen = [path for path in created if not choice.shared or path in setup.personal]
     patterns = tuple(excluding.pattern(Path(path), root) for path in chosen)
     return receipt.model_copy(update={"exclude": str(exclude), "excluded": patterns})
 
@@ -237,7 +236,8 @@ def _write(change: FileChange, base: Path | None) -> None:
         files.remove(change.snapshot)
         return
     files.make_folders(files.missing_folders(change.path))
-    files.write(change.snapshot, change.after, new_mode=_PROJECT_MODE if base else _USER_MODE)
+    is_of_project = base is not None and change.path.is_relative_to(base)
+    files.write(change.snapshot, change.after, new_mode=_PROJECT_MODE if is_of_project else _USER_MODE)
 
 
 def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:

@@ -60,15 +60,20 @@ class FileChange:
 
 def plan_install(wanted: ClientSetup, receipt: Receipt | None, *, within: Path | None) -> list[FileChange]:
     """Files of an earlier installation that are no longer wanted are undone as well."""
-    changes = [_document(document, receipt, files.read(document.path, within=within)) for document in wanted.documents]
-    changes += [_asset(asset, receipt, files.read(asset.path, within=within)) for asset in wanted.assets]
+    changes = [_document(document, receipt, _read(document.path, within)) for document in wanted.documents]
+    changes += [_asset(asset, receipt, _read(asset.path, within)) for asset in wanted.assets]
     kept = {str(change.path) for change in changes}
     old = [record for record in receipt.files if record.path not in kept] if receipt else []
     return changes + plan_undo(old, within=within)
 
 
 def plan_undo(records: Iterable[DocumentRecord | AssetRecord], *, within: Path | None) -> list[FileChange]:
-    return [_file_undone(files.read(Path(record.path), within=within), record) for record in records]
+    return [_file_undone(_read(Path(record.path), within), record) for record in records]
+
+
+def _read(path: Path, within: Path | None) -> Snapshot:
+    """A project's installation may have a file of the account, too; no link in the project leads there."""
+    return files.read(path, within=within if within and path.is_relative_to(within) else None)
 
 
 def content_without(snapshot: Snapshot, records: Iterable[DocumentRecord | AssetRecord]) -> bytes | None:
@@ -163,7 +168,7 @@ def _document_undone(snapshot: Snapshot, record: DocumentRecord) -> FileChange:
             return FileChange(snapshot=snapshot, after=snapshot.content, record=None, note=_left(form, before, record))
     except (UnreadableError, UnfitError) as error:
         raise refused(record.path, str(error), "Remove our entry by hand, or fix the file.") from error
-    is_gone = record.created and (form.is_blank(text) or text.split() == record.start.split())
+    is_gone = record.created and (form.is_blank(text) or "".join(text.split()) == "".join(record.start.split()))
     return FileChange(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
 
 

@@ -149,13 +149,13 @@ class Receipts:
         return receipts
 
     def beside(self, receipt: Receipt) -> list[Receipt]:
-        """The receipts of other clients in the same place; unreadable ones are skipped."""
+        """All other receipts, of which some may name the same files; unreadable ones are skipped."""
         others: list[Receipt] = []
         for path in sorted(self._folder.glob("*.json")):
             with suppress(BrokerError):
                 other = self._read(path)
-                is_beside = other is not None and other.root == receipt.root and other.client != receipt.client
-                others += [other] if other and is_beside else []
+                is_other = other is not None and (other.root, other.client) != (receipt.root, receipt.client)
+                others += [other] if other and is_other else []
         return others
 
     def _read(self, path: Path) -> Receipt | None:

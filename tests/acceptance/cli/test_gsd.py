@@ -13,6 +13,7 @@ from tests.support.accounts import put
 from tests.support.gsd import gsd_project, gsd_tree
 from tests.support.processes import BrokerProcess, git, make_repository
 from tests.support.tandem import Tandem, broker_of_module, put_back
+from tests.support.waiting import until
 
 FILES = {"hello.txt": "one\n", "other.txt": "one\n"}
 SETTINGS = ("review-broker.json", "config.json")
@@ -295,3 +296,94 @@ def test_a_status_line_has_a_few_words_and_never_fails(tandem: Tandem, tmp_path:
     assert re.fullmatch(r"tandem: \d+ to fix, .*\d+ waiting\n", shown.out)
     elsewhere = Tandem(make_repository(tmp_path / "elsewhere"), tandem.home).run("gsd", "statusline")
     assert (elsewhere.code, elsewhere.out, elsewhere.err) == (0, "tandem: no broker\n", "")
+
+
+def test_a_phase_stops_at_a_checkpoint_until_its_plans_and_commits_are_approved(tandem: Tandem) -> None:
+    gsd_project(tandem.folder)
+    put(tandem.folder / ".planning" / "STATE.md", "Phase: 7 of 9\n")
+    name = ".planning/phases/07-checkpoint/07-01-PLAN.md"
+    plan = put(tandem.folder / name, "# Checkpoint\n")
+    stopped = tandem.run("gsd", "checkpoint", "plan")
+    assert stopped.code == 5
+    assert stopped.out.splitlines() == [
+        "tandem: checkpoint plan: not approved.",
+        f"  {name} is not approved as it is",
+        f'Next: tandem propose --path {name} -m "WHAT AND WHY" --category plan_review --wait',
+    ]
+    approved_plan(tandem, plan)
+    assert tandem("gsd", "checkpoint", "plan")["passed"] is True
+    plan.unlink()
+
+    # Commits count since the gate was installed.
+    assert tandem.run("gsd", "checkpoint", "execute").code == 0
+    tandem("gate", "install", "--mode", "warn")
+    put(tandem.folder / "checkpoint.txt", "new\n")
+    git(tandem.folder, "add", "checkpoint.txt")
+    git(tandem.folder, "commit", "-qm", "Nobody read this")
+    for checkpoint in ("execute", "verify"):
+        refused = tandem.run("gsd", "checkpoint", checkpoint, "--json")
+        assert (refused.code, len(refused.json["problems"])) == (5, 1)
+        assert refused.json["next"].startswith("tandem propose --range ")
+    refusal = tandem.run("gate", "check", "HEAD~1..HEAD").out.splitlines()
+    assert (refusal[0][:20], refusal[-1].startswith("Next: ")) == ("tandem gate: warning", True)
+    settings(tandem, review={"required_gates": {"execute": False}})
+    assert "No approval is needed" in tandem.run("gsd", "checkpoint", "execute").out
+    tandem("gate", "uninstall")
+
+
+def test_in_optimistic_mode_a_wave_may_end_with_pending_reviews_and_a_verification_may_not_begin(
+    tandem: Tandem,
+) -> None:
+    settings(tandem, execution_mode="optimistic")
+    review, _ = land(tandem, "hello.txt", "optimistic\n")
+    assert tandem.run("gsd", "checkpoint", "execute").code == 0
+    waiting = tandem.run("gsd", "checkpoint", "verify", "--json")
+    assert (waiting.code, waiting.json["next"]) == (5, f"tandem wait {review}")
+    tandem.run("request-changes", review, "-m", "No.", "--as", "codex")
+    refused = tandem.run("gsd", "checkpoint", "execute", "--json")
+    assert (refused.code, refused.json["next"].split()[:2]) == (5, ["git", "revert"])
+
+
+def test_without_a_broker_a_checkpoint_stops_the_phase_unless_it_fails_open(tandem: Tandem, tmp_path: Path) -> None:
+    elsewhere = Tandem(make_repository(tmp_path / "elsewhere"), tandem.home)
+    plan = put(elsewhere.folder / ".planning" / "phases" / "01-a" / "01-01-PLAN.md", "# Plan\n")
+    assert plan.is_file()
+    assert elsewhere.run("gsd", "checkpoint", "plan").code == 3
+    settings(elsewhere, review={"fail_mode": "open"})
+    passed = elsewhere.run("gsd", "checkpoint", "plan")
+    assert (passed.code, "Not checked, since fail_mode is open" in passed.out) == (0, True)
+
+
+def asked_by_gsd(process: BrokerProcess) -> str | None:
+    rows = process.client()("list_reviews", status="pending", category="plan_review")["reviews"]
+    return next((row["id"] for row in rows if row["agent_type"] == "gsd-review"), None)
+
+
+@pytest.mark.parametrize("prompt", ["# Review this\n\nPlan 01-01.\n", "# Long\n" + "x" * 100 + "\n" + "y\n" * 40_000])
+def test_a_prompt_of_gsds_review_is_answered_by_a_reviewer(tandem: Tandem, process: BrokerProcess, prompt: str) -> None:
+    call = process.client()
+    with tandem.piped("gsd", "review", stdin=prompt.encode()) as running:
+        claim = call("claim_review", review_id=until(lambda: asked_by_gsd(process)), reviewer_id="codex-9")
+        shown = call("get_proposal", review_id=claim["review_id"])
+        content = shown["description"] or shown["diff"]
+        finding = {"path": "a.py", "line_start": 3, "severity": "high", "title": "Late", "body": "No test."}
+        call(
+            "submit_verdict", review_id=claim["review_id"], verdict="changes_requested", reason="Not yet.",
+            claim_generation=claim["claim_generation"], findings=[finding],
+        )  # fmt: skip
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert content.splitlines()[-1].lstrip("+") in prompt
+    assert out.decode().splitlines()[::2] == [
+        f"**Verdict:** changes requested, by codex-9 (review {claim['review_id']})",
+        "Not yet.",
+        "- **HIGH** `a.py:3` Late: No test.",
+    ]
+    assert call("get_review_status", review_id=claim["review_id"])["status"] == "closed"
+
+
+def test_a_prompt_that_nobody_reviews_is_withdrawn(tandem: Tandem, process: BrokerProcess) -> None:
+    nobody = tandem.run("gsd", "review", "--timeout", "0", stdin=b"Review this.\n")
+    assert (nobody.code, "nobody reviewed it within 0 s" in nobody.err) == (3, True)
+    assert asked_by_gsd(process) is None
+    assert tandem.run("gsd", "review", stdin=b" \n").code == 2

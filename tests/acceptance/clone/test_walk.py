@@ -221,7 +221,7 @@ NEED_NOTHING = {
 # Claude Code wants a denial on standard output, and code 0.
 NEED_NOTHING |= {"gate install", "gate uninstall", "gate status", "gate claude", "mcp"}
 # They tell the rules from the configuration, and repair what the overlay wrote.
-NEED_NOTHING |= {"gsd rules", "gsd status", "gsd check", "gsd session-start", "gsd statusline"}
+NEED_NOTHING |= {"gsd rules", "gsd status", "gsd check", "gsd checkpoint", "gsd session-start", "gsd statusline"}
 
 
 @pytest.mark.parametrize("turn", range(len(KINDS)), ids=list(KINDS))

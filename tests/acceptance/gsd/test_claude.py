@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.accounts import put
-from tests.support.gsd import CONFIG
 from tests.support.model_server import ModelServer, Step
 from tests.support.processes import git
 from tests.support.real_gsd import CLASSIC, CORE, Machine, Package
@@ -88,11 +87,7 @@ def test_it_reads_the_skill_is_refused_proposes_waits_and_commits(
     program = shutil.which("claude", path=PATH)
     if program is None:
         pytest.skip("claude was not found on the PATH or in $TANDEM_CLIENTS")
-    machine.install(package, "claude", "local")
-    put(machine.project / ".planning" / "config.json", CONFIG)
-    put(machine.project / ".gitignore", ".claude/\n.planning/codex_review_broker*\n")
-    git(machine.project, "add", ".")
-    git(machine.project, "commit", "-qm", "GSD")
+    machine.prepare(package)
     tandem("install", "gsd")
     tandem("gate", "install", "--mode", "block")
     put(machine.project / "hello.txt", "bonjour\n")

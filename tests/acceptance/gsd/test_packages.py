@@ -3,6 +3,7 @@
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,11 @@ SHARED = {"settings.json", "settings.local.json", "hooks.json", "config.json", "
 
 def named(value: object) -> str | None:
     return value.name if isinstance(value, Package) else None
+
+
+def active(machine: Machine, runtime: str, point: str, kind: str) -> list[dict[str, Any]]:
+    hooks = json.loads(machine.tools(CORE, runtime, "local", "loop", "render-hooks", point, "--raw"))["activeHooks"]
+    return [hook for hook in hooks if hook["kind"] == kind]
 
 
 @pytest.mark.parametrize(("package", "runtime", "scope"), MATRIX, ids=named)
@@ -56,6 +62,9 @@ def test_gsd_stays_as_it_is_and_its_updates_leave_the_overlay_whole(
         assert status["overlay"] == {"state": "ok", "scopes": status["overlay"]["scopes"], "problems": []}, newer.name
         assert [(one["line"], one["version"]) for one in status["installed"]] == [(newer.line, newer.version)]
         assert tandem("gsd", "session-start")["problems"] == []
+        if scope == "local" and newer is CORE:
+            # It comes with the move to gsd-core, and an update of GSD keeps it.
+            assert [gate["capId"] for gate in active(machine, runtime, "plan:post", "gate")][-1] == "tandem"
     machine.install(newer, runtime, scope, "--uninstall")
     assert tandem("gsd", "status")["overlay"]["state"] == "ok"
     tandem("uninstall", "gsd", "--scope", scope)
@@ -101,11 +110,7 @@ def test_a_new_project_of_the_account_has_the_skill_where_gsd_can_read_it(
 
 @pytest.mark.parametrize("package", ALL, ids=named)
 def test_gsds_own_commit_is_refused_and_then_taken(machine: Machine, tandem: Tandem, package: Package) -> None:
-    machine.install(package, "claude", "local")
-    put(machine.project / ".planning" / "config.json", CONFIG)
-    put(machine.project / ".gitignore", ".claude/\n.planning/codex_review_broker*\n")
-    git(machine.project, "add", ".")
-    git(machine.project, "commit", "-qm", "GSD")
+    machine.prepare(package)
     tandem("up")
     tandem("gate", "install", "--mode", "block")
     worktree = machine.project.with_name("worktree")

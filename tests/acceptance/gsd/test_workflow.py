@@ -2,6 +2,7 @@
 
 No model runs: the script does what the skill tells an agent to do."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.accounts import put
-from tests.support.gsd import CONFIG
 from tests.support.processes import git
 from tests.support.real_gsd import ALL, Machine, Package
 from tests.support.tandem import Tandem
@@ -29,11 +29,7 @@ def propose(tandem: Tandem, *words: str) -> str:
 @pytest.fixture
 def ready(request: pytest.FixtureRequest, machine: Machine, tandem: Tandem) -> Package:
     package: Package = request.param
-    machine.install(package, "claude", "local")
-    put(machine.project / ".planning" / "config.json", CONFIG)
-    put(machine.project / ".gitignore", ".claude/\n.planning/codex_review_broker*\n")
-    git(machine.project, "add", ".")
-    git(machine.project, "commit", "-qm", "GSD")
+    machine.prepare(package)
     tandem("install", "gsd")
     tandem("gate", "install", "--mode", "block")
     assert tandem("gsd", "session-start")["broker"]
@@ -58,6 +54,31 @@ def test_a_phase_from_the_plan_to_the_verification(machine: Machine, tandem: Tan
     assert tasks == [("1", "code_change"), ("2", "code_change"), ("3", "code_change")]
     events = [event["event_type"] for event in tandem("log", reviews[1])["events"]]
     assert {"counter_patch_offered", "counter_patch_accepted", "commit_landed", "review_closed"} <= set(events)
+
+
+@pytest.mark.parametrize("ready", ALL, ids=lambda package: package.name, indirect=True)
+def test_code_waits_for_the_plan_of_the_phase_that_gsd_has_begun(
+    machine: Machine, tandem: Tandem, ready: Package
+) -> None:
+    put(machine.project / ".planning" / "ROADMAP.md", "# Roadmap\n\n### Phase 1: Greet\n\n### Phase 2: Leave\n")
+    put(machine.project / ".planning" / "STATE.md", "# State\n\n## Current Position\n\nPhase: 1 of 2 (Greet)\n")
+    settings = machine.project / ".planning" / "review-broker.json"
+    settings.write_text(json.dumps({"gate": {"mode": "block", "plan_first": True}}))
+    plan = ".planning/phases/02-leave/02-01-PLAN.md"
+    put(machine.project / plan, "# Say goodbye\n")
+    put(machine.project / "leave.py", "print('goodbye')\n")
+    git(machine.project, "add", "leave.py")
+    tandem("approve", propose(tandem, "--staged", *EXECUTOR, "-m", "Say goodbye"), "--as", "codex")
+
+    # The executor of phase 2 starts, by GSD's own tool, before anybody approved its plan.
+    words = ("state", "begin-phase", "--phase", "2", "--name", "Leave", "--plans", "1")
+    machine.tools(ready, "claude", "local", *words)
+    refused = machine.commit(ready, "feat(02-01): say goodbye", "--files", "leave.py")
+    assert (refused["committed"], plan in refused["error"]) == (False, True)
+    assert "code waits until its plan is approved" in refused["error"]
+    review = propose(tandem, "--path", plan, "-m", "Plan", "--agent-type", "gsd-planner", "--category", "plan_review")
+    tandem("approve", review, "--as", "codex")
+    assert machine.commit(ready, "feat(02-01): say goodbye", "--files", "leave.py")["committed"] is True
 
 
 def _plan(machine: Machine, tandem: Tandem, package: Package) -> None:

@@ -17,6 +17,17 @@ built on such a commit, in the same files, is taken back with it. It looks at th
 _START = """\
 For the hook that `tandem install gsd` puts in place: starts the broker, and puts back what is missing of the skill and
 of its entries in GSD's configuration. It never fails: what is wrong is printed, and the session starts."""
+_CHECKPOINT = """\
+For the gates of gsd-core's loop, which `tandem install gsd` puts in place. Exits with 0 if the phase may go on, 5 if it
+has to stop (then the last line is the command to run), 3 without a broker, unless review.fail_mode is open. `plan`: the
+plans of the current phase that have no summary. `execute`: the commits of HEAD since the gate was installed; in
+optimistic mode pending ones pass. `verify`: the same, and pending ones do not pass."""
+_REVIEW = """\
+For `/gsd:review --tandem`. Somebody who reviews here, an agent or a person, gets the text and answers; the verdict, its
+findings and the reviewer's messages are printed as Markdown. Nothing lands by it."""
+_CHECKPOINTS = ("plan", "execute", "verify")
+# A little less than GSD waits for the lane (`integrations/clients/gsd_capability`).
+_LANE_SECONDS = 1140.0
 
 
 def register(commands: Commands) -> None:
@@ -34,6 +45,24 @@ def register(commands: Commands) -> None:
         summary="say which commits that landed before their verdict have to be taken back",
         details=_CHECK,
         parents=[options],
+    )
+    checkpoint = group.add(
+        "checkpoint",
+        _checkpoint,
+        summary="say whether a phase may go on: are its plans, or its commits, approved?",
+        details=_CHECKPOINT,
+        parents=[options],
+    )
+    checkpoint.add_argument("checkpoint", choices=_CHECKPOINTS, help="which one")
+    review = group.add(
+        "review",
+        _review,
+        summary="have the prompt on standard input reviewed, and print the review",
+        details=_REVIEW,
+        parents=[options],
+    )
+    review.add_argument(
+        "--timeout", type=float, default=_LANE_SECONDS, metavar="SECONDS", help="how long to wait (1140)"
     )
     group.add(
         "statusline",
@@ -68,6 +97,18 @@ def _check(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.gsd.optimistic import check_commits
 
     return check_commits(Context(options))
+
+
+def _checkpoint(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.checkpoint import check_point
+
+    return check_point(Context(options), options.checkpoint)
+
+
+def _review(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gsd.lane import review_prompt
+
+    return review_prompt(Context(options), options.timeout)
 
 
 def _status(options: argparse.Namespace) -> int:

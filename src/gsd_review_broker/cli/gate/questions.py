@@ -36,7 +36,7 @@ def check_range(context: Context, revisions: list[str]) -> int:
     if context.wants_json:
         context.screen.json(answer | {"refused": len(refused)})
     elif refused:
-        context.screen.say(visible_block(answer["message"]))
+        context.screen.block(answer["message"])
     else:
         context.screen.say(f"All {len(answer['commits'])} commits have approval.")
     return Exit.REFUSED if refused else Exit.DONE

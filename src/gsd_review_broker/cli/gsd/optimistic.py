@@ -57,6 +57,13 @@ def without_reverted(commits: Sequence[EarlyCommit]) -> list[EarlyCommit]:
 
 
 def check_commits(context: Context) -> int:
+    result = early_commits(context)
+    _show(context, result)
+    return Exit.REFUSED if result["refused"] else Exit.PENDING if result["pending"] else Exit.DONE
+
+
+def early_commits(context: Context) -> Json:
+    """`approved`, `pending` and `refused` commits, what to `take_back`, and the `command` for it."""
     site = GateSite.of(Path.cwd())
     commits = without_reverted(_commits(site))
     early = [commit for commit in commits if commit.review_id]
@@ -64,15 +71,15 @@ def check_commits(context: Context) -> int:
     standing = {one.id: Exit.DONE if one.id in covered else _standing(context, one) for one in early}
     refused = [name for name, exit_code in standing.items() if exit_code is Exit.REFUSED]
     taken = to_take_back(commits, refused)
-    result: Json = {
+    by_id = {commit.id: commit for commit in commits}
+    return {
         "approved": [_facts(commit) for commit in early if standing[commit.id] is Exit.DONE],
         "pending": [_facts(commit) for commit in early if standing[commit.id] is Exit.PENDING],
         "refused": [_facts(commit) for commit in early if standing[commit.id] is Exit.REFUSED],
+        "built_on": [_facts(by_id[name]) for name in taken if name not in refused],
         "take_back": taken,
         "command": f"git revert --no-edit {' '.join(name[:_SHORT] for name in taken)}" if taken else None,
     }
-    _show(context, result, {commit.id: commit for commit in commits})
-    return Exit.REFUSED if refused else Exit.PENDING if result["pending"] else Exit.DONE
 
 
 def _commits(site: GateSite) -> list[EarlyCommit]:
@@ -137,17 +144,15 @@ def _facts(commit: EarlyCommit) -> Json:
     return {"commit": commit.id, "subject": commit.subject, "review_id": commit.review_id}
 
 
-def _show(context: Context, result: Json, commits: dict[str, EarlyCommit]) -> None:
+def _show(context: Context, result: Json) -> None:
     if context.wants_json:
         context.screen.json(result)
         return
     for kind in ("approved", "pending", "refused"):
         for row in result[kind]:
             context.screen.say(visible_block(f"{kind:<9} {row['commit'][:_SHORT]} {row['review_id']} {row['subject']}"))
-    refused = {row["commit"] for row in result["refused"]}
-    for name in result["take_back"]:
-        if name not in refused:
-            context.screen.say(visible_block(f"built on  {name[:_SHORT]} {commits[name].subject}"))
+    for row in result["built_on"]:
+        context.screen.say(visible_block(f"built on  {row['commit'][:_SHORT]} {row['subject']}"))
     if result["command"]:
         context.screen.say("Stop. Take these commits back:")
         context.screen.say(f"  {result['command']}")

@@ -46,4 +46,5 @@ def facts_of(one: InstalledGsd) -> Json:
         "runtime": one.runtime,
         "scope": one.scope.value,
         "folder": str(one.folder),
+        "plugin": one.is_plugin,
     }

@@ -1,7 +1,8 @@
 """GSD: a skill for its agents, beside GSD's own files and never in them. GSD's updates leave it alone.
 
 The skill is a file of ours. `agent_skills` in GSD's configuration, which is GSD's own means for it, names the agents
-that read it. A hook at the start of a session starts the broker and repairs what is missing of the two.
+that read it. A hook at the start of a session starts the broker and repairs what is missing. gsd-core also gets a
+capability (`gsd_capability`).
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
 from gsd_review_broker.integrations.clients.hooks import hook
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup, assets_below
 from gsd_review_broker.integrations.environment import Environment, Scope
@@ -45,9 +47,28 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
         wiring, notes = _project_wiring(runtimes, around)
     else:
         wiring, notes = _account_wiring(runtimes, installed, around)
+    capability = _capability(choice, runtimes, installed, around)
     seen = tuple(str(one) for one in installed if one.runtime in runtimes)
     trust = ("Codex runs the hook that starts the broker once you have trusted it.",) if "codex" in runtimes else ()
-    return ClientSetup(documents=(*hooks, *wiring), assets=assets, notes=(*seen, *notes, *trust))
+    return ClientSetup(
+        documents=(*hooks, *wiring, *capability.documents),
+        assets=(*assets, *capability.assets),
+        notes=(*seen, *notes, *capability.notes, *trust),
+    )
+
+
+def _capability(
+    choice: Choice, runtimes: tuple[Runtime, ...], installed: tuple[InstalledGsd, ...], around: Environment
+) -> ClientSetup:
+    """In projects only: of two with one name, in the account and in the project, GSD would refuse the second."""
+    able = [one.runtime for one in installed if one.runtime in runtimes and one.knows_capabilities]
+    if not able:
+        return ClientSetup()
+    if choice.scope is not Scope.PROJECT:
+        return ClientSetup(
+            notes=("gsd-core's gates and its lane --tandem are a project's: run tandem install gsd in it.",)
+        )
+    return capability_setup(choice.tandem, f".{able[0]}/skills/{SKILL}/SKILL.md", around)
 
 
 def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runtime, ...]:
@@ -56,7 +77,8 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
     if not runtimes:
         raise BrokerError(
             Code.NOT_FOUND,
-            "GSD is not installed here: there is neither get-shit-done nor gsd-core below .claude or .codex",
+            "GSD is not installed here: there is neither get-shit-done nor gsd-core below .claude or .codex, nor "
+            "gsd-core as a plugin of Claude Code",
             "Install GSD first, or name the client that it runs in with --runtime.",
         )
     return tuple(runtimes)

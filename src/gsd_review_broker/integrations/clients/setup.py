@@ -69,6 +69,8 @@ class ClientFile:
 class Asset:
     path: Path
     text: str
+    personal: bool = False
+    """Never shared, also where the project's other files are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,10 @@ class ClientSetup:
     documents: tuple[ClientFile, ...] = ()
     assets: tuple[Asset, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def personal(self) -> frozenset[str]:
+        return frozenset(str(file.path) for file in (*self.documents, *self.assets) if file.personal)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
