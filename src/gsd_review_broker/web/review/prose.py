@@ -80,6 +80,8 @@ def _is_allowed(url: str) -> bool:
 
 def _link_open(self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    if tokens[index].attrGet("title"):
+        tokens[index].attrSet("title", plain(tokens[index].attrGet("title")))
     # The parser accepts an empty target, which would lead to this same page.
     if not _is_allowed(str(tokens[index].attrGet("href") or "")):
         tokens[index].attrs.pop("href", None)
@@ -100,7 +102,7 @@ def _image(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str
     """No picture is fetched from elsewhere: its address and name are shown."""
     token = tokens[index]
     words = [token.content or "picture", str(token.attrGet("src") or ""), str(token.attrGet("title") or "")]
-    return str(Markup('<span class="to">[{}]</span>').format(": ".join(word for word in words if word)))
+    return str(Markup('<span class="to">[{}]</span>').format(plain(": ".join(word for word in words if word))))
 
 
 def _fence(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
@@ -109,12 +111,17 @@ def _fence(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str
     return str(about + Markup("<pre><code>{}</code></pre>\n").format(escape(token.content)))
 
 
+def _text(_self: Any, tokens: Any, index: int, _options: Any, _env: Any) -> str:
+    """An entity such as `&#8203;` may stand for a character that nobody sees."""
+    return str(visible(tokens[index].content))
+
+
 def _make() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": True, "maxNesting": _DEEPEST})
     # Definitions of links would vanish from the page.
     parser.enable(["table", "strikethrough"]).disable("reference")
     parser.validateLink = _is_allowed
-    rules = {"link_open": _link_open, "link_close": _link_close, "image": _image, "fence": _fence}
+    rules = {"link_open": _link_open, "link_close": _link_close, "image": _image, "fence": _fence, "text": _text}
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
     return parser

@@ -86,6 +86,15 @@ def test_a_link_leads_to_the_web_or_is_none(address: str) -> None:
     assert 'rel="noopener noreferrer nofollow"' in markdown("[x](https://x.invalid)")
 
 
+@pytest.mark.parametrize("entity", ["&#8203;", "&#x202E;", "&zwj;", "&shy;"])
+def test_an_entity_for_a_character_that_nobody_sees_is_framed(entity: str) -> None:
+    target = f"https://x.invalid '{entity}'"
+    for text in (f"a{entity}b", f"# [a{entity}b](b)", f"[a]({target})", f"![a]({target})"):
+        shown = markdown(text)
+        assert html.unescape(entity) not in html.unescape(shown)
+        assert f"U+{ord(html.unescape(entity)):04X}" in shown
+
+
 # What is costly.
 
 
