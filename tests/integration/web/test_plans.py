@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.markdown import rendering
 from tests.support.local import LocalBroker
 from tests.support.plans import PLAN, PLAN_PATH, created
@@ -192,3 +193,59 @@ async def test_without_scripts_the_form_is_below_the_paragraph(broker: LocalBrok
     page = await broker.page(f"/r/{review_id}?at=f0n{number}")
     assert RENDERED in page
     assert is_below(page, 'id="remark"', number)
+
+
+async def message(broker: LocalBroker, review_id: str, line: int, body: str) -> None:
+    await broker(
+        "add_message",
+        review_id=review_id,
+        sender_role="reviewer",
+        sender_id="codex",
+        body=body,
+        path=PLAN_PATH,
+        line=line,
+    )
+    broker.clock.pass_time(1)
+
+
+async def sent_back(broker: LocalBroker, review_id: str, text: str) -> None:
+    """Whoever claimed it sends it back; then it comes again as this text."""
+    await broker("submit_verdict", review_id=review_id, verdict="changes_requested", reason="No.", reviewer_id="codex")
+    await plan(broker, review_id=review_id, diff=created(text))
+    broker.clock.pass_time(1)
+
+
+async def test_a_message_stays_with_its_paragraph_over_revisions(broker: LocalBroker) -> None:
+    review_id = await plan(broker)
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await message(broker, review_id, number_of(CART), "About the cart.")
+    await message(broker, review_id, number_of("## Steps"), "About the steps.")
+    second = "Before.\n\n" + PLAN
+    await sent_back(broker, review_id, second)
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await message(broker, review_id, number_of("## Steps", second), "Still about the steps.")
+    third = second.replace("## Steps", "## What to do\n\nIn this order:").replace(CART, "Now.\n\n" + CART)
+    await sent_back(broker, review_id, third)
+
+    for form in ("", "?as=diff"):
+        page = await broker.page(f"/r/{review_id}{form}")
+        assert is_below(page, "About the cart.", number_of(CART, third))
+        assert "bout the steps." not in change_of(page)
+        assert page.count("no longer there") == 2
+        assert page.count("on an earlier revision") == 2
+    # What agents see is what was sent.
+    sent = (await broker("get_discussion", review_id=review_id))["messages"]
+    assert [one["line"] for one in sent if one["path"]] == [number_of(CART), number_of("## Steps"), 15]
+
+
+async def test_the_diffs_of_earlier_revisions_are_read_once(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    review_id = await plan(broker)
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await message(broker, review_id, number_of(CART), "About the cart.")
+    await sent_back(broker, review_id, "Before.\n\n" + PLAN)
+    await broker.page(f"/r/{review_id}")
+    monkeypatch.setattr(ReviewPageQueries, "diff", None)
+    assert is_below(await broker.page(f"/r/{review_id}"), "About the cart.", number_of(CART) + 2)
+    assert "About the cart." in await broker.page(f"/r/{review_id}/live")

@@ -21,6 +21,7 @@ from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.diff.documents import Prepared
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
+from gsd_review_broker.web.review.places import EarlierMessages, MessagePlaces
 from gsd_review_broker.web.review.requirements import requirements_of
 from gsd_review_broker.web.review.threads import Thread, threads_of
 from gsd_review_broker.web.review.timeline import rounds_of
@@ -36,6 +37,7 @@ class ReviewPages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._views = DiffViews(site.broker.page_queries)
+        self._earlier = EarlierMessages(site.broker.page_queries)
 
     def routes(self) -> list[Route]:
         return [
@@ -77,7 +79,7 @@ class ReviewPages:
     async def file(self, request: Request) -> Response:
         address, facts = await self._asked(request)
         index = number(request.query_params, "i") or 0
-        shown = _conversation(facts)
+        shown = _conversation(facts, await self._earlier.places(facts))
         prepared = await self._views.prepared(facts, address)
         threads = shown["threads"]
         show = partial(self._thread, {**shown, **self._viewer(request, facts)})
@@ -127,7 +129,7 @@ class ReviewPages:
             "is_current": facts.content.number == review.revision and address.patch is None,
             "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
             "patch": next((one for one in facts.counter_patches if one.id == address.patch), None),
-            **_conversation(facts),
+            **_conversation(facts, await self._earlier.places(facts)),
             **self._viewer(request, facts),
             "refused": None,
             "draft": _NO_DRAFT,
@@ -141,8 +143,8 @@ def _digest(review: Review, checked: Checked) -> str | None:
     return checked.answer.digest if isinstance(checked.answer, Applies) else None
 
 
-def _conversation(facts: ReviewFacts) -> dict[str, Any]:
-    threads = threads_of(facts.review, facts.findings, facts.messages)
+def _conversation(facts: ReviewFacts, places: MessagePlaces) -> dict[str, Any]:
+    threads = threads_of(facts.review, facts.findings, facts.messages, places)
     # Sorting is stable, so it is done twice.
     needed = sorted(enumerate(threads), key=lambda numbered: numbered[1].is_settled)[:_MOST_THREADS]
     shown = [thread for _, thread in sorted(needed, key=lambda numbered: numbered[0])]

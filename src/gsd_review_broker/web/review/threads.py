@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gsd_review_broker.domain.model import Anchor, Disposition, Finding, Message, Review, Role, Side
+from gsd_review_broker.web.review.places import MessagePlaces, side_of
 
 FINDING_KEY = "finding_id"
 
@@ -31,7 +32,9 @@ class Thread:
         return self.messages[0].id if self.messages and self.finding is None else None
 
 
-def threads_of(review: Review, findings: Iterable[Finding], messages: Iterable[Message]) -> list[Thread]:
+def threads_of(
+    review: Review, findings: Iterable[Finding], messages: Iterable[Message], places: MessagePlaces
+) -> list[Thread]:
     """Findings first, in the order in which reviewers gave them, then conversations in the order they began."""
     by_finding = {finding.id: _of_finding(finding) for finding in findings}
     by_message: dict[int, Thread] = {}
@@ -39,7 +42,7 @@ def threads_of(review: Review, findings: Iterable[Finding], messages: Iterable[M
     for message in messages:
         thread = _answered(message, by_finding, by_message)
         if thread is None:
-            thread = _of_message(review, message)
+            thread = _of_message(review, message, places)
             begun.append(thread)
         thread.messages.append(message)
         by_message[message.id or 0] = thread
@@ -64,16 +67,17 @@ def _of_finding(finding: Finding) -> Thread:
     )
 
 
-def _of_message(review: Review, message: Message) -> Thread:
-    """A message refers to a line of the revision of its round."""
-    side = Side.OLD if (message.metadata or {}).get("side") == Side.OLD else Side.NEW
+def _of_message(review: Review, message: Message, places: MessagePlaces) -> Thread:
+    """A message refers to a line of the revision of its time; `places` says where that line is now."""
+    place = places.get(message.id or 0)
+    is_there = message.round == review.round if place is None else place.line is not None
     return Thread(
         name=f"m{message.id}",
         finding=None,
-        path=message.path,
-        side=side,
-        line=message.line,
-        is_outdated=message.path is not None and message.round != review.round,
+        path=place.path if place else message.path,
+        side=side_of(message),
+        line=place.line if place and place.line else message.line,
+        is_outdated=message.path is not None and not is_there,
     )
 
 
