@@ -118,7 +118,7 @@ class _Sheet:
 
     def _row(self, row: Row, kind: str, html: str, change: str = "") -> str:
         change = self._change(change or row.kind)
-        mark = {"a": "+", "d": "-"}.get(change, "")
+        mark = {"a": " +", "d": " -"}.get(change, "")
         cells = f'<td class="n">{self._number(row)}{mark}<td class="c">{html or "<br>"}'
         return f'<tr{self._name(row)} class="{change} {kind}">{cells}'
 
