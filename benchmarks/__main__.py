@@ -12,6 +12,7 @@ from benchmarks.figures.gate import gate
 from benchmarks.figures.reads import reads, reads_over_floor
 from benchmarks.figures.schema import schema
 from benchmarks.figures.starting import start
+from benchmarks.figures.teams import teams
 from benchmarks.figures.waits import slices, waiters, wake
 from benchmarks.figures.writes import claim_with_diff, writes
 from benchmarks.report import Figure, heading, line, write_json
@@ -30,6 +31,7 @@ THEMES: dict[str, Callable[[Stage], list[Figure]]] = {
     "commands": commands,
     "cycles": cycles,
     "waiters": waiters,
+    "teams": teams,
     "gate": gate,
     "start": start,
 }

@@ -1,9 +1,10 @@
 """Many clients in one thread: each is a script that yields a request and is sent the answer's body."""
 
+import itertools
 import selectors
 import socket
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.client import Incoming, connect
@@ -30,13 +31,15 @@ class _Member:
     incoming: Incoming
 
 
-def drive(port: int, scripts: Iterable[Script], *, seconds: float | None = None) -> Work:
-    """Until every script ends, or for this long: then calls under way are answered, but not counted."""
+def drive(ports: int | Sequence[int], scripts: Iterable[Script], *, seconds: float | None = None) -> Work:
+    """Until every script ends, or for this long: then calls under way are answered, but not counted. With several
+    ports, one script after the other takes the next."""
+    each = itertools.cycle([ports] if isinstance(ports, int) else ports)
     with selectors.DefaultSelector() as selector:
         open_sockets: list[socket.socket] = []
         try:
             for script in scripts:
-                member = _Member(script, connect(port), Incoming())
+                member = _Member(script, connect(next(each)), Incoming())
                 open_sockets.append(member.socket)
                 member.socket.sendall(next(script))
                 selector.register(member.socket, selectors.EVENT_READ, member)

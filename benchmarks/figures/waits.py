@@ -45,7 +45,7 @@ def _one_wake(stage: Stage, proposer: Connection, reviewer: Connection) -> float
     claimed = reviewer.call("claim_review", review_id=review_id, reviewer_id="reviewer-1")
     waiting = {"review_id": review_id, "wait": True, "since": claimed["version"]}
     proposer.send(tool_request(stage.port, "get_review_status", waiting))
-    _until_waiting(reviewer, 1)
+    until_waiting(reviewer, 1)
     verdict = {
         "review_id": review_id,
         "verdict": "approved",
@@ -53,11 +53,11 @@ def _one_wake(stage: Stage, proposer: Connection, reviewer: Connection) -> float
         "claim_generation": claimed["claim_generation"],
     }
     reviewer.send(tool_request(stage.port, "submit_verdict", verdict))
-    arrived = _arrivals([proposer, reviewer])
+    arrived = arrivals([proposer, reviewer])
     return arrived[proposer.socket] - arrived[reviewer.socket]
 
 
-def _arrivals(connections: list[Connection]) -> dict[socket.socket, float]:
+def arrivals(connections: list[Connection]) -> dict[socket.socket, float]:
     """When each had its complete answer; those that are ready at the same look have arrived at the same time."""
     pending = {connection.socket: connection for connection in connections}
     arrived: dict[socket.socket, float] = {}
@@ -72,7 +72,7 @@ def _arrivals(connections: list[Connection]) -> dict[socket.socket, float]:
     return arrived
 
 
-def _until_waiting(connection: Connection, count: int) -> None:
+def until_waiting(connection: Connection, count: int) -> None:
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while connection.call("broker_status")["waiting"] < count:
         if time.monotonic() > deadline:
@@ -116,7 +116,7 @@ def _thousand_waiting(stage: Stage, protocol: str) -> _Cost:
         process = psutil.Process(stage.broker_pid)
         before = process.memory_info().rss
         with _waiting(stage, protocol):
-            _until_waiting(connection, _WAITERS)
+            until_waiting(connection, _WAITERS)
             used = _processor_seconds(process)
             began = time.monotonic()
             time.sleep(4 if stage.quick else _IDLE_SECONDS)

@@ -54,6 +54,7 @@ from gsd_review_broker.web.dispatch import Dispatch
 from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
 from gsd_review_broker.web.late_routes import LateRoutes
 from gsd_review_broker.web.sign_in import SignIns
+from gsd_review_broker.web.stopping import StoppedCalls
 
 
 class Application:
@@ -129,8 +130,8 @@ class Application:
         admission = Admission(
             dispatch, self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path
         )
-        self.asgi = HostAndOriginGuard(
-            admission, hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body
+        self.asgi = StoppedCalls(
+            HostAndOriginGuard(admission, hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body)
         )
 
     def _routes(self, broker: Broker, configuration: Configuration, person: Identity, url: str) -> list[Route]:

@@ -25,7 +25,7 @@ from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration, Settings
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.listening import needs_local_listener
+from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
@@ -48,6 +48,11 @@ class PublicListener:
 
     socket: socket.socket
     tls: "ssl.SSLContext | None"
+
+
+def _address_of(public: PublicListener) -> str:
+    host, port = public.socket.getsockname()[:2]
+    return f"{'http' if public.tls is None else 'https'}://{bracketed(host)}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -88,7 +93,11 @@ class _Server(uvicorn.Server):
         if self.started:
             with _explained():
                 self._announce.write()
-            log.info("broker_ready", url=self._announce.url, serves=self._announce.serves, pid=os.getpid())
+            facts = {"url": self._announce.url, "serves": self._announce.serves, "pid": os.getpid()}
+            if self._public is not None:
+                # People on other machines use this one; the first is for programs here.
+                facts["for_others"] = _address_of(self._public)
+            log.info("broker_ready", **facts)
 
     async def _listening(self, public: "PublicListener") -> asyncio.Server:
         def protocol() -> asyncio.Protocol:

@@ -24,6 +24,11 @@ _ODD = "tests/integration/service/test_odd_moments.py"
 _HTTP = "tests/acceptance/broker/test_http.py"
 _PAGES = "tests/acceptance/web/test_pages.py"
 _PROSE = "tests/unit/web/review/test_prose.py"
+_TABLE = "tests/integration/web/test_who_may_what.py"
+_SIGN_IN = "tests/integration/web/test_sign_in.py"
+_PROXY = "tests/integration/web/test_behind_a_proxy.py"
+_TOKENS = "tests/integration/service/test_tokens.py"
+_PROJECT = "tests/integration/service/test_one_project.py"
 _STARTING = "tests/acceptance/broker/test_starting.py"
 
 # What git reads: another layer stands behind each of these, so a claim is misled only without all three.
@@ -357,6 +362,120 @@ A_CLONE = (
     ),
 )
 
+A_TOKEN = (
+    fault(
+        "security token: every role may do everything",
+        "domain/rules/access.py",
+        "    if right not in _RIGHTS[caller.kind]:\n",
+        "    if False:\n",
+        f"{_TABLE}::test_every_route_admits_the_roles_of_the_table_and_no_other",
+        f"{_TABLE}::test_every_tool_is_for_the_roles_of_the_table_and_no_other",
+    ),
+    fault(
+        "security token: a route needs no token",
+        "web/admission.py",
+        "            raise unauthenticated(has_token=bearer is not None)\n",
+        "            return\n",
+        f"{_TABLE}::test_without_a_live_token_every_route_answers_401",
+    ),
+    fault(
+        "security token: a token does not expire",
+        "domain/tokens.py",
+        "        return TokenState.EXPIRED if is_over else TokenState.LIVE\n",
+        "        return TokenState.LIVE if is_over else TokenState.LIVE\n",
+        f"{_TOKENS}::test_a_token_is_dead_when_it_expires_or_is_revoked",
+        f"{_TABLE}::test_without_a_live_token_every_route_answers_401",
+    ),
+    fault(
+        "security token: a revoked token lives on",
+        "domain/tokens.py",
+        "        if self.revoked_at is not None:\n",
+        "        if False:\n",
+        f"{_TOKENS}::test_a_token_is_dead_when_it_expires_or_is_revoked",
+        f"{_SIGN_IN}::test_a_revoked_token_has_signed_out",
+    ),
+    fault(
+        "security token: the token itself is stored",
+        "service/identification.py",
+        '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
+        "    return token[:64] or hashlib.sha256().hexdigest()\n",
+        f"{_TOKENS}::test_the_database_holds_no_token",
+    ),
+    fault(
+        "security token: only the beginning of a token is compared",
+        "service/identification.py",
+        '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
+        "    return hashlib.sha256(token[:20].encode()).hexdigest()\n",
+        f"{_TOKENS}::test_a_token_that_is_nearly_right_is_nobodys",
+    ),
+    fault(
+        "security token: a project's token sees every project over MCP",
+        "mcp/answering.py",
+        "        result = await tool(broker.within(caller.project), arguments, audience, caller)\n",
+        "        result = await tool(broker, arguments, audience, caller)\n",
+        f"{_PROJECT}::test_a_review_of_another_project_answers_as_one_that_does_not_exist",
+        f"{_PROJECT}::test_lists_feeds_counts_and_the_audit_have_one_project",
+    ),
+    fault(
+        "security token: a project's token sees every project in the dashboard",
+        "web/by_project.py",
+        "        await (self._whole if project is None else self._of(project))(scope, receive, send)\n",
+        "        await (self._whole if project is None else self._whole)(scope, receive, send)\n",
+        f"{_PROJECT}::test_pages_show_one_project",
+        f"{_PROJECT}::test_routes_know_one_project",
+    ),
+    fault(
+        "security token: a project's administrator administers the whole broker",
+        "domain/rules/access.py",
+        "    if right is Right.ADMINISTER and caller.project is not None:\n",
+        "    if False:\n",
+        f"{_PROJECT}::test_what_is_for_the_whole_broker_is_forbidden",
+    ),
+    fault(
+        "security token: a caller may take any name",
+        "domain/rules/access.py",
+        "        if proven is not None and argument != AGENT_TYPE and not same_identity(proven, name):\n",
+        "        if False:\n",
+        f"{_TOKENS}::test_a_name_that_is_not_the_tokens_is_forbidden_and_recorded",
+        f"{_ACCESS}::test_a_name_is_used_by_whom_it_belongs_to",
+    ),
+    fault(
+        "security token: the self-declared name counts instead of the token's",
+        "domain/caller.py",
+        "        return self.proven_identity or named\n",
+        "        return named\n",
+        f"{_TOKENS}::test_who_uploaded_under_one_name_cannot_approve_by_anothers_claim",
+    ),
+    fault(
+        "security token: a sign-in link works twice",
+        "store/token_rows.py",
+        '        row = self._statements.row(_TAKE_LINK, {"of_hash": code_hash})\n',
+        "        row = self._statements.row(sa.select(*_LINKS.columns), {})\n",
+        f"{_SIGN_IN}::test_a_link_works_once_and_sets_a_strict_cookie",
+    ),
+    fault(
+        "security token: a sign-in link does not expire",
+        "service/commands/sign_in_links.py",
+        "            return None if link is None or link.expires_at <= tx.now else link\n",
+        "            return link\n",
+        f"{_SIGN_IN}::test_a_link_is_over_after_a_minute",
+    ),
+    fault(
+        "security token: the database holds the tokens of sign-in links",
+        "service/commands/sign_in_links.py",
+        "    return bytes(one ^ other for one, other in zip(content, pad, strict=True))\n",
+        "    return content or pad\n",
+        f"{_PROXY}::test_the_database_holds_neither_a_links_code_nor_its_token",
+    ),
+    fault(
+        "security token: everybody's word about a request counts",
+        "server.py",
+        "        forwarded_allow_ips=settings.trusted_proxies,\n",
+        '        forwarded_allow_ips="*",\n',
+        f"{_PROXY}::test_what_a_proxy_says_about_a_request_counts_only_if_it_is_trusted",
+    ),
+)
+
 A_REVIEWER = (
     fault(
         "security H8: a project's name may say something",
@@ -538,4 +657,4 @@ COST = (
     ),
 )
 
-SECURITY: tuple[Fault, ...] = (*OTHER_CONTENT, *A_CLONE, *A_REVIEWER, *OTHER_USERS, *COST)
+SECURITY: tuple[Fault, ...] = (*OTHER_CONTENT, *A_CLONE, *A_TOKEN, *A_REVIEWER, *OTHER_USERS, *COST)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError
 from gsd_review_broker.errors import BrokerError, unauthenticated
@@ -12,6 +13,7 @@ from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, 
 from gsd_review_broker.settings.runtime_file import Announcement, UntrustedRuntimeFileError, announced, new_challenge
 
 USER = "user"
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Target(NamedTuple):
@@ -38,8 +40,13 @@ class Target(NamedTuple):
         locations = locate(None if user else _root_of(folder), db=db, config=config, environment=environment)
         return cls(locations=locations, url=address, is_explicit=bool(address or db or environment.get("BROKER_DB")))
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """On another machine a broker serves a clone of its own, and paths of this machine mean nothing to it."""
+        return self.url is not None and urlsplit(self.url).hostname not in _HERE
+
     def accepts(self, serves: str) -> bool:
-        if serves == self.locations.serves:
+        if serves == self.locations.serves or self.is_elsewhere:
             return True
         return self.is_explicit and (self.locations.root is None or serves == USER)
 

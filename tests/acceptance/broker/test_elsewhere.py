@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.processes import BrokerProcess, free_environment, make_repository
+from tests.support.processes import BrokerProcess, free_environment, git, make_repository
 from tests.support.tandem import Tandem
 
 # An address of this machine that is not one of the loopback's names, so the broker takes it for any other address.
@@ -109,6 +109,30 @@ def test_with_tls_it_is_reached_from_elsewhere_by_the_names_that_are_allowed_and
         assert list(answers.values()) == [200, 200, 421]
         assert tandem.run("list", "--url", f"https://{ELSEWHERE}:{public}", "--user", **token).code == 0
         assert tandem.run("list", "--url", f"http://{ELSEWHERE}:{public}", "--user", **token).code == 3
+
+
+def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_path: Path, own_home: Path) -> None:
+    """It serves a clone of its own: paths of the caller's machine are neither compared nor sent."""
+    served = make_repository(tmp_path / "served")
+    clone = make_repository(tmp_path / "clone")
+    git(clone, "worktree", "add", "-q", str(tmp_path / "tree"))
+    configure(own_home, host=ELSEWHERE, auth="token")
+    public = _free_port()
+    broker = BrokerProcess(served, home=own_home)
+    with contextlib.ExitStack() as stack:
+        broker.start(port=public)
+        stack.push(broker)
+        assert f"for_others=http://{ELSEWHERE}:{public}" in broker.output()
+        made = Tandem(served, own_home).run("token", "new", "--role", "proposer", "--name", "claude")
+        known = {"BROKER_URL": f"http://{ELSEWHERE}:{public}", "BROKER_TOKEN": made.out.strip()}
+        for folder in (clone, tmp_path / "tree"):
+            (folder / "hello.txt").write_text("one\nzwei\nthree\n")
+            proposed = Tandem(folder, own_home).run("propose", "-m", "Say two in German", "--json", **known)
+            assert (proposed.code, proposed.json["affected_files"][0]["path"]) == (0, "hello.txt")
+        call = {"name": "get_review_stats", "arguments": {}}
+        stdin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
+        answered = Tandem(clone, own_home).run("mcp", stdin=stdin, **known)
+        assert json.loads(answered.out)["result"]["structuredContent"]["total_reviews"] == 2
 
 
 def _free_port() -> int:

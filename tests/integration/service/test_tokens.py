@@ -107,6 +107,15 @@ async def test_a_token_is_dead_when_it_expires_or_is_revoked(tmp_path: Path, rep
         assert states == {"short": "expired", "long": "revoked"}
 
 
+async def test_a_token_that_is_nearly_right_is_nobodys(secured: LocalBroker) -> None:
+    token = (await holder(secured, "observer", "eve")).token
+    assert token is not None
+    other = "a" if token[-1] != "a" else "b"
+    for wrong in (token[:-1] + other, token[:-1], token + "a", token.swapcase(), "tdm_", ""):
+        assert (await Holder(secured, wrong).called("list_reviews")).status == 401
+    assert (await Holder(secured, token).called("list_reviews")).status == 200
+
+
 async def test_a_name_is_free_again_when_its_token_is_dead(secured: LocalBroker) -> None:
     tokens = secured.application.broker.tokens
     first = await holder(secured, "observer", "ada", expires="1m")

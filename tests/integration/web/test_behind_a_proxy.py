@@ -1,5 +1,6 @@
 """A proxy in front of two brokers of one database: each request of one client may reach the other broker."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -8,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gsd_review_broker import server
 from gsd_review_broker.settings.config import Settings
+from gsd_review_broker.web.stopping import StoppedCalls
 from tests.support import postgres
 from tests.support.asgi import request
 from tests.support.local import PROPOSAL, LocalBroker, MovableClock, local_broker
@@ -120,6 +122,48 @@ async def test_a_calls_own_key_counts_more_than_the_header_and_a_read_ignores_it
     assert (await sent(one, bo, "r9", "get_review_stats"))["total_reviews"] == 1
     with pytest.raises(ToolError, match="was used for another create_review call"):
         await sent(one, bo, "mine", "create_review", **{**PROPOSAL, "intent": "Another"})
+
+
+async def test_a_call_that_is_cut_off_by_a_stop_is_unavailable() -> None:
+    """503 and not 500, so that a proxy asks another broker."""
+    working = asyncio.Event()
+
+    async def never(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        working.set()
+        await asyncio.Event().wait()
+
+    call = asyncio.create_task(request(StoppedCalls(never), "POST", "/mcp"))
+    await working.wait()
+    call.cancel()
+    answer = await call
+    assert (answer.status, answer.message["error"]["code"]) == (503, "unavailable")
+
+
+async def test_an_answer_that_has_begun_is_not_given_twice() -> None:
+    """The server refuses a second beginning; the call ends as it would without us."""
+    begun = asyncio.Event()
+
+    async def half(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        begun.set()
+        await asyncio.Event().wait()
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        if sent:
+            raise RuntimeError("the answer has begun")
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    call = asyncio.create_task(StoppedCalls(half)({"type": "http"}, receive, send))
+    await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert [message["type"] for message in sent] == ["http.response.start"]
 
 
 def as_uvicorn_runs_it(broker: LocalBroker, *trusted: str) -> ASGIApp:

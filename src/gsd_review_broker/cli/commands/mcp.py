@@ -50,7 +50,7 @@ class _Address:
     def __call__(self) -> str:
         with self._looking:
             if self._target.url or self._options.no_start:
-                broker = connect(self._target)
+                broker = connect(self._target, token=own_token())
             else:
                 root = self._target.locations.root
                 _, origin = locations.setting("port", root, flag=None, config=self._options.config)

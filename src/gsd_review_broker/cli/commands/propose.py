@@ -106,7 +106,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
     change = chosen_change(options)
     serves_many = context.broker.serves == USER
     here = top_level(Path.cwd())
-    root = context.target.locations.root
+    root, elsewhere = context.target.locations.root, context.target.is_elsewhere
     by_agent = options.agent_type or options.proposer_id
     return {
         "intent": options.intent,
@@ -121,7 +121,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "review_id": options.review,
         "project": options.project,
         # The broker's own repository need not be named; another work tree must be.
-        "workspace": str(here) if here and (serves_many or here != root) else None,
+        "workspace": str(here) if here and (serves_many or here != root) and not elsewhere else None,
         "proposer_id": options.proposer_id or (None if by_agent else context.identity),
         "parent_id": options.parent_id,
         "skip_diff_validation": True if options.skip_diff_validation or (change and change.is_committed) else None,
