@@ -16,7 +16,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run faults test covered check static quick format torture bench bench-large test-clients test-gsd test-postgres test-teams test-pythons lock docs clean chromium
+.PHONY: help run faults test covered check static quick format torture bench bench-large bench-postgres test-clients test-gsd test-postgres test-teams test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -92,6 +92,9 @@ bench: $(VENV)/dev.stamp  ## the benchmarks, as ratios: a table, and JSON in ben
 
 bench-large: $(VENV)/dev.stamp  ## the same questions to 1,000 and to 1,000,000 reviews (some minutes, 4 GB)
 	@$(BIN)/python -m benchmarks.large $(ARGS)
+
+bench-postgres: $(VENV)/dev.stamp  ## PostgreSQL beside SQLite, and its growth to 100,000 reviews
+	@$(BIN)/python -m benchmarks.postgres $(ARGS)
 
 test-postgres: $(VENV)/dev.stamp  ## every test that runs on PostgreSQL (BROKER_TEST_POSTGRES=postgresql://… uses that server)
 	@$(BIN)/python $(PYTEST) -m postgres tests/integration tests/acceptance/postgres

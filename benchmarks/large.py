@@ -58,7 +58,7 @@ def _broker(folder: Path, reviews: int) -> Generator[BrokerProcess]:
         yield broker
 
 
-def _questions(database: Path) -> dict[str, tuple[str, Arguments]]:
+def questions(database: Path) -> dict[str, tuple[str, Arguments]]:
     """For existing data: a discussed review, a project, a place in the middle of the audit."""
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     with contextlib.closing(connection):
@@ -85,17 +85,17 @@ def _questions(database: Path) -> dict[str, tuple[str, Arguments]]:
 
 
 def _growth(small: BrokerProcess, large: BrokerProcess, rounds: int) -> list[Figure]:
-    questions = {broker: _questions(broker.database) for broker in (small, large)}
+    asked = {broker: questions(broker.database) for broker in (small, large)}
     figures: list[Figure] = []
     with Connection(small.port) as to_small, Connection(large.port) as to_large:
-        for name in questions[small]:
+        for name in asked[small]:
             actions = {
-                "small": _asking(to_small, small.port, *questions[small][name]),
-                "large": _asking(to_large, large.port, *questions[large][name]),
+                "small": asking(to_small, *asked[small][name]),
+                "large": asking(to_large, *asked[large][name]),
             }
             samples = in_turns(actions, rounds=rounds, block=10)
             figures.append(_grown(name, samples["small"], samples["large"]))
-        actions = {"small": _claiming(to_small), "large": _claiming(to_large)}
+        actions = {"small": claiming(to_small), "large": claiming(to_large)}
         samples = in_turns(actions, rounds=max(1, rounds // 8), block=2)
         figures.append(_grown("claim (and release)", samples["small"], samples["large"]))
     return figures
@@ -105,12 +105,12 @@ def _grown(name: str, small: Samples, large: Samples) -> Figure:
     return ratio(f"growth: {name}", large.p50, small.p50, _GROWTH, "at 1,000 reviews")
 
 
-def _asking(connection: Connection, port: int, tool: str, arguments: Arguments) -> Callable[[], object]:
-    prepared = tool_request(port, tool, arguments)
+def asking(connection: Connection, tool: str, arguments: Arguments) -> Callable[[], object]:
+    prepared = tool_request(connection.port, tool, arguments)
     return lambda: connection.exchange(prepared)
 
 
-def _claiming(connection: Connection) -> Callable[[], object]:
+def claiming(connection: Connection) -> Callable[[], object]:
     def claim_and_release() -> None:
         claim = connection.call("claim_next", reviewer_id="benchmark")
         connection.call("release_claim", review_id=claim["review_id"], claim_generation=claim["claim_generation"])
@@ -120,16 +120,16 @@ def _claiming(connection: Connection) -> Callable[[], object]:
 
 def _beside(broker: BrokerProcess, rounds: int) -> list[Figure]:
     """A status call while another client makes the longest calls without a pause."""
-    questions = _questions(broker.database)
+    asked = questions(broker.database)
     figures: list[Figure] = []
     with Connection(broker.port) as connection:
-        status = _asking(connection, broker.port, *questions["status"])
+        status = asking(connection, *asked["status"])
         for name in ("feed", "stats", "audit page"):
             alone, beside = Samples(), Samples()
             for _ in range(rounds):
                 for _ in range(10):
                     alone.time(status)
-                with _busy(broker, *questions[name]):
+                with _busy(broker, *asked[name]):
                     for _ in range(20):
                         beside.time(status)
             figures.append(ratio(f"a status call beside {name}", beside.p50, alone.p50, _BESIDE, "alone"))
@@ -153,7 +153,7 @@ def _busy(broker: BrokerProcess, tool: str, arguments: Arguments) -> Generator[N
 
 def _ask_on(port: int, tool: str, arguments: Arguments, started: Event) -> None:
     with Connection(port) as connection:
-        question = _asking(connection, port, tool, arguments)
+        question = asking(connection, tool, arguments)
         while True:
             question()
             started.set()

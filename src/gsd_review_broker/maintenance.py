@@ -2,22 +2,16 @@
 
 import asyncio
 import contextlib
-import hashlib
-import json
-import os
-import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import make_private_folder, open_private
 from gsd_review_broker.service.wire.reviews import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.sqlite import verification
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 
 if TYPE_CHECKING:
     from gsd_review_broker.service.broker import Broker
@@ -27,17 +21,17 @@ T = TypeVar("T")
 
 
 def verify(database: Database, archives: Sequence[Path] = ()) -> verification.VerificationReport:
-    with _as_file(database) as path:
+    with as_file(database) as path:
         return verification.verify(path, archives)
 
 
 def export(database: Database) -> Iterator[dict[str, Any]]:
-    with _as_file(database) as path:
+    with as_file(database) as path:
         yield from verification.export(path)
 
 
 @contextlib.contextmanager
-def _as_file(database: Database) -> Generator[Path]:
+def as_file(database: Database) -> Generator[Path]:
     """The SQLite file; of a PostgreSQL database, a copy of one snapshot of it."""
     if database.url is None:
         yield database.path
@@ -49,54 +43,6 @@ def _as_file(database: Database) -> Generator[Path]:
         copy = Path(folder) / database.name
         asyncio.run(copying.snapshot(database, copy))
         yield copy
-
-
-def move(source: Database, target: Database) -> verification.VerificationReport:
-    """Copy a database whose brokers are stopped, and verify that both hold the same. The source is left as it is."""
-    lock = DatabaseLock(source)
-    make_private_folder(source.path.parent)
-    lock.acquire()
-    try:
-        with _as_file(source) as file:
-            before = verification.verify(file)
-            if before.problems:
-                raise StartError(f"the database {source} is not whole ({before.problems[0]}); nothing was copied.")
-            _copy(file, target)
-            after = verify(target)
-            if after != before or _digest(target) != _digest(source):
-                raise StartError(
-                    f"the copy {target} differs from {source}: a broker may have written meanwhile; stop it, and "
-                    "copy again."
-                )
-            return after
-    finally:
-        lock.release()
-
-
-def _copy(file: Path, target: Database) -> None:
-    if target.url is not None:
-        from gsd_review_broker.store.postgres import copying  # noqa: PLC0415 - see above
-
-        asyncio.run(copying.load(file, target))
-        return
-    make_private_folder(target.path.parent)
-    try:
-        os.close(open_private(target.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    except OSError as error:
-        raise StartError(f"{target} cannot be created: {error.strerror}; give a new file's path.") from error
-    with (
-        contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as copied,
-        contextlib.closing(sqlite3.connect(target.path)) as copy,
-    ):
-        copied.backup(copy)
-
-
-def _digest(database: Database) -> str:
-    """Of every event with its hashes, as `audit export` prints them."""
-    content = hashlib.sha256()
-    for event in export(database):
-        content.update(json.dumps(event).encode())
-    return content.hexdigest()
 
 
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:

@@ -123,7 +123,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-async def _execute(url: str, *statements: str) -> None:
+async def execute(url: str, *statements: str) -> None:
     import asyncpg  # most test processes need no PostgreSQL
 
     connection = await asyncpg.connect(url)
@@ -193,7 +193,7 @@ def server_url() -> str:
         if not (server.folder / "ready").exists():
             server.create()
             server.start()
-            run(_execute(server.url(), f"CREATE DATABASE {_TEMPLATE}"))
+            run(execute(server.url(), f"CREATE DATABASE {_TEMPLATE}"))
             run(_create_schema(server.url(_TEMPLATE)))
             (server.folder / "ready").touch()
     return server.url()
@@ -213,14 +213,14 @@ def own_database(name: str, *, empty: bool = False) -> Generator[str]:
     """A database of its own, with the schema, or with nothing in it."""
     name = f"tandem_{name}_{os.getpid()}"
     template = "template0" if empty or OTHER_SERVER in os.environ else _TEMPLATE
-    run(_execute(server_url(), f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}"))
+    run(execute(server_url(), f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} TEMPLATE {template}"))
     url = _with_database(server_url(), name)
     if OTHER_SERVER in os.environ and not empty:
         run(_create_schema(url))
     try:
         yield url
     finally:
-        run(_execute(server_url(), f"DROP DATABASE {name} WITH (FORCE)"))
+        run(execute(server_url(), f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 _EMPTY = ";".join(
@@ -234,4 +234,4 @@ _EMPTY = ";".join(
 
 async def emptied(url: str) -> None:
     """Deleting few rows is quicker than TRUNCATE."""
-    await _execute(url, _EMPTY)
+    await execute(url, _EMPTY)

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, 
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _SHOWN_PROBLEMS = 20
+_SQLITE = "sqlite:///"
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -109,19 +110,31 @@ def prune(options: argparse.Namespace) -> int:
 
 
 def migrate(options: argparse.Namespace) -> int:
-    from gsd_review_broker import maintenance
+    from gsd_review_broker import moving
 
     screen = Screen()
     root = None if options.user else find_root(Path.cwd())
-    source, target = _database(options), chosen_database(options.target, COMMAND_LINE, root)
+    source = _database(options)
+    target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root)
     with screen.progress("copying and comparing"):
-        report = maintenance.move(source, target)
+        moved = moving.move(source, target, stop_broker=_stop_of(options))
     if options.json:
-        screen.json({"from": str(source), "to": str(target), "events": report.events, "reviews": report.reviews})
+        screen.json({"from": str(source), "to": str(target), **dataclasses.asdict(moved)})
     else:
-        screen.say(Span("same", Style.GREEN), f"  {report.events:,} events, {report.reviews:,} reviews in {target}")
+        screen.say(Span("same", Style.GREEN), f"  {moved.events:,} events, {moved.reviews:,} reviews in {target}")
         screen.say("Start the broker with this database (--db, BROKER_DB or `db` in your configuration).")
     return Exit.DONE
+
+
+def _stop_of(options: argparse.Namespace) -> Callable[[], None] | None:
+    """How to stop the broker of this place, if one is running."""
+    target = client.Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
+    broker = client.find(client.Target(locations=target.locations, is_explicit=target.is_explicit))
+    if broker is None:
+        return None
+    from gsd_review_broker.cli.broker import background
+
+    return lambda: background.stop(broker, target.locations.database)
 
 
 def _archives(context: Context) -> str:

@@ -79,7 +79,7 @@ def reviewer(name: str) -> Reviewer:
     )
 
 
-async def _tools(broker: LocalBroker) -> None:
+async def use_tools(broker: LocalBroker) -> None:
     key = iter(range(1_000))
 
     async def call(tool: str, **arguments: Any) -> Any:
@@ -102,7 +102,7 @@ async def _tools(broker: LocalBroker) -> None:
     await call("close_review", review_id=review_id)
 
 
-async def _pool(broker: LocalBroker) -> None:
+async def use_pool(broker: LocalBroker) -> None:
     records = broker.application.broker.pool.records
     for name in ("codex", "claude", "gemini"):
         await records.begun(reviewer(name))
@@ -122,8 +122,8 @@ async def _pool(broker: LocalBroker) -> None:
 
 
 async def test_every_command_takes_its_locks_in_one_order(broker: LocalBroker, transactions: list[list[Step]]) -> None:
-    await _pool(broker)
-    await _tools(broker)
+    await use_pool(broker)
+    await use_tools(broker)
     broker.clock.pass_time(100_000)
     await broker.sweep()
     broker.clock.step_wall(-100_000)

@@ -2,22 +2,33 @@
 
 import argparse
 import asyncio
+import contextlib
+import json
 import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.generator import NOW, generate
 
-from gsd_review_broker import maintenance
+from gsd_review_broker import maintenance, moving
 from gsd_review_broker.cli import databases
+from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
+from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store.postgres import copying
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.tables import metadata
+from tests.integration.store.test_lock_order import use_pool, use_tools
 from tests.integration.store.test_migrations import lived
 from tests.support import postgres
-from tests.support.local import local_broker
+from tests.support.local import LocalBroker, local_broker
+from tests.support.texts import BETTER, GOOD
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.postgres
 
@@ -49,22 +60,84 @@ def rows(path: Path) -> dict[str, Any]:
     return content
 
 
+async def counter_patched_and_landed(broker: LocalBroker) -> None:
+    """An accepted counter-patch, an approved change that has landed, and an override for another."""
+    review_id = (await broker.create(diff=GOOD, project="site"))["review_id"]
+    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    remark = {"title": "t", "body": "b", "severity": "low", "path": "hello.txt", "line_start": 2}
+    offer = {"verdict": "changes_requested", "reason": "no", "counter_patch": BETTER, "findings": [remark]}
+    await broker("submit_verdict", review_id=review_id, claim_generation=claim["claim_generation"], **offer)
+    await broker("accept_counter_patch", review_id=review_id)
+    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    approval = {"verdict": "approved", "claim_generation": claim["claim_generation"]}
+    await broker("submit_verdict", review_id=review_id, **approval)
+    override = GateOverride(
+        repository="r", folder="f", person=Identity("human:ada"), reason="late", created_at=NOW, until=NOW
+    )
+    number = await broker.store.write(lambda tx: tx.save_override(override))
+    commit = LandedCommit(
+        folder="f", commit_id="c" * 40, branch="main", digest="sha256:0", subject="s", because=None,
+        reviews=(), override_id=number, landed_at=NOW,
+    )  # fmt: skip
+    await broker.store.write(lambda tx: tx.save_landed(commit))
+
+
+async def with_everything(folder: Path, repository: Path) -> Database:
+    """A few hundred reviews, some of them in an archive, and a row in every table."""
+    generate(folder / "broker.sqlite3", 300)
+    async with local_broker(folder, root=repository) as broker:
+        await use_pool(broker)
+        await use_tools(broker)
+        await counter_patched_and_landed(broker)
+        await broker.application.broker.tokens.new(None, "human", name="ada", project=None, expires="1d")
+        link = SignInLink(hash="h", sealed_token="t", page="/", expires_at=NOW)
+        await broker.store.write(lambda tx: tx.save_sign_in_link(link, NOW))
+        broker.clock.pass_time(1_200)
+        moment = iso(broker.clock.now())
+        while (await broker.application.broker.retention.prune(moment))["more"]:
+            pass
+    return Database(folder / "broker.sqlite3")
+
+
+def test_hundreds_of_reviews_with_everything_come_back_byte_for_byte(
+    empty: Database, tmp_path: Path, repository: Path
+) -> None:
+    source = asyncio.run(with_everything(tmp_path, repository))
+    before = rows(source.path)
+    assert [name for name, found in before.items() if not found] == []
+    back = Database(tmp_path / "back.sqlite3")
+    assert moving.move(source, empty).reviews == moving.move(empty, back).reviews == len(before["reviews"]) > 250
+    assert rows(back.path) == before
+    assert exported(source) == exported(empty) == exported(back)
+    (archive,) = tmp_path.glob("broker.sqlite3.archive-*[0-9]")
+    for database in (empty, back):
+        report = maintenance.verify(database, [archive])
+        assert (report.problems, report.statistics_checked) == ([], True)
+
+
+def exported(database: Database) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in maintenance.export(database))
+
+
 def test_there_and_back_every_row_is_the_same(source: Database, empty: Database, tmp_path: Path) -> None:
     back = Database(tmp_path / "made" / "back.sqlite3")
-    report = maintenance.move(source, empty)
-    assert (report.problems, report.reviews) == ([], 2)
-    assert maintenance.move(empty, back) == report
+    moved = moving.move(source, empty)
+    assert moved.reviews == 2
+    assert moving.move(empty, back).events == moved.events
     assert rows(back.path) == rows(source.path)
+    assert exported(back) == exported(empty) == exported(source)
+    assert all(maintenance.verify(database).problems == [] for database in (source, empty, back))
     assert back.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in back.path.parent.glob("back*")] == ["back.sqlite3"]
     # Where something is already, nothing is written.
-    with pytest.raises(StartError, match="cannot be created: File exists"):
-        maintenance.move(empty, back)
+    with pytest.raises(StartError, match="exists already"):
+        moving.move(empty, back)
     with pytest.raises(StartError, match="holds tables of another program"):
-        maintenance.move(source, empty)
+        moving.move(source, empty)
 
 
 async def test_a_broker_goes_on_with_the_moved_database(source: Database, empty: Database, tmp_path: Path) -> None:
-    await asyncio.to_thread(maintenance.move, source, empty)
+    await asyncio.to_thread(moving.move, source, empty)
     async with local_broker(tmp_path / "elsewhere", db=empty.url) as broker:
         (pending,) = (await broker("list_reviews", status="changes_requested"))["reviews"]
         message = {"sender_id": "gsd-executor", "sender_role": "proposer", "body": "again"}
@@ -76,25 +149,89 @@ def test_a_database_in_use_or_not_whole_is_not_copied(source: Database, empty: D
     lock = DatabaseLock(source)
     lock.acquire()
     with pytest.raises(StartError, match="in use by another broker"):
-        maintenance.move(source, empty)
+        moving.move(source, empty)
     lock.release()
-    connection = sqlite3.connect(source.path)
-    connection.execute("UPDATE reviews SET intent = 'altered'")
-    connection.commit()
-    connection.close()
+    alter(source.path, "UPDATE reviews SET intent = 'altered'")
     with pytest.raises(StartError, match=r"is not whole .* nothing was copied"):
-        maintenance.move(source, empty)
+        moving.move(source, empty)
 
 
-def test_a_copy_that_differs_is_reported(source: Database, empty: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "_digest", str)
-    with pytest.raises(StartError, match="differs from"):
-        maintenance.move(source, empty)
+def test_a_copy_that_differs_is_not_finished_and_the_next_one_starts_over(
+    source: Database, empty: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    typed = copying._typed
+    with monkeypatch.context() as patched:
+        patched.setattr(copying, "_typed", lambda table, rows: typed(table, [] if table.name == "messages" else rows))
+        with pytest.raises(StartError, match="differs in messages"):
+            moving.move(source, empty)
+    # No broker takes it for a whole database.
+    with pytest.raises(StartError, match="was not finished; run `tandem db migrate-to` again"):
+        asyncio.run(open_once(tmp_path / "elsewhere", empty))
+    assert moving.move(source, empty).reviews == 2
+    asyncio.run(open_once(tmp_path / "elsewhere", empty))
+
+
+async def open_once(folder: Path, database: Database) -> None:
+    async with local_broker(folder, db=database.url):
+        pass
+
+
+async def test_brokers_that_use_the_database_are_noticed(source: Database, empty: Database, tmp_path: Path) -> None:
+    await asyncio.to_thread(moving.move, source, empty)
+    async with local_broker(tmp_path / "elsewhere", db=empty.url) as broker:
+        await broker("broker_status")
+        with pytest.raises(StartError, match="brokers have 1 connections to the database"):
+            await asyncio.to_thread(moving.move, empty, Database(tmp_path / "back.sqlite3"))
+    assert not (tmp_path / "back.sqlite3").exists()
+
+
+async def test_a_running_broker_goes_on_until_the_copy_has_been_rehearsed(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it stores after the rehearsal has begun is in the copy that counts."""
+    async with contextlib.AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(local_broker(tmp_path))
+        review_id = await lived(broker)
+        loop = asyncio.get_running_loop()
+        copies: list[str] = []
+        copying_once = moving._copy
+
+        def copy_and_write(file: Path, target: Database) -> None:
+            copying_once(file, target)
+            copies.append(file.name)
+            if len(copies) == 1:
+                message = {"sender_id": "gsd-executor", "sender_role": "proposer", "body": "meanwhile"}
+                sent = broker("add_message", review_id=review_id, **message)
+                asyncio.run_coroutine_threadsafe(sent, loop).result(PATIENCE)
+
+        def stop_broker() -> None:
+            asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(PATIENCE)
+
+        monkeypatch.setattr(moving, "_copy", copy_and_write)
+        source = Database(tmp_path / "broker.sqlite3")
+        await asyncio.to_thread(moving.move, source, empty, stop_broker=stop_broker)
+    assert copies == ["source.sqlite3", "broker.sqlite3"]
+    copied = await asyncio.to_thread(exported, empty)
+    assert copied == exported(source)
+    assert copied.count(b'"message_sent"') == 1
+
+
+def test_a_move_that_fails_after_the_broker_was_stopped_says_so(source: Database, empty: Database) -> None:
+    def stop_broker() -> None:
+        alter(source.path, "UPDATE reviews SET intent = 'altered'")
+
+    with pytest.raises(StartError, match=r"not whole .* start it again with `tandem up`"):
+        moving.move(source, empty, stop_broker=stop_broker)
+
+
+def alter(path: Path, sql: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql)
 
 
 def test_a_server_that_cannot_be_reached_is_told_in_a_sentence(source: Database, tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="cannot be written: "):
-        maintenance.move(source, Database(tmp_path / "x", "postgresql://nobody@127.0.0.1:1/x"))
+    with pytest.raises(StartError, match="cannot be used: "):
+        moving.move(source, Database(tmp_path / "x", "postgresql://nobody@127.0.0.1:1/x"))
 
 
 def test_the_command_says_what_it_copied(
@@ -108,6 +245,6 @@ def test_the_command_says_what_it_copied(
     options = argparse.Namespace(db=str(source), config=None, user=True, target=empty.url, json=False)
     assert databases.migrate(options) == 0
     assert "2 reviews in postgresql://" in capsys.readouterr().out
-    options = argparse.Namespace(db=empty.url, config=None, user=True, target="back.sqlite3", json=True)
+    options = argparse.Namespace(db=empty.url, config=None, user=True, target="sqlite:///back.sqlite3", json=True)
     assert databases.migrate(options) == 0
     assert '"reviews": 2' in capsys.readouterr().out

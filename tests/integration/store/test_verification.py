@@ -655,3 +655,20 @@ async def test_a_database_is_whole_while_its_broker_runs(tmp_path: Path) -> None
         assert (report.problems, report.events) == ([], LAST)
         await broker.create()
         assert verification.verify(broker.database).events == LAST + 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("UPDATE messages SET body = 'other'", "messages"),
+        ("DELETE FROM counters", "counters"),
+        ("INSERT INTO review_failures VALUES ('x', 1, 0)", "review_failures"),
+    ],
+)
+def test_tables_that_differ_are_named(made: Made, tmp_path: Path, sql: str, table: str) -> None:
+    copy = tmp_path / "copy.sqlite3"
+    shutil.copy(made.database, copy)
+    assert verification.differing_tables(made.database, copy) == []
+    with contextlib.closing(sqlite3.connect(copy)) as connection, connection:
+        assert connection.execute(sql).rowcount > 0
+    assert verification.differing_tables(made.database, copy) == [table]

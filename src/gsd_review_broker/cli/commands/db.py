@@ -25,12 +25,15 @@ def register(commands: Commands) -> None:
     move = database.add(
         "migrate-to",
         run_migrate,
-        summary="copy the database into PostgreSQL, or back into a SQLite file, and compare both",
-        details="Stop the brokers first (`tandem down`). The database that is copied stays as it is; afterwards name "
-        "the new one as `db`. Archives stay where they are.",
+        summary="move to PostgreSQL, or back to a SQLite file: copy the database and compare both",
+        details="A running broker goes on while the database is verified and copied once to try it; then it is stopped "
+        "for the copy that counts. Stop brokers on other machines first. The database that is copied stays as it is; "
+        "afterwards name the new one as `db`. Archives stay where they are. If it is interrupted, run it again.",
     )
     add_place_options(move)
-    move.add_argument("target", metavar="TARGET", help="postgresql://… (an empty database), or the path of a new file")
+    move.add_argument(
+        "target", metavar="TARGET", help="postgresql://… (an empty database), or sqlite:///PATH of a new file"
+    )
     move.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 

@@ -22,7 +22,9 @@ RETENTION_LOCK = 0x7A6E_0002
 SWEEP_LOCK = 0x7A6E_0003
 # Options of a connection that only reads, and sees one moment.
 SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-_NAME = "gsd-review-broker"
+# How the server lists the connections of brokers; those of single commands have another name.
+APPLICATION_NAME = "gsd-review-broker"
+_NAME_FOR_A_MOMENT = f"{APPLICATION_NAME} (command)"
 
 
 class Dialect(PGDialect_asyncpg):
@@ -54,7 +56,7 @@ def make_engine(url: str, *, pooled: bool = True) -> AsyncEngine:
             statement_cache_size=0,
             prepared_statement_cache_size=0,
             prepared_statement_name_func=_unnamed,
-            server_settings={"application_name": _NAME},
+            server_settings={"application_name": APPLICATION_NAME if pooled else _NAME_FOR_A_MOMENT},
         )
 
     limits: dict[str, Any] = (

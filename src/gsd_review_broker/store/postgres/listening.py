@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from gsd_review_broker.ports import Wakeups
-from gsd_review_broker.store.postgres.engine import PATIENCE_SECONDS
+from gsd_review_broker.store.postgres.engine import APPLICATION_NAME, PATIENCE_SECONDS
 from gsd_review_broker.store.statements import Statements, parameter
 
 log = structlog.get_logger()
@@ -70,7 +70,9 @@ class Listener:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                connection = await asyncpg.connect(self._url, timeout=PATIENCE_SECONDS)
+                connection = await asyncpg.connect(
+                    self._url, timeout=PATIENCE_SECONDS, server_settings={"application_name": APPLICATION_NAME}
+                )
                 try:
                     await connection.add_listener(CHANNEL, self._heard)
                     pause = _FIRST_PAUSE_SECONDS

@@ -19,6 +19,9 @@ _VERSION = sa.text("SELECT version_num FROM alembic_version")
 _TABLES = sa.text("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
 _SETTING = sa.text("SELECT current_setting(:name)")
 _FIRST_HASH = "0" * 64
+# Exists while a copy into this database is not finished. No broker starts on half of a database.
+_UNFINISHED = "tandem_unfinished_copy"
+_IS_UNFINISHED = sa.text(f"SELECT to_regclass('{_UNFINISHED}') IS NOT NULL")
 
 
 async def prepare(engine: AsyncEngine, database: object) -> None:
@@ -46,6 +49,10 @@ def stored_version(connection: sa.Connection) -> str | None:
 
 
 def _prepare(connection: sa.Connection, database: object) -> None:
+    if connection.execute(_IS_UNFINISHED).scalar():
+        raise StartError(
+            f"a copy into the database {database} was not finished; run `tandem db migrate-to` again: it starts over."
+        )
     if stored_version(connection) == schema.HEAD:
         return
     connection.execute(_TAKE_LOCK)
@@ -58,9 +65,18 @@ def _prepare(connection: sa.Connection, database: object) -> None:
 
 
 def create_empty(connection: sa.Connection, database: object) -> None:
-    """For a database that is to be filled from elsewhere."""
+    """For a database that is to be filled from elsewhere. What an interrupted copy left is replaced."""
     connection.execute(_TAKE_LOCK)
+    if connection.execute(_IS_UNFINISHED).scalar():
+        metadata.drop_all(connection)
+        connection.execute(sa.text(f"DROP TABLE alembic_version, {_UNFINISHED}"))
     _create(connection, database)
+    connection.execute(sa.text(f"CREATE TABLE {_UNFINISHED} ()"))
+
+
+def finish_copy(connection: sa.Connection) -> None:
+    """From now on, a broker may start."""
+    connection.execute(sa.text(f"DROP TABLE {_UNFINISHED}"))
 
 
 def _create(connection: sa.Connection, database: object) -> None:

@@ -31,6 +31,7 @@ from gsd_review_broker.store.tables import (
     findings,
     histogram_buckets,
     messages,
+    metadata,
     reviews,
     revisions,
 )
@@ -79,6 +80,22 @@ def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
             return _verify_archive(files[0]) if files[0].is_archive else _verify_all(files)
         except (_UnreadableError, sqlite3.DatabaseError) as error:
             return _not_whole(str(error))
+
+
+def differing_tables(one: Path, other: Path) -> list[str]:
+    """The tables whose rows are not the same in both databases."""
+    with opened(one) as first, opened(other) as second:
+        return [
+            table.name
+            for table in metadata.sorted_tables
+            if any(
+                left != right for left, right in itertools.zip_longest(*(_all(file, table) for file in (first, second)))
+            )
+        ]
+
+
+def _all(file: sqlite3.Connection, table: sa.Table) -> Iterator[Values]:
+    return file.execute(sql_of(sa.select(table).order_by(*table.primary_key)))
 
 
 def _not_whole(*problems: str) -> VerificationReport:
