@@ -129,6 +129,16 @@ def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_
             (folder / "hello.txt").write_text("one\nzwei\nthree\n")
             proposed = Tandem(folder, own_home).run("propose", "-m", "Say two in German", "--json", **known)
             assert (proposed.code, proposed.json["affected_files"][0]["path"]) == (0, "hello.txt")
+        reviewer = Tandem(served, own_home).run("token", "new", "--role", "reviewer", "--name", "codex").out.strip()
+        review_id = proposed.json["review_id"]
+        approved = Tandem(clone, own_home).run("approve", review_id, **{**known, "BROKER_TOKEN": reviewer})
+        assert approved.code == 0, approved.err
+        # In CI, in any clone: the approved content passes, and nothing else does.
+        for content, code in (("one\nzwei\nthree\n", 0), ("one\ndrei\nthree\n", 5)):
+            (clone / "hello.txt").write_text(content)
+            git(clone, "commit", "-q", "-a", "-m", "Say it in German")
+            checked = Tandem(clone, own_home).run("gate", "check", "HEAD~1..HEAD", **known)
+            assert checked.code == code, checked.err
         call = {"name": "get_review_stats", "arguments": {}}
         stdin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
         answered = Tandem(clone, own_home).run("mcp", stdin=stdin, **known)

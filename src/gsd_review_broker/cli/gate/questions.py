@@ -1,5 +1,6 @@
 """The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,7 +117,7 @@ def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
 def answer_about(
     context: Context, site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()
 ) -> Json:
-    here, body = _body(site, asker, log, plans)
+    here, body = _body(context, site, asker, log, plans)
     try:
         connection = context.broker.connection
         status, _, answer = connection.exchange("POST", "/api/gate/check", body, _HEADERS, patience=_PATIENCE)
@@ -134,17 +135,27 @@ def _record(context: Context, site: install.GateSite, log: bytes) -> None:
     try:
         hook.report_landed(install.hook_site(site))
         if log:
-            _, body = _body(site, "status", log)
+            _, body = _body(context, site, "status", log)
             context.broker.connection.exchange("POST", "/api/gate/landed", body, _HEADERS, patience=_PATIENCE)
     except (UnreachableError, OSError):
         # A later commit, or the next look, reports it.
         return
 
 
-def _body(site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()) -> tuple[hook.Site, bytes]:
+def _body(
+    context: Context, site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()
+) -> tuple[hook.Site, bytes]:
     commit = root_commit(site.folder) or ""
-    here = hook.Site(str(site.common), {"root": str(site.root or ""), "commit": commit}, [])
+    here = hook.Site(str(site.common), {"root": _root_for(context, site), "commit": commit}, [])
     return here, here.head(asker) + b"".join(map(plan_line, plans)) + hook.clean_merges(log) + b"\n" + log
+
+
+def _root_for(context: Context, site: install.GateSite) -> str:
+    """A broker on another machine judges by the policy of its own clone; the root commit says that it is one."""
+    if context.target.is_elsewhere:
+        with contextlib.suppress(UnreachableError):
+            return context.broker.serves
+    return str(site.root or "")
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
+
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
@@ -21,6 +23,8 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.timestamps import iso
+
+log = structlog.get_logger()
 
 _MOST_CARRIED = 5
 _NOT_ALL = (
@@ -177,7 +181,12 @@ class Gate:
             diff = await self._core.store.read(lambda reader, change=change: _diff_of(reader, change))
             if diff is None:
                 continue
-            records = await self._core.repository.records_on(request.root, commit.parents[0], diff)
+            try:
+                records = await self._core.repository.records_on(request.root, commit.parents[0], diff)
+            except BrokerError as error:
+                # In a clone on another machine, the parent may be a commit that this repository does not have.
+                log.info("approval_not_tried", review_id=change.review_id, reason=error.message)
+                continue
             if records is not None and without_exempt(parse_records(records), policy) == wanted:
                 return Covered(because=Because.CARRIED, reviews=(change.review_id,)), True
         return None, candidates.is_complete and len(usable) <= _MOST_CARRIED
