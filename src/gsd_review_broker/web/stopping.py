@@ -11,7 +11,7 @@ from gsd_review_broker.web.api.people import failed
 _STOPPED = BrokerError(
     Code.UNAVAILABLE,
     "the broker was stopped before this call was answered",
-    "Call again. With the same idempotency_key it is done once.",
+    "Call again with the same key: what was done already is not done twice.",
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports import review_topic
 from gsd_review_broker.service.lookup import find_review, lock_review
 from gsd_review_broker.service.wire.timestamps import iso
 from tests.support.local import LocalBroker
@@ -41,7 +42,9 @@ def test_a_review_that_goes_between_two_reads_is_not_found(find: Callable[..., A
 async def test_who_waits_for_a_review_that_is_archived_is_told(broker: LocalBroker, tool: str) -> None:
     review_id = (await broker.create())["review_id"]
     waiting = asyncio.create_task(broker(tool, review_id=review_id, wait=True, wait_seconds=20))
-    while broker.application.wakeups.waiting == 0:
+    # It listens before it looks. It waits, and has looked, when somebody waits for its signal.
+    signals = broker.application.wakeups._waiters
+    while not any(signal._waiters for signal in signals.get(review_topic(review_id), ())):
         await asyncio.sleep(0)
     # Closed and archived before the waiter has looked again: both commits are one wake-up to it.
     publish, held = broker.application.wakeups.publish, []
