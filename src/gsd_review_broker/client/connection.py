@@ -14,6 +14,10 @@ PROTOCOL = "2026-07-28"
 ANSWER_SECONDS = 60.0
 _IDLE_SECONDS = 2.0
 _NOT_ADMITTED = (401, 403)
+# A proxy without a broker behind it, or a broker that is stopping.
+_NO_BROKER = (502, 503, 504)
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
+_ASK = "It is on another machine: check its address, or ask whoever runs it. Then call again."
 _PORTS = {"http": 80, "https": 443}
 _META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
@@ -26,6 +30,11 @@ class UnreachableError(BrokerError):
 
     def __init__(self, message: str, hint: str = "Start it with `tandem up`; `tandem doctor` finds out more.") -> None:
         super().__init__(Code.UNAVAILABLE, message, hint)
+
+
+def is_here(url: str) -> bool:
+    """Is it an address of this machine's loopback?"""
+    return urlsplit(url).hostname in _HERE
 
 
 class Connection:
@@ -65,7 +74,7 @@ class Connection:
         status, kind, answer = self.exchange("POST", endpoint, body, headers, patience=patience)
         if status == TOO_LARGE:
             raise BrokerError(Code.TOO_LARGE, answer.decode("utf-8", "replace").strip(), "")
-        if status in _NOT_ADMITTED:
+        if status in _NOT_ADMITTED or status in _NO_BROKER:
             # Refused before any tool was reached.
             return _plain_result(status, answer)
         return _tool_result(_message(status, kind, answer))
@@ -93,12 +102,17 @@ class Connection:
             answer = self._http.request(method, path, body, headers, patience=patience)
         except OSError as error:
             self.close()
-            raise UnreachableError(f"the broker at {self.url} does not answer ({_why(error)})") from error
+            raise self._unreachable(f"the broker at {self.url} does not answer ({_why(error)})") from error
         except BaseException:
             self.close()
             raise
         self._last_used = time.monotonic()
+        if answer[0] in _NO_BROKER and not answer[1].startswith("application/json"):
+            raise self._unreachable(f"no broker answers behind {self.url} (status {answer[0]})")
         return answer
+
+    def _unreachable(self, message: str) -> UnreachableError:
+        return UnreachableError(message) if is_here(self.url) else UnreachableError(message, _ASK)
 
 
 def _why(error: Exception) -> str:

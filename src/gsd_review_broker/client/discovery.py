@@ -4,16 +4,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from gsd_review_broker.client.connection import Connection, Json, UnreachableError
+from gsd_review_broker.client.connection import Connection, Json, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, unauthenticated
 from gsd_review_broker.git.plain_checkout import plain_root
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations, locate
 from gsd_review_broker.settings.runtime_file import Announcement, UntrustedRuntimeFileError, announced, new_challenge
 
 USER = "user"
-_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Target(NamedTuple):
@@ -43,7 +41,7 @@ class Target(NamedTuple):
     @property
     def is_elsewhere(self) -> bool:
         """On another machine a broker serves a clone of its own, and paths of this machine mean nothing to it."""
-        return self.url is not None and urlsplit(self.url).hostname not in _HERE
+        return self.url is not None and not is_here(self.url)
 
     def accepts(self, serves: str) -> bool:
         if serves == self.locations.serves or self.is_elsewhere:
