@@ -48,7 +48,11 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
     else:
         wiring, notes = _account_wiring(runtimes, installed, around)
     capability = _capability(choice, runtimes, installed, around)
-    seen = tuple(str(one) for one in installed if one.runtime in runtimes)
+    seen = tuple(
+        f"{one}: work with it as before. tandem gsd status shows what counts."
+        for one in installed
+        if one.runtime in runtimes
+    )
     trust = ("Codex runs the hook that starts the broker once you have trusted it.",) if "codex" in runtimes else ()
     return ClientSetup(
         documents=(*hooks, *wiring, *capability.documents),
