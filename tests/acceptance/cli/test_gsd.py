@@ -94,6 +94,7 @@ def test_the_rules_are_those_of_the_settings(tandem: Tandem) -> None:
         "review_granularity": "per_task",
         "execution_mode": "blocking",
         "gate_mode": "off",
+        "plan_first": False,
         "problems": [],
     }
     gates = {"plan": True, "execute": True, "verify": False}
@@ -133,8 +134,10 @@ def test_with_a_gate_that_blocks_nobody_goes_on_without_a_verdict(tandem: Tandem
     settings(tandem, execution_mode="optimistic")
     tandem("gate", "install", "--mode", "block")
     rules = tandem("gsd", "rules")
-    assert (rules["execution_mode"], rules["gate_mode"]) == ("blocking", "block")
+    assert (rules["execution_mode"], rules["gate_mode"], rules["plan_first"]) == ("blocking", "block", False)
     assert "the gate is in mode block, so wait" in tandem.run("gsd", "rules").out
+    settings(tandem, gate={"mode": "block", "plan_first": True})
+    assert "code is not taken while a plan of the current phase" in tandem.run("gsd", "rules").out
     tandem("gate", "uninstall")
 
 

@@ -19,6 +19,7 @@ class GateState:
     mode: str
     hook: Path
     problem: str | None
+    plan_first: bool = False
 
     @property
     def is_installed(self) -> bool:
@@ -33,7 +34,11 @@ def gate_state(folder: Path) -> GateState | None:
         return None
     policy = install.policy_of(site)
     return GateState(
-        state=install.state(site), mode=policy.mode.value, hook=install.hook_file(site), problem=policy.problem
+        state=install.state(site),
+        mode=policy.mode.value,
+        hook=install.hook_file(site),
+        problem=policy.problem,
+        plan_first=policy.plan_first,
     )
 
 

@@ -31,6 +31,7 @@ class Rules:
     settings: Settings
     gate_mode: str
     """off, too, where no gate is installed."""
+    plan_first: bool = False
     problems: tuple[str, ...] = ()
 
     @property
@@ -54,6 +55,7 @@ class Rules:
             "review_granularity": self.settings.review_granularity,
             "execution_mode": self.execution_mode,
             "gate_mode": self.gate_mode,
+            "plan_first": self.plan_first,
             "problems": list(self.problems),
         }
 
@@ -70,6 +72,8 @@ class Rules:
         else:
             yield "review is off: propose nothing, and work as GSD says."
         yield _gate_line(self.gate_mode)
+        if self.plan_first:
+            yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
 
@@ -90,5 +94,6 @@ def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
     return Rules(
         settings=loaded.settings,
         gate_mode=gate.mode if gate and gate.is_installed else "off",
+        plan_first=gate is not None and gate.is_installed and gate.plan_first,
         problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW),
     )
