@@ -422,4 +422,30 @@ CLOCK: tuple[Fault, ...] = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *SECURITY)
+_PLANS = "tests/acceptance/gate/test_plans.py"
+PLANS = (
+    _fault(
+        "a ticket lets code pass whose plan is not approved",
+        "gate/tickets.py",
+        "        if policy.plan_first:\n",
+        "        if False:\n",
+        f"{_PLANS}::test_approved_code_lands_only_after_its_plan_and_only_as_long_as_the_plan_stays",
+    ),
+    _fault(
+        "a plan that changed after its approval counts as approved",
+        "domain/gate/plans.py",
+        "        if approval.steps[plan.path].new in plan.entries and ",
+        "        if plan.entries and ",
+        "tests/unit/domain/gate/test_plans.py"
+        "::test_a_plan_is_approved_if_a_review_of_this_repository_ends_with_its_content",
+    ),
+    _fault(
+        "the hook looks at the plans of all phases",
+        "gate/plans.py",
+        "if phase is None or is_of_phase(name, phase)]",
+        "]",
+        f"{_PLANS}::test_every_unfinished_plan_of_the_phase_counts_and_no_other",
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *PLANS, *SECURITY)
