@@ -1,6 +1,7 @@
 """`gate.plan_first`: code waits until the plans of the current phase are approved as they are."""
 
 import json
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -34,10 +35,10 @@ def clean(here: Gated) -> Generator[None]:
 
 
 def policy(here: Gated, *, plan_first: bool = True) -> None:
-    put(
-        here.folder / ".planning" / "review-broker.json",
-        json.dumps({"gate": {"mode": "block", "plan_first": plan_first}}),
-    )
+    """Written a while ago: a ticket counts only if it is newer."""
+    text = json.dumps({"gate": {"mode": "block", "plan_first": plan_first}})
+    path = put(here.folder / ".planning" / "review-broker.json", text)
+    os.utime(path, (path.stat().st_mtime - 3600,) * 2)
 
 
 def approve_plan(here: Gated, name: str, text: str) -> str:
