@@ -11,6 +11,18 @@ from tests.support.processes import BrokerProcess
 Keep = Callable[[Page, str], None]
 PROPOSED = {**PROPOSAL, "category": "plan_review", "agent_type": "gsd-planner", "intent": "Plan 03-02"}
 CART = "> The shop must not lose a cart."
+# The text of the plan that is not hidden by the style sheet either.
+SEEN = """() => {
+    const texts = document.createTreeWalker(document.querySelector(".read tbody"), NodeFilter.SHOW_TEXT);
+    let seen = "";
+    while (texts.nextNode()) {
+        const holder = texts.currentNode.parentElement;
+        const isSeen = holder.checkVisibility({ opacityProperty: true, visibilityProperty: true })
+            && parseFloat(getComputedStyle(holder).fontSize) >= 10;
+        if (isSeen && !holder.closest(".n")) seen += texts.currentNode.data;
+    }
+    return seen.replace(/\\s/g, "");
+}"""
 
 
 def line_of(text: str, plan: str) -> int:
@@ -28,6 +40,8 @@ def test_a_plan_is_read_as_prose_and_a_remark_on_a_paragraph_keeps_its_place(
     expect(page.locator(".read a", has_text="the report")).to_contain_text(
         '(https://example.invalid/report "for members")'
     )
+    assert page.evaluate(SEEN) == "".join(PLAN.split())
+
     # The diff and back, by one key; a line has the same name in both.
     page.keyboard.press("m")
     expect(page.locator("#f0 table.unified")).to_be_visible()
@@ -71,9 +85,11 @@ def test_a_plan_is_read_and_remarked_on_without_scripts(
     page = Person(open_context(java_script_enabled=False).new_page(), shop.port).go(f"/r/{review_id}")
     page.get_by_role("link", name="Show the diff").click()
     expect(page.locator("#f0 table.unified")).to_be_visible()
-    page.get_by_role("link", name="Show it rendered").click()
     line = line_of(CART, PLAN)
     page.locator(f"#f0n{line} a").click()
     page.locator("#remark-body").fill("Without a script.")
     page.locator("#remark button").click()
-    expect(page.locator(f"#f0n{line} + .t .thread")).to_contain_text("Without a script.")
+    # Back where it was written, and in the other form in the same place.
+    expect(page.locator(f"#f0 .unified #f0n{line} + .t .thread")).to_contain_text("Without a script.")
+    page.get_by_role("link", name="Show it rendered").click()
+    expect(page.locator(f"#f0 .read #f0n{line} + .t .thread")).to_contain_text("Without a script.")

@@ -8,6 +8,7 @@ from gsd_review_broker.errors import BrokerError, Code
 
 _MOST_DIGITS = 12
 EVERYTHING = "all"
+RENDERED, DIFF = FORMS = "rendered", "diff"
 
 
 def digits(text: str, *, most: int = _MOST_DIGITS) -> int | None:
@@ -106,7 +107,7 @@ def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str,
         first_file=number(query, "from") or 0,
         at=query.get("at", "")[:40],
         around=_around(query),
-        form=query.get("as", "") if query.get("as") in {"rendered", "diff"} else "",
+        form=query.get("as", "") if query.get("as") in FORMS else "",
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.markdown import rendering
+from gsd_review_broker.web.review import places
 from tests.support.local import LocalBroker
 from tests.support.plans import PLAN, PLAN_PATH, created
 from tests.support.processes import git
@@ -249,3 +250,27 @@ async def test_the_diffs_of_earlier_revisions_are_read_once(
     monkeypatch.setattr(ReviewPageQueries, "diff", None)
     assert is_below(await broker.page(f"/r/{review_id}"), "About the cart.", number_of(CART) + 2)
     assert "About the cart." in await broker.page(f"/r/{review_id}/live")
+
+
+async def test_only_the_latest_revisions_with_messages_are_looked_at(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_MOST_REVISIONS", 1)
+    review_id = await plan(broker)
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await message(broker, review_id, number_of(CART), "On the first.")
+    await sent_back(broker, review_id, PLAN)
+    await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    await message(broker, review_id, number_of(CART), "On the second.")
+    await sent_back(broker, review_id, PLAN)
+    page = await broker.page(f"/r/{review_id}")
+    assert is_below(page, "On the second.", number_of(CART))
+    assert "On the first." in page
+    assert "On the first." not in change_of(page)
+
+
+async def test_a_long_plan_is_shown_at_once(broker: LocalBroker) -> None:
+    text = "\n".join(f"Paragraph {number}.\n" for number in range(600))
+    review_id = await plan(broker, diff=created(text))
+    assert "Paragraph 599." in await broker.page(f"/r/{review_id}")
+    assert "Paragraph 599." not in await broker.page(f"/r/{review_id}?as=diff")

@@ -1,10 +1,9 @@
 """Which files can be shown rendered, and which are shown so unless somebody asks for something else."""
 
 from gsd_review_broker.domain.model import Operation
-from gsd_review_broker.web.addresses import ReviewAddress
+from gsd_review_broker.web.addresses import RENDERED, ReviewAddress
 from gsd_review_broker.web.diff.document import ShownFile
 
-RENDERED, DIFF = "rendered", "diff"
 _ENDINGS = (".md", ".markdown")
 _PLANNING = ".planning/"
 _REGULAR = {None, "100644", "100755"}

@@ -16,7 +16,7 @@ from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.web.addresses import with_query
+from gsd_review_broker.web.addresses import FORMS, with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
@@ -217,6 +217,8 @@ def _back(request: Request, done: str, form: Form | None = None) -> str:
     place = form.text("back") if form else ""
     anchor = f"#{place}" if re.fullmatch(r"[a-z0-9-]{1,40}", place) else ""
     values: dict[str, object] = {"done": done}
+    if form and form.text("as") in FORMS:
+        values["as"] = form.text("as")
     if form and form.number("rev"):
         values["rev"] = form.number("rev")
     return with_query(f"/r/{_id(request)}", values) + anchor

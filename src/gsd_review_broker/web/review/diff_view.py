@@ -10,7 +10,7 @@ from gsd_review_broker.domain.model import Operation, Review, Side
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
-from gsd_review_broker.web.addresses import EVERYTHING, ReviewAddress
+from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, ReviewAddress
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.documents import Documents, Prepared
 from gsd_review_broker.web.diff.highlighting import Pieces
@@ -18,7 +18,7 @@ from gsd_review_broker.web.diff.parts import Part, part_of, part_with
 from gsd_review_broker.web.diff.rendering import Below, View, file_table
 from gsd_review_broker.web.diff.warnings import Warned
 from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.choice import DIFF, RENDERED, can_be_rendered, is_rendered
+from gsd_review_broker.web.markdown.choice import can_be_rendered, is_rendered
 from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
@@ -113,7 +113,9 @@ class DiffViews:
         room = float("inf") if document and document.lines <= _SMALL_CHANGE_LINES else _FIRST_LINES
         blocks: list[FileBlock] = []
         for file in shown:
-            at_once = address.file is not None or _named(address.at, file) or file.lines <= min(LARGE_FILE_LINES, room)
+            # A plan is read from its beginning to its end.
+            most = _SMALL_CHANGE_LINES if is_rendered(file, address) else LARGE_FILE_LINES
+            at_once = address.file is not None or _named(address.at, file) or file.lines <= min(most, room)
             room -= file.lines if at_once else 0
             table = self.table(prepared, file.index, address, threads, show, form, base) if at_once else None
             blocks.append(_block(prepared, file, address, threads, table))
