@@ -244,6 +244,13 @@ SHOWN = (
         f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
     ),
     _fault(
+        "a line of invisible characters is a blank line",
+        "web/markdown/rendering.py",
+        'not row.text.strip(" \\t"):\n',
+        "not row.text.strip():\n",
+        f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
+    ),
+    _fault(
         "Markdown of nothing but marks is parsed",
         "web/markdown/inline.py",
         "        if marks > self._most_marks or marks * marks > self._left:\n",

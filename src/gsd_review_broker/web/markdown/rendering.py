@@ -90,7 +90,7 @@ class _Sheet:
                     yield from self._line(row, kind)
 
     def _line(self, row: Row, kind: Kind) -> Iterator[str]:
-        if kind is Kind.MARKS and not row.text.strip():
+        if kind is Kind.MARKS and not row.text.strip(" \t"):
             # A blank line is a space between paragraphs; it has a name, for there may be a remark on it.
             yield f'<tr class="{self._change(row.kind)} blank"><td colspan="4">{self._anchor(row)}'
         else:
