@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.support.processes import BrokerProcess, free_environment, git, make_repository
 from tests.support.tandem import Tandem
+from tests.support.waiting import until
 
 # An address of this machine that is not one of the loopback's names, so the broker takes it for any other address.
 ELSEWHERE = "127.0.0.2"
@@ -122,7 +123,7 @@ def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_
     with contextlib.ExitStack() as stack:
         broker.start(port=public)
         stack.push(broker)
-        assert f"for_others=http://{ELSEWHERE}:{public}" in broker.output()
+        until(lambda: f"for_others=http://{ELSEWHERE}:{public}" in broker.output())
         made = Tandem(served, own_home).run("token", "new", "--role", "proposer", "--name", "claude")
         known = {"BROKER_URL": f"http://{ELSEWHERE}:{public}", "BROKER_TOKEN": made.out.strip()}
         for folder in (clone, tmp_path / "tree"):
