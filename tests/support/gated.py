@@ -39,6 +39,16 @@ class Gated:
             "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true",
         }  # fmt: skip
 
+    @contextlib.contextmanager
+    def without_broker(self) -> Generator[None]:
+        """It has another port afterwards."""
+        self.process.stop()
+        try:
+            yield
+        finally:
+            self.process.start()
+            self.call = self.process.client()
+
     def elsewhere(self, folder: Path) -> "Gated":
         return Gated(self.process, self.home, folder=folder)
 

@@ -113,12 +113,9 @@ def test_without_a_broker_its_database_says_whether_the_plan_is_approved(here: G
     approve_plan(here, PLAN, "# Without a broker\n")
     here.stage(hello_txt="four\n")
     here.approve()
-    here.process.stop()
-    try:
+    with here.without_broker():
         put(here.folder / PLAN, "# Another\n")
         assert "code waits until its plan is approved" in here.git("commit", "-m", "feat(03-01): alone").err
         put(here.folder / PLAN, "# Without a broker\n")
         here.must("commit", "-m", "feat(03-01): alone")
         assert here.tandem.run("gate", "check", "--plan", PLAN).code == 0
-    finally:
-        here.process.start()
