@@ -51,7 +51,7 @@ def programs() -> Path:
     return Path(found.origin).parent / "pginstall18" / "bin"
 
 
-def _as_user() -> dict[str, Any]:
+def as_user() -> dict[str, Any]:
     """PostgreSQL refuses to run as root."""
     return {"user": _NOBODY, "group": _NOBODY} if os.geteuid() == 0 else {}
 
@@ -77,7 +77,7 @@ class Server:
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=self.folder,
-            **_as_user(),
+            **as_user(),
         )
 
     def start(self) -> None:
@@ -91,7 +91,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             cwd="/",
             start_new_session=True,
-            **_as_user(),
+            **as_user(),
         )
         until(self._accepts)
 
@@ -171,7 +171,7 @@ class OwnServer(Server):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            **_as_user(),
+            **as_user(),
         )
 
 

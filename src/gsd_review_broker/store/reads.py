@@ -36,7 +36,7 @@ from gsd_review_broker.ports import (
 from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
-from gsd_review_broker.store.statements import Statements, Values, parameter
+from gsd_review_broker.store.statements import Statements, Values, off_index, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
     audit_head,
@@ -292,8 +292,6 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         return MESSAGES.read(row) if row else None
 
 
-# `column || ''` keeps the planner off that column's index.
-_NOTHING: sa.ColumnClause[str] = sa.literal_column("''", sa.String)
 _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "parent_id")
 
 
@@ -311,7 +309,7 @@ def _list_statement(
     """One statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
-        (reviews.c[name].concat(_NOTHING) if name in aside else reviews.c[name]) == parameter(name) for name in equal
+        (off_index(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
     ]
     if needs_human is not None:
         is_null = reviews.c.needs_human.is_(None)

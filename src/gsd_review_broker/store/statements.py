@@ -78,6 +78,15 @@ def parameter(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name)
 
 
+# Keeps SQLite off a column's index. PostgreSQL chooses an index by its statistics, which it has for bare columns only.
+OFF_INDEX = " || ''"
+_NOTHING: sa.ColumnClause[str] = sa.literal_column("''", sa.String)
+
+
+def off_index(column: sa.Column[str]) -> sa.ColumnElement[str]:
+    return column.concat(_NOTHING)
+
+
 _DIALECT = sqlite.dialect(paramstyle="named")
 # Statements live as long as the modules that define them, or in a bounded cache of shapes.
 _SQL: dict[Statement, str] = {}

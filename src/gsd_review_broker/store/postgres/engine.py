@@ -14,6 +14,8 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 # One command after the other holds the audit's head, so more connections would only wait for it.
 CONNECTIONS = 10
+# More than there are statements.
+_KNOWN_STATEMENTS = 500
 # How long a call waits for a free connection, and for the server to accept a new one.
 PATIENCE_SECONDS = 10.0
 # Advisory locks, by number. Whoever holds one is the only broker of the database that does this.
@@ -42,20 +44,16 @@ class Dialect(PGDialect_asyncpg):
 registry.register("postgresql.tandem", __name__, "Dialect")
 
 
-def _unnamed() -> str:
-    """The unnamed statement lasts until the next one, and belongs to the transaction that uses it."""
-    return ""
-
-
 def make_engine(url: str, *, pooled: bool = True) -> AsyncEngine:
     def connect() -> Any:
         # asyncpg reads the address itself, as libpq does: sockets, sslmode, passfile and all.
         return engine.dialect.loaded_dbapi.connect(
             url,
             timeout=PATIENCE_SECONDS,
+            # With 0, asyncpg names no statements: each is parsed again in the round trip that runs it. SQLAlchemy keeps
+            # only the types of its parameters and columns, which saves the round trip that asks for them.
             statement_cache_size=0,
-            prepared_statement_cache_size=0,
-            prepared_statement_name_func=_unnamed,
+            prepared_statement_cache_size=_KNOWN_STATEMENTS,
             server_settings={"application_name": APPLICATION_NAME if pooled else _NAME_FOR_A_MOMENT},
         )
 

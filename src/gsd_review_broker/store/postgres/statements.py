@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from gsd_review_broker.store.postgres.engine import Dialect
-from gsd_review_broker.store.statements import Parameters, Statement, Upsert, Values
+from gsd_review_broker.store.statements import OFF_INDEX, Parameters, Statement, Upsert, Values
 
 _DIALECT = Dialect()
 # How many rows of a long answer are fetched at a time.
@@ -35,7 +35,8 @@ def sql_of(statement: Statement) -> _Compiled:
         compiled = core.compile(dialect=_DIALECT)
         assert isinstance(compiled, SQLCompiler)  # noqa: S101 - what a Core statement compiles to
         constants = {name: value for name, value in compiled.params.items() if value is not None}
-        known = _SQL[statement] = _Compiled(str(compiled), tuple(compiled.positiontup or ()), constants)
+        text = str(compiled).replace(OFF_INDEX, "")
+        known = _SQL[statement] = _Compiled(text, tuple(compiled.positiontup or ()), constants)
     return known
 
 
