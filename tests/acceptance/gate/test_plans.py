@@ -21,6 +21,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gated]:
     with gated(tmp_path_factory.mktemp("plans")) as running:
         gsd_project(running.folder)
         put(running.folder / ".planning" / "STATE.md", "## Current Position\n\nPhase: 3 of 5 (Parse)\n")
+        running.first = running.head()
         yield running
 
 
@@ -29,7 +30,8 @@ def clean(here: Gated) -> Generator[None]:
     policy(here)
     yield
     policy(here, plan_first=False)
-    here.must("reset", "-q", "--hard")
+    # A test commits a plan; git would then take it along in the next test.
+    here.must("reset", "-q", "--hard", here.first)
     for path in (here.folder / PHASE).glob("*"):
         path.unlink()
 
