@@ -135,8 +135,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
 @pytest.fixture
 async def session() -> AsyncGenerator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(limit=0, ssl=False)
-    async with aiohttp.ClientSession(connector=connector, headers={"Host": NAME}) as one:
+    async with aiohttp.ClientSession(connector=connector, connector_owner=False, headers={"Host": NAME}) as one:
         yield one
+    # A connection with TLS would say goodbye when nobody listens any more.
+    await connector.close(abort_ssl=True)
 
 
 class Client:
