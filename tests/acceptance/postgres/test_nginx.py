@@ -139,6 +139,9 @@ async def session() -> AsyncGenerator[aiohttp.ClientSession]:
         yield one
     # A connection with TLS would say goodbye when nobody listens any more.
     await connector.close(abort_ssl=True)
+    # What was aborted is closed within the next turns of the loop.
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 class Client:
@@ -306,3 +309,7 @@ async def test_events_come_through_as_they_happen(site: Site, session: aiohttp.C
             async for line in stream.content:
                 if review_id.encode() in line:
                     break
+        # The stream does not end by itself, and a goodbye by TLS would wait for its end.
+        assert stream.connection is not None
+        assert stream.connection.transport is not None
+        stream.connection.transport.abort()
