@@ -21,7 +21,7 @@ environment.clean()
 
 _PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 # Normally the same examples each time, so that a failure is about the change; `make torture` searches for new ones.
-settings.register_profile("everyday", max_examples=40, derandomize=True, **_PROFILE)
+settings.register_profile("everyday", max_examples=25, derandomize=True, **_PROFILE)
 settings.register_profile("searching", max_examples=1_000, **_PROFILE)
 settings.load_profile("everyday")
 

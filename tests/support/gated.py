@@ -127,6 +127,7 @@ def gated(
     folder: Path,
     *,
     mode: str = "block",
+    patience: float | None = PATIENCE,
     files: dict[str, str] | None = None,
     prepare: Callable[[Path], object] = lambda _repository: None,
 ) -> Generator[Gated]:
@@ -138,6 +139,7 @@ def gated(
     with BrokerProcess(repository, home=home) as process:
         here = Gated(process, home)
         here.tandem("gate", "install", "--mode", mode)
-        with (repository / ".git" / "tandem" / "gate").open("a") as facts:
-            facts.write(f"patience={PATIENCE}\n")
+        if patience is not None:
+            with (repository / ".git" / "tandem" / "gate").open("a") as facts:
+                facts.write(f"patience={patience}\n")
         yield here

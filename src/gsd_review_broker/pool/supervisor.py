@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
-import sys
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from gsd_review_broker.domain.pool import EndReason, Reviewer
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool import policy
 from gsd_review_broker.pool.child import tree
+from gsd_review_broker.pool.child.ending import end_all
 from gsd_review_broker.pool.child.leftovers import end_leftovers
 from gsd_review_broker.pool.child.log_file import tail
 from gsd_review_broker.pool.launch.launcher import Launcher, host_name
@@ -335,6 +334,5 @@ def _end_strays() -> None:
     """Adopted processes that cleared their environment and were never seen. They can be identified once all reviewers
     are gone.
     """
-    for one in tree.strays():
-        tree.tell(one, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+    end_all(None, lambda: [one for one in tree.strays() if one.runs], grace=0)
     tree.reap_strays()

@@ -392,6 +392,7 @@ def test_a_prune_without_a_broker_moves_the_same(place: Place) -> None:
         assert git(place.repository, "status", "--porcelain") == b""
 
 
+@pytest.mark.torture
 def test_a_prune_under_load_loses_nothing_that_was_acknowledged(process: BrokerProcess, own_home: Path) -> None:
     """By the command and by two requests at once, while others go on and one looks whether all is whole."""
     answers: list[dict[str, Any]] = []
@@ -423,6 +424,7 @@ def test_a_prune_under_load_loses_nothing_that_was_acknowledged(process: BrokerP
     verified(process.folder, own_home, process.database)
 
 
+@pytest.mark.torture
 def test_a_broker_killed_in_the_middle_of_a_prune_loses_nothing(process: BrokerProcess, own_home: Path) -> None:
     made = set()
     # While the archive is made, while it is filled, while it is filled further.

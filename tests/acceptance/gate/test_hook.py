@@ -46,7 +46,7 @@ def test_the_answer_without_a_broker_imports_nothing_of_the_server() -> None:
 def test_a_broker_that_takes_the_question_and_never_answers_is_given_up_on(tmp_path: Path) -> None:
     """The other side sees the hook hang up by itself; its patience is under a second."""
     assert hook.ANSWER_SECONDS < 1
-    with gated(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as silent:
+    with gated(tmp_path, patience=None) as here, socket.create_server(("127.0.0.1", 0)) as silent:
         here.process.stop()
         put_runtime_file(here.folder, url=f"http://127.0.0.1:{silent.getsockname()[1]}")
         hung_up = threading.Event()

@@ -335,7 +335,10 @@ async def _flooded(
 _LINES = {"tiny lines": "x\n", "long lines": "y" * 10_000 + "\n", "events": '{"type":"turn.started"}\n'}
 
 
-@pytest.mark.parametrize("kind", _LINES)
+# The longest lines every day; `make torture` takes all.
+@pytest.mark.parametrize(
+    "kind", ["long lines", *(pytest.param(kind, marks=pytest.mark.torture) for kind in ("tiny lines", "events"))]
+)
 async def test_a_flood_is_read_to_its_end_and_a_bounded_part_of_it_is_kept(
     record_property: Any, tmp_path: Path, own_home: Path, repository: Path, kind: str
 ) -> None:

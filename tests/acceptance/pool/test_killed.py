@@ -51,7 +51,7 @@ def start_holding(home: Path, repository: Path) -> tuple[BrokerProcess, str, dic
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who left its group")
-@pytest.mark.parametrize("pool_stays_on", [True, False])
+@pytest.mark.parametrize("pool_stays_on", [True, pytest.param(False, marks=pytest.mark.torture)])
 def test_after_kill_9_the_next_start_leaves_no_reviewer_and_gives_back_what_they_held(
     own_home: Path, repository: Path, pool_stays_on: bool
 ) -> None:
@@ -76,7 +76,10 @@ def test_after_kill_9_the_next_start_leaves_no_reviewer_and_gives_back_what_they
     assert alive("BROKER_POOL", Database(repository / DATABASE).key) == []
 
 
-@pytest.mark.parametrize("kinds", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGINT]])
+@pytest.mark.parametrize(
+    "kinds",
+    [[signal.SIGTERM], pytest.param([signal.SIGINT], marks=pytest.mark.torture), [signal.SIGINT, signal.SIGINT]],
+)
 def test_a_broker_that_is_told_to_end_leaves_nothing(
     own_home: Path, repository: Path, kinds: list[signal.Signals]
 ) -> None:

@@ -646,7 +646,7 @@ async def start_over() -> None:
         await postgres.emptied(local.postgres_url)
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(steps=STORIES, seed=st.integers(0, 2**32))
 @pytest.mark.slow
 def test_after_any_story_with_prunes_in_it_all_is_whole(tree: Path, steps: list[Step], seed: int) -> None:

@@ -686,7 +686,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_repository(tmp_path_factory.mktemp("statistics") / "repository")
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(steps=STORIES)
 @pytest.mark.slow
 def test_after_any_story_the_statistics_are_what_a_recount_of_the_audit_gives(tree: Path, steps: list[Step]) -> None:

@@ -271,7 +271,7 @@ def _mutated(chance: random.Random, diff: bytes) -> bytes:
     return b"".join(lines)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 @pytest.mark.slow
 def test_a_broken_diff_is_refused_or_read_as_git_reads_it(corpus: Corpus, seed: int) -> None:
