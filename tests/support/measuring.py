@@ -9,7 +9,10 @@ from coverage import Coverage
 
 _PACKAGES = ("gsd_review_broker.domain.rules", "gsd_review_broker.store")
 _ON_POSTGRES = ("[postgres", "/test_postgres.py", "/test_several_brokers.py", "/test_moving.py")
-MEASURED = ("tests/unit/domain/rules/", "tests/unit/domain/test_", "tests/unit/store/", "tests/integration/")
+MEASURED = (
+    *("tests/unit/domain/rules/", "tests/unit/domain/test_", "tests/unit/store/"),
+    *("tests/integration/service/", "tests/integration/store/", "tests/integration/web/test_sign_in.py"),
+)
 
 
 class Measuring:
