@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Tests often wait for a program or for the disk: four workers keep two cores busy.
-WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2 )))
+# Tests often wait for a program or for the disk: three workers keep two cores busy.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 3 / 2 )))
 # make test RANDOM=1 shuffles the tests and prints the seed; SEED=123 repeats that order.
 ORDER  := $(if $(SEED),-p randomly --randomly-seed=$(SEED),$(if $(RANDOM),-p randomly))
 PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
