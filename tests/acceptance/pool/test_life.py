@@ -190,7 +190,8 @@ async def test_a_reviewer_that_lets_its_claim_run_out_is_ended(
     tmp_path: Path, own_home: Path, repository: Path
 ) -> None:
     text = "import client, time\nclient.claim()\ntime.sleep(600)\n"
-    slow = replace(QUICK, failure_pause=600_000)
+    # Only one at a time: another would take the review as soon as it is free.
+    slow = replace(QUICK, failure_pause=600_000, max_pool_size=1)
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=slow) as broker:
         review_id = await broker.create()
         await broker.until_status(review_id, "claimed")
