@@ -13,6 +13,8 @@ from tests.support.local import LocalBroker
 from tests.support.plans import PLAN, PLAN_PATH, created
 from tests.support.processes import git
 
+pytestmark = pytest.mark.slow
+
 RENDERED, DIFF = 'class="diff read"', 'class="diff unified"'
 CART = "> The shop must not lose a cart."
 
