@@ -242,7 +242,10 @@ class Generator:
         story = self._random.choice(self._open if self._random.random() < 1 / _OPEN_EVERY else self._closed)
         review_id = f"{self._random.getrandbits(64):016x}"
         pace = self._random.lognormvariate(0, 1)
-        at = lambda moment: beginning + int((moment - NOW) * pace)  # noqa: E731
+
+        def at(moment: int) -> int:
+            return beginning + int((moment - NOW) * pace)
+
         review = story.review_values | {"id": review_id}
         review |= {name: at(value) for name in _TIMES if (value := review[name]) is not None}
         revisions = [row | {"review_id": review_id, "created_at": at(row["created_at"])} for row in story.revisions]

@@ -69,6 +69,7 @@ class Application:
         clock: Clock | None = None,
         pool_limits: PoolLimits | None = None,
     ) -> None:
+        # Long on purpose: all parts are composed here, in the order in which they need each other.
         settings = configuration.settings
         policy = settings.policy()
         on_postgresql = configuration.database.url is not None

@@ -31,7 +31,7 @@ class Acknowledged:
 
 @dataclass
 class Load:
-    """Clients that propose, claim, talk and judge until they are told to stop, each keeping its own log."""
+    """Clients that propose, claim, talk and judge until they are stopped, each keeping its own log."""
 
     # Of one broker, or of several on one database.
     ports: Sequence[int]

@@ -68,6 +68,7 @@ def make_broker(
     signer: Signer | None,
     identification: Identification,
 ) -> Broker:
+    """All services of one broker, composed in one place: long, because there are many."""
     scoped: dict[str, Broker] = {}
 
     def within(project: str | None) -> Broker:

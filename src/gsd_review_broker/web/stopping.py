@@ -1,4 +1,4 @@
-"""What a call is told that was not finished when the broker stopped."""
+"""The answer to a call that was not finished when the broker stopped."""
 
 import asyncio
 from contextlib import suppress

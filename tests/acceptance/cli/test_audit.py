@@ -67,7 +67,7 @@ def moment_after_all(client: Mcp) -> str:
 
 @dataclass
 class Load:
-    """Clients that live through whole reviews until they are told to stop, and remember which were acknowledged."""
+    """Clients that live through whole reviews until they are stopped, and remember which were acknowledged."""
 
     port: int
     made: list[str] = field(default_factory=list)

@@ -160,7 +160,7 @@ class Client:
 
 
 class Traffic:
-    """Clients that go through whole reviews until they are told to stop. Any failed call fails the test."""
+    """Clients that go through whole reviews until they are stopped. Any failed call fails the test."""
 
     def __init__(self, site: Site, session: aiohttp.ClientSession, project: str, *, waits: bool) -> None:
         self.proposer, self.reviewer = Client(site, session, "proposer"), Client(site, session, "reviewer")
