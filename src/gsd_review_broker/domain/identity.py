@@ -1,5 +1,6 @@
 """Names: when two spellings are the same one, and which names nobody may take. Light: the command line imports it."""
 
+from functools import lru_cache
 from typing import NewType
 
 Identity = NewType("Identity", str)
@@ -27,6 +28,7 @@ def same_identity(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and identity_key(one) == identity_key(other)
 
 
+@lru_cache(maxsize=1024)
 def identity_key(identity: str) -> str:
     """What makes two spellings the same program: not case, form, or characters that cannot be seen. Self-declared
     names guard against mistakes."""

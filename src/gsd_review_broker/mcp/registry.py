@@ -30,6 +30,7 @@ class Audience(StrEnum):
     OBSERVER = "observer"
 
 
+_KEY = "idempotency_key"
 EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
 
 
@@ -81,18 +82,21 @@ class Tool:
         audience: Audience = Audience.ALL,
         caller: Caller = LOCAL,
     ) -> Any:
-        for name in arguments:
+        for name in arguments.keys() - self.arguments.model_fields.keys():
             encoded(ascii(name), name)
         values = self._validated(arguments)
         for name, value in arguments.items():
             refuse_unstorable(name, value)
-        key = values.pop("idempotency_key", None)
-        # The arguments as they came: leaving one out and passing its default are different calls.
-        call_arguments = {name: value for name, value in arguments.items() if name != "idempotency_key"}
-        holder = caller.proven_identity
-        repeat = Repeat(tool=self.name, key=key, arguments=call_arguments, holder=holder) if key is not None else None
-        await broker.gatekeeper.admit(caller, self._act(arguments))
+        key = values.pop(_KEY, None)
+        repeat = None if key is None else self._repeat(key, arguments, caller)
+        if not broker.gatekeeper.trusts(caller):
+            await broker.gatekeeper.admit(caller, self._act(arguments))
         return await self.function(Call(broker, repeat, audience, caller), **values)
+
+    def _repeat(self, key: str, arguments: dict[str, Any], caller: Caller) -> Repeat:
+        # The arguments as they came: leaving one out and passing its default are different calls.
+        others = {name: value for name, value in arguments.items() if name != _KEY}
+        return Repeat(tool=self.name, key=key, arguments=others, holder=caller.proven_identity)
 
     def _act(self, arguments: dict[str, Any]) -> Act:
         return Act(
@@ -122,7 +126,7 @@ class Tool:
             model = self.arguments.model_validate(arguments)
         except ValidationError as error:
             raise _invalid(self, error) from error
-        return {name: getattr(model, name) for name in self.arguments.model_fields}
+        return dict(vars(model))
 
 
 def _invalid(tool: Tool, error: ValidationError) -> BrokerError:

@@ -121,8 +121,12 @@ class Gatekeeper:
         self._clock = clock
         self._access = access
 
+    def trusts(self, caller: Caller) -> bool:
+        """Such a caller may do everything under any name, so nothing has to be looked at."""
+        return caller is LOCAL and not self._access.guards
+
     async def admit(self, caller: Caller, act: Act) -> None:
-        if caller is LOCAL and not self._access.guards:
+        if self.trusts(caller):
             return
         guarded = frozenset(name for name, identity in act.names if self._access.standing(identity) is not None)
         try:

@@ -32,6 +32,7 @@ from gsd_review_broker.domain.model import (
     Status,
     Verdict,
     field_names,
+    from_values,
     values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
@@ -68,27 +69,20 @@ def _files_from(text: str) -> tuple[AffectedFile, ...]:
 
 
 class Rows(Generic[T]):
-    """How one kind of object is read from its table.
-
-    Reading bypasses __init__, because a page has hundreds of rows and the stored values were valid objects before.
-    """
+    """How one kind of object is read from its table. The stored values were valid objects before."""
 
     def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
         names = field_names(kind)
         self._kind = kind
         self.columns = [table.c[name] for name in names]
-        self._setters = [getattr(kind, name).__set__ for name in names]
         self._converted = [(names.index(name), convert) for name, convert in converted.items()]
 
     def read(self, row: Values) -> T:
         values = list(row)
         for index, convert in self._converted:
             values[index] = convert(values[index])
-        read = object.__new__(self._kind)
         # A row may end with columns that are not fields of the object.
-        for setter, value in zip(self._setters, values, strict=False):
-            setter(read, value)
-        return read
+        return from_values(self._kind, values)
 
 
 REVIEWS = Rows(

@@ -20,15 +20,14 @@ class HostAndOriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            hosts = [value.lower() for name, value in scope["headers"] if name == b"host"]
-            origins = [value.lower() for name, value in scope["headers"] if name == b"origin"]
+            hosts, origins, size = _checked_headers(scope)
             if len(hosts) != 1 or hosts[0] not in self._hosts:
                 await _refuse(421, "Host")(scope, receive, send)
                 return
             if len(origins) > 1 or not self._origins.issuperset(origins):
                 await _refuse(403, "Origin")(scope, receive, send)
                 return
-            if _declared_size(scope) > self._body_limit:
+            if size > self._body_limit:
                 await _too_large(self._body_limit)(scope, receive, send)
                 return
         elif scope["type"] != "lifespan":
@@ -68,9 +67,19 @@ class BodyLimit:
         await self._app(scope, counted if scope["type"] == "http" else receive, send)
 
 
-def _declared_size(scope: Scope) -> int:
-    sizes = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
-    return max(map(int, sizes), default=0)
+def _checked_headers(scope: Scope) -> tuple[list[bytes], list[bytes], int]:
+    """The hosts, the origins, and the largest size that the request declares."""
+    hosts: list[bytes] = []
+    origins: list[bytes] = []
+    size = 0
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts.append(value.lower())
+        elif name == b"origin":
+            origins.append(value.lower())
+        elif name == b"content-length" and value.isdigit():
+            size = max(size, int(value))
+    return hosts, origins, size
 
 
 def _too_large(limit: int) -> PlainTextResponse:

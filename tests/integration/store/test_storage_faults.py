@@ -228,6 +228,18 @@ async def test_a_lock_that_is_held_too_long_is_busy_and_over_when_it_is_free(lon
     assert await last_event(lone) == 2
 
 
+async def test_what_is_not_committed_yet_is_not_read(lone: LocalBroker) -> None:
+    """Between commits, short reads use the writer's connection."""
+    review_id = (await lone.create())["review_id"]
+    held = Held(lone)
+    claiming = asyncio.create_task(lone("claim_review", review_id=review_id, reviewer_id="codex"))
+    assert await asyncio.to_thread(held.reached.wait, DEADLINE)
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+    held.go_on()
+    await claiming
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "claimed"
+
+
 # Batches.
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from gsd_review_broker.domain.model import Event, EventType, NewEvent
 
 FIRST_HASH = "0" * 64
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _ENCODER.encode(value)
 
 
 def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> str:

@@ -1,6 +1,6 @@
 """The state table, and the only place where a review moves along it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -13,6 +13,7 @@ from gsd_review_broker.domain.model import (
     NewEvent,
     Review,
     Status,
+    copy_with,
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -128,7 +129,7 @@ def record(
 ) -> Change:
     """The review with these fields changed, and the event that records it."""
     fields |= _milestones(review, event_type, fields, now)
-    after = replace(review, version=review.version + 1, updated_at=now, **fields)
+    after = copy_with(review, version=review.version + 1, updated_at=now, **fields)
     changed = {name: value for name in FACTS if (value := getattr(after, name)) != getattr(review, name)}
     event = NewEvent(
         event_type=event_type,

@@ -69,6 +69,7 @@ class SqliteStore:
             self._abandon()
             raise
         self._glances = SqlReader(SqliteStatements(self._glancer))
+        self._own_glances = SqlReader(SqliteStatements(self._connection))
         self.writer = Writer(
             self._connection,
             self._path,
@@ -139,8 +140,10 @@ class SqliteStore:
         return await self.writer.write(command)
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
+        # The writer's connection still has the pages that it wrote. Any other one reads them again after each commit.
+        reader = self._glances if self.writer.is_away else self._own_glances
         try:
-            return query(self._glances)
+            return query(reader)
         except sqlite3.Error as error:
             raise translate(error) from error
 

@@ -85,6 +85,11 @@ class Writer:
     def pending(self) -> int:
         return len(self._jobs)
 
+    @property
+    def is_away(self) -> bool:
+        """May a thread be using the connection, or is its transaction open? If not, the event loop can read with it."""
+        return isinstance(self._turn, asyncio.Task)
+
     async def write(self, command: Callable[[Transaction], T]) -> T:
         """Returns when the command is on disk. A caller that goes away does not undo a command under way."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
