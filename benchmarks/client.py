@@ -50,23 +50,30 @@ def tool_request(
     return request(port, "tools/call", params, path=path, protocol=protocol, name=tool)
 
 
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
 class Incoming:
-    """One answer as it arrives: JSON with a length, as for every call that is answered within 15 s."""
+    """One answer as it arrives: JSON with a length; or a stream in chunks, as the SDK answers revisions before
+    2026-07-28."""
 
     __slots__ = ("_body_from", "_buffer", "_end")
 
     def __init__(self) -> None:
         self._buffer = b""
         self._body_from = 0
-        self._end = 0
+        # None: where the last chunk ends.
+        self._end: int | None = None
 
     def feed(self, data: bytes) -> bytes | None:
         """The body when it is complete."""
         if not data:
             raise ConnectionError("the server closed the connection")
         self._buffer = self._buffer + data if self._buffer else data
-        if not self._end and not self._read_head():
+        if not self._body_from and not self._read_head():
             return None
+        if self._end is None:
+            return self._buffer[self._body_from :] if self._buffer.endswith(_LAST_CHUNK) else None
         return self._buffer[self._body_from :] if len(self._buffer) >= self._end else None
 
     def _read_head(self) -> bool:
@@ -76,10 +83,10 @@ class Incoming:
         head = self._buffer[:end].lower()
         if not head.startswith(b"http/1.1 200"):
             raise ConnectionError(f"refused: {self._buffer[:500]!r}")
-        at = head.index(b"content-length:") + len(b"content-length:")
-        length = int(head[at:].split(b"\r\n", 1)[0])
         self._body_from = end + 4
-        self._end = self._body_from + length
+        _, found, rest = head.partition(b"content-length:")
+        if found:
+            self._end = self._body_from + int(rest.split(b"\r\n", 1)[0])
         return True
 
 
