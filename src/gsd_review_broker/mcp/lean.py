@@ -25,6 +25,8 @@ JudgeCall = Callable[[Call, Mapping[bytes, bytes]], Awaitable[bool]]
 _DECIDING: Final = frozenset(
     {b"accept", b"content-type", b"content-encoding", b"mcp-protocol-version", b"mcp-method", b"mcp-name"}
 )
+# Nothing that has to be cancelled for a caller who hangs up is done sooner: git, a wait.
+_SOON_SECONDS = 0.005
 
 
 class LeanCalls:
@@ -132,7 +134,9 @@ async def _unless_gone(receive: Receive, answer: Coroutine[Any, Any, dict[str, A
         gone = True
         working.cancel()
 
-    watching = asyncio.create_task(watch())
+    watching: list[asyncio.Task[None]] = []
+    # Most writes are on disk before that, and need no task that watches. A caller that is gone by then is still gone.
+    later = asyncio.get_running_loop().call_later(_SOON_SECONDS, lambda: watching.append(asyncio.create_task(watch())))
     try:
         return await _Rest(answer, pause)
     except asyncio.CancelledError:
@@ -141,7 +145,9 @@ async def _unless_gone(receive: Receive, answer: Coroutine[Any, Any, dict[str, A
             return None
         raise
     finally:
-        watching.cancel()
+        later.cancel()
+        for task in watching:
+            task.cancel()
 
 
 class _Rest:

@@ -46,6 +46,8 @@ class _Reviser:
 
 def _under_own_name(caller: Caller, proposal: NewProposal) -> NewProposal:
     """A proven caller is the proposer, whatever the call says."""
+    if not caller.proven:
+        return proposal
     return replace(proposal, origin=replace(proposal.origin, proposer_id=caller.acting(proposal.origin.proposer_id)))
 
 
@@ -74,7 +76,7 @@ class Proposals:
             validation.optional_text("workspace", origin.workspace, 4 * self._core.policy.limits.name)
             workspace = await self._core.repository.resolve_workspace(origin.workspace)
             project = await self._core.repository.project_of(workspace)
-        return replace(proposal, origin=replace(origin, project=project))
+        return proposal if project == origin.project else replace(proposal, origin=replace(origin, project=project))
 
     def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
         origin = self._origin(tx, proposal.origin, workspace)
