@@ -428,6 +428,10 @@ class Repository(Protocol):
         """The same name in every clone and work tree of a repository; None for the broker's own repository."""
         ...
 
+    async def root_commit(self, workspace: str) -> str | None:
+        """All clones of a repository have the same; None before the first commit, and in a shallow clone."""
+        ...
+
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, unauthenticated
 from gsd_review_broker.git.plain_checkout import plain_root
+from gsd_review_broker.settings.brokers_file import recorded_url
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations, locate
 from gsd_review_broker.settings.runtime_file import Announcement, UntrustedRuntimeFileError, announced, new_challenge
 
@@ -36,6 +37,8 @@ class Target(NamedTuple):
         environment = os.environ if environment is None else environment
         address = url or environment.get("BROKER_URL")
         locations = locate(None if user else _root_of(folder), db=db, config=config, environment=environment)
+        if not (address or db or environment.get("BROKER_DB")) and locations.root is not None:
+            address = recorded_url(str(locations.root))
         return cls(locations=locations, url=address, is_explicit=bool(address or db or environment.get("BROKER_DB")))
 
     @property

@@ -20,6 +20,7 @@ ANSWER_SECONDS = 0.7
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OF_OTHERS = 0o077
 _LONGEST_FILE = 10_000
+_LONGEST_LIST = 1_000_000
 _LONGEST_ANSWER = 10_000_000
 _FAILED = 1
 # A file for each report of what landed, until the broker has it; a report that it cannot read is dropped.
@@ -30,6 +31,7 @@ _TICKET = b"ticket "
 # Nobody waits for a report, so a busy broker has time.
 _REPORT_SECONDS = 10.0
 _ANSWERED = (200, 400)
+_LANDED = "/api/gate/landed"
 
 
 class RefusedError(Exception):
@@ -120,8 +122,6 @@ class Site:
     """This repository, and the broker that serves it: by what `tandem gate install` wrote down."""
 
     def __init__(self, common: str, known: "dict[str, str]", tips: "list[str]") -> None:
-        # Longer only in our tests, which also run on machines that are busy.
-        self.patience = float(known.get("patience") or ANSWER_SECONDS)
         self.common = common
         self.known = known
         self.tips = tips
@@ -148,6 +148,39 @@ class Site:
                 "Run `tandem gate install` again, or `tandem gate uninstall`."
             ) from None
         return cls(common, known, tips)
+
+    def patience_for(self, seconds: float) -> float:
+        """Longer only in our tests, which also run on machines that are busy."""
+        return float(self.known.get("patience") or seconds)
+
+    @property
+    def broker_url(self) -> str:
+        """Of the broker on another machine that judges here; nothing where it is one of this machine.
+
+        Only the environment and the user's own file name it (settings/brokers_file.py): whoever chooses the address
+        gets the user's token. Raises RefusedError if the file should have it, and has not."""
+        named = os.environ.get("BROKER_URL")
+        if named:
+            from gsd_review_broker.gate.elsewhere import is_elsewhere
+
+            if is_elsewhere(named):
+                return named
+        if not self.known.get("elsewhere"):
+            return ""
+        path = f"{os.path.dirname(self.known.get('user_file', ''))}/brokers"
+        try:
+            lines = _own_text(path, _LONGEST_LIST).split("\n")
+        except OSError:
+            lines = []
+        repository = self.known.get("root") or self.common
+        for line in lines:
+            address, _, name = line.partition(" ")
+            if name == repository:
+                return address
+        raise RefusedError(
+            "tandem gate: refused, because commits here are judged by a broker on another machine, and its address for "
+            f"{repository} is not in {path}.\nNext: tandem gate install --url URL"
+        )
 
     @property
     def databases(self) -> "list[str]":
@@ -241,13 +274,18 @@ def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> byt
 
 
 def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
-    """The running broker, else what the database file and the receipts say."""
+    """The running broker, else what the database file and the receipts say; or a broker on another machine alone."""
+    url = site.broker_url
+    if url:
+        from gsd_review_broker.gate.elsewhere import ask_elsewhere
+
+        return ask_elsewhere(site, url, path, body)
     for database in site.databases:
         address = address_of(database)
         if address is None:
             continue
         try:
-            status, answer = post(address, path, body, site.authorization, site.patience)
+            status, answer = post(address, path, body, site.authorization, site.patience_for(ANSWER_SECONDS))
         except OSError as error:
             problem = f"the broker does not answer ({error})"
             break
@@ -281,12 +319,12 @@ def address_of(database: str) -> "tuple[str, int] | None":
     return (host, int(port)) if holder and holder == _pid_in(text) else None
 
 
-def _own_text(path: str) -> str:
+def _own_text(path: str, longest: int = _LONGEST_FILE) -> str:
     """Of a plain file that nobody else can read or write; else nothing."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         facts = os.fstat(file.fileno())
         is_own = facts.st_uid == os.geteuid() and not facts.st_mode & _OF_OTHERS
-        return file.read(_LONGEST_FILE).decode("utf-8", "replace") if is_own else ""
+        return file.read(longest).decode("utf-8", "surrogateescape") if is_own else ""
 
 
 def _holder(path: str) -> str:
@@ -392,8 +430,9 @@ def report_landed(site: Site) -> bool:
     tells it; the broker records each commit once. Raises OSError if the broker does not answer."""
     folder = f"{site.common}/tandem"
     waiting = waiting_reports(folder)
-    address = next(filter(None, map(address_of, site.databases)), None)
-    if address is None:
+    url = site.broker_url if waiting else ""
+    address = None if url else next(filter(None, map(address_of, site.databases)), None)
+    if address is None and not url:
         return not waiting
     for name in waiting:
         try:
@@ -402,12 +441,25 @@ def report_landed(site: Site) -> bool:
         except FileNotFoundError:
             # Another commit's report was quicker.
             continue
-        status, _ = post(address, "/api/gate/landed", body, site.authorization, _REPORT_SECONDS)
+        status = _reported(site, address, url, body)
         if status not in _ANSWERED:
             return False
         if os.path.exists(f"{folder}/{name}"):
             os.unlink(f"{folder}/{name}")
     return True
+
+
+def _reported(site: Site, address: "tuple[str, int] | None", url: str, body: bytes) -> int:
+    """The broker's status."""
+    if address is not None:
+        return post(address, _LANDED, body, site.authorization, _REPORT_SECONDS)[0]
+    from gsd_review_broker.errors import BrokerError
+    from gsd_review_broker.gate.elsewhere import send
+
+    try:
+        return send(site, url, _LANDED, body, _REPORT_SECONDS)[0]
+    except BrokerError as error:
+        raise OSError(error.message) from error
 
 
 def waiting_reports(folder: str) -> "list[str]":

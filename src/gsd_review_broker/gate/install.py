@@ -22,6 +22,7 @@ from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
+from gsd_review_broker.settings.brokers_file import record_url, recorded_url
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.gate import read_policy
 
@@ -68,6 +69,11 @@ class GateSite:
     def config_file(self) -> Path:
         return self.common / "config"
 
+    @property
+    def name(self) -> str:
+        """As the user's list of brokers on other machines has it."""
+        return str(self.root or self.common)
+
 
 def hooks_path(site: GateSite) -> str | None:
     """What the user's own git would use; None for the git folder's own hooks."""
@@ -96,17 +102,24 @@ def state(site: GateSite) -> str:
     return "ok" if whole else "damaged"
 
 
-def install(site: GateSite, *, database: Database, user_database: Database) -> bool:
-    """False if it is in place already; then only the facts are brought up to date."""
+def install(site: GateSite, *, database: Database, user_database: Database, url: str | None = None) -> bool:
+    """False if it is in place already; then only the facts are brought up to date. `url` is that of a broker on another
+    machine; without it, the one that was recorded stays."""
     present = state(site)
     tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
     if present == "damaged":
+        url = url or recorded_url(site.name)
         uninstall(site)
     # Nothing that came with the folder counts.
     remove_tickets(list((site.own / "tickets").glob("*")) if present != "ok" else [])
     site.own.mkdir(mode=0o700, exist_ok=True)
+    if url is not None:
+        record_url(site.name, url)
     _write(site.facts_file, _facts(site, database, user_database, tips), 0o600)
     if present == "ok":
+        if state(site) != "ok":
+            # The script says whether tickets count.
+            _write(hook_file(site), _script(site), _EXECUTABLE)
         return False
     named = hooks_path(site)
     if named is None:
@@ -174,6 +187,7 @@ def uninstall(site: GateSite) -> bool:
     for file in site.own.glob("*"):
         file.unlink()
     site.own.rmdir()
+    record_url(site.name, None)
     return True
 
 
@@ -210,8 +224,9 @@ def _script(site: GateSite) -> str:
     known = hook_site(site).known
     configuration = [known[key] for key in ("project_file", "user_file") if known.get(key)]
     return hook_script(
-        python=sys.executable, package=package, place=place, chained=chained, configuration=configuration
-    )
+        python=sys.executable, package=package, place=place, chained=chained, configuration=configuration,
+        has_tickets=not known.get("elsewhere"),
+    )  # fmt: skip
 
 
 def _receipt_kind(site: GateSite) -> str | None:
@@ -228,7 +243,10 @@ def policy_of(site: GateSite) -> GatePolicy:
 def hook_site(site: GateSite) -> Site:
     """What the hook knows of this repository; or would know, where it is not installed."""
     if site.facts_file.exists():
-        return Site.of(str(site.common))
+        known = Site.of(str(site.common))
+        # A folder that somebody else packed must not choose whose addresses and token are read.
+        known.known["user_file"] = str(locations.user_file())
+        return known
     place = locations.locate(site.root, db=None, config=None)
     user = locations.locate(None, db=None, config=None, environment={})
     return Site(str(site.common), _known(site, place.database, user.database), [])
@@ -243,6 +261,7 @@ def _known(site: GateSite, database: Database, user_database: Database) -> dict[
         "project_file": str(locations.project_file(site.root)) if site.root else "",
         "user_file": str(locations.user_file()),
         "public_key": str(locations.public_key_file()),
+        "elsewhere": "yes" if recorded_url(site.name) else "",
     }
 
 

@@ -37,8 +37,10 @@ note="$place/prepared.$PPID.$new"
 program={program}
 # The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
 # after the sum over its parents and its records. A ticket older than the configuration does not count.
+# Tickets are a broker's of this machine; where one on another machine decides, they do not count.
+tickets={tickets}
 has_ticket() {{
-  [ "$branches" -eq 1 ] || return 1
+  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}" = count ] || return 1
   set -- "$place/tickets/$old".*
   [ -f "$1" ] || return 1
   ticket="$place/tickets/$old.$(sum_of_commit)"
@@ -89,7 +91,9 @@ exec "$hook" "$@"
 """
 
 
-def hook_script(*, python: str, package: str, place: str, chained: str, configuration: Sequence[str]) -> str:
+def hook_script(
+    *, python: str, package: str, place: str, chained: str, configuration: Sequence[str], has_tickets: bool = True
+) -> str:
     """`chained` is shell text for the path of the hook that was there before. `configuration` are the files that a
     ticket must be newer than."""
     return _TEMPLATE.format(
@@ -99,6 +103,7 @@ def hook_script(*, python: str, package: str, place: str, chained: str, configur
         chained=chained,
         program=shlex.quote(_PROGRAM.format(package=package)),
         configuration=shlex.join(configuration),
+        tickets="count" if has_tickets else "none",
         foreign=" ".join(FOREIGN_VARIABLES),
         environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
         diff=shlex.join(command_line(TICKET_DIFF)),

@@ -125,11 +125,19 @@ class GitRepository:
         answer = self._applied(workspace, diff, already_applied=already_applied)
         if isinstance(answer, DoesNotApply) or answer.records is None:
             return answer
+        folder, commit = self._identity(workspace)
+        return replace(answer, repository=commit, folder=folder)
+
+    def _identity(self, workspace: str) -> tuple[str, str | None]:
+        """The git folder and the root commit."""
         folder = self._folders.get(workspace) or git_folder(workspace) or workspace
         self._folders[workspace] = folder
         if self._root_commits.get(folder) is None:
             self._root_commits[folder] = root_commit(workspace)
-        return replace(answer, repository=self._root_commits[folder], folder=folder)
+        return folder, self._root_commits[folder]
+
+    async def root_commit(self, workspace: str) -> str | None:
+        return (await self._in_thread(lambda: self._identity(workspace)))[1]
 
     def _applied(
         self, workspace: str, diff: bytes, *, already_applied: bool = False, base: str = "HEAD"

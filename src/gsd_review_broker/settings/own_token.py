@@ -17,12 +17,13 @@ def token_file() -> Path:
     return user_file().with_name("token")
 
 
-def own_token(environment: Mapping[str, str] | None = None) -> str | None:
-    """None without one. A file that others can read is refused: its token is not a secret any more."""
+def own_token(environment: Mapping[str, str] | None = None, *, path: Path | None = None) -> str | None:
+    """None without one. A file that others can read is refused: its token is not a secret any more. `path` is the file
+    if it is not the usual one."""
     environment = os.environ if environment is None else environment
     if VARIABLE in environment:
         return environment[VARIABLE].strip() or None
-    path = token_file()
+    path = path or token_file()
     try:
         content, status = read_with_status(path, largest=_LONGEST, follow_links=True)
     except FileNotFoundError:

@@ -1,56 +1,19 @@
 """A broker that other machines can reach: by tokens, by a name that is allowed, and with TLS."""
 
 import contextlib
-import datetime as dt
 import http.client
-import ipaddress
 import json
-import socket
 import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.support.elsewhere import ELSEWHERE, certificate, configure, free_port
 from tests.support.processes import BrokerProcess, free_environment, git, make_repository
 from tests.support.tandem import Tandem
 from tests.support.waiting import until
-
-# An address of this machine that is not one of the loopback's names, so the broker takes it for any other address.
-ELSEWHERE = "127.0.0.2"
-
-
-def configure(home: Path, **settings: object) -> None:
-    file = home / "config/gsd-review-broker/config.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(settings))
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ELSEWHERE))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    return files
 
 
 @pytest.mark.parametrize(
@@ -86,7 +49,7 @@ def test_with_tls_it_is_reached_from_elsewhere_by_the_names_that_are_allowed_and
 ) -> None:
     repository = make_repository(tmp_path / "repository")
     cert, key = certificate(tmp_path)
-    public = _free_port()
+    public = free_port()
     configure(
         own_home, host=ELSEWHERE, auth="token", tls_certificate=str(cert), tls_key=str(key),
         allowed_hosts=["reviews.example"],
@@ -118,7 +81,7 @@ def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_
     clone = make_repository(tmp_path / "clone")
     git(clone, "worktree", "add", "-q", str(tmp_path / "tree"))
     configure(own_home, host=ELSEWHERE, auth="token")
-    public = _free_port()
+    public = free_port()
     broker = BrokerProcess(served, home=own_home)
     with contextlib.ExitStack() as stack:
         broker.start(port=public)
@@ -144,9 +107,3 @@ def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_
         stdin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
         answered = Tandem(clone, own_home).run("mcp", stdin=stdin, **known)
         assert json.loads(answered.out)["result"]["structuredContent"]["total_reviews"] == 2
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind((ELSEWHERE, 0))
-        return one.getsockname()[1]

@@ -55,12 +55,20 @@ def register(commands: Commands) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.gate.questions import mode_there
     from gsd_review_broker.cli.gate.setup import install_gate
 
     context = Context(options)
-    result = install_gate(Path.cwd(), database=context.target.locations.database, mode=options.mode)
+    target = context.target
+    if target.url is not None and target.is_elsewhere:
+        result = install_gate(
+            Path.cwd(), database=target.locations.database, mode=options.mode, url=target.url, there=mode_there(context)
+        )
+        asked = f" It asks the broker at {target.url}, and so do the commands in this repository."
+    else:
+        result, asked = install_gate(Path.cwd(), database=target.locations.database, mode=options.mode), ""
     verb = "is in place" if result["changed"] else "was in place already"
-    context.answer(result, f"The gate {verb}: {result['hook']}, mode {result['mode']}.")
+    context.answer(result, f"The gate {verb}: {result['hook']}, mode {result['mode']}.{asked}")
     return Exit.DONE
 
 
@@ -120,6 +128,7 @@ def _override(options: argparse.Namespace) -> int:
         folder=str(site.common),
         root=str(site.root) if site.root else None,
         commit=root_commit(site.folder),
+        elsewhere=context.target.is_elsewhere or None,
         person=context.identity,
         reason=options.reason,
         minutes=options.minutes,

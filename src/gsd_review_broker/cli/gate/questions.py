@@ -1,6 +1,5 @@
 """The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
-import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +12,11 @@ from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.decision import Covered
 from gsd_review_broker.domain.gate.plans import PlanVersion
-from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest
 from gsd_review_broker.domain.gate.request import parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
+from gsd_review_broker.gate.elsewhere import ELSEWHERE
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import run_git
@@ -56,9 +56,13 @@ def status_of(context: Context) -> int:
         "commits": [],
         "overridden": [],
     }
+    if context.target.is_elsewhere:
+        result["asks"] = context.target.url
     if site.facts_file.exists():
         log = guarded_log(site, policy)
         try:
+            if context.target.is_elsewhere:
+                result["mode"] = strictest([policy.mode, mode_there(context)]).value
             commits: list[Json] = answer_about(context, site, "status", log)["commits"] if log else []
             _record(context, site, log)
         except UnreachableError as error:
@@ -69,6 +73,11 @@ def status_of(context: Context) -> int:
         result["commits"] = [row for row in commits if not row["covered"]]
     _show_status(context, result)
     return Exit.REFUSED if result["commits"] else Exit.DONE
+
+
+def mode_there(context: Context) -> Mode:
+    """Of a broker on another machine. It has to answer, and to serve this repository."""
+    return Mode(answer_about(context, install.GateSite.of(Path.cwd()), "status", b"")["mode"])
 
 
 def judged(context: Context, site: install.GateSite, commits: list[str]) -> list[Json]:
@@ -86,7 +95,8 @@ def _show_status(context: Context, result: dict[str, Any]) -> None:
         "absent": "There is no gate here; `tandem gate install` puts one in place",
         "damaged": "The gate is damaged, and git may not run it; `tandem gate install` repairs it",
     }[result["state"]]
-    context.screen.say(f"{sentence}. Mode {result['mode']}; hook {result['hook']}.")
+    asked = f"; it asks the broker at {result['asks']}" if "asks" in result else ""
+    context.screen.say(f"{sentence}. Mode {result['mode']}; hook {result['hook']}{asked}.")
     if result["problem"]:
         context.screen.say(visible_block(f"Problem: {result['problem']}"))
     for row in result["commits"]:
@@ -122,6 +132,9 @@ def answer_about(
         connection = context.broker.connection
         status, _, answer = connection.exchange("POST", "/api/gate/check", body, _HEADERS, patience=_PATIENCE)
     except UnreachableError:
+        if context.target.is_elsewhere:
+            # A database here is not that broker's.
+            raise
         return _from_file(context, here, body)
     content = json.loads(answer)
     if status != 200:  # noqa: PLR2004 - HTTP's OK
@@ -146,16 +159,9 @@ def _body(
     context: Context, site: install.GateSite, asker: str, log: bytes, plans: Sequence[PlanVersion] = ()
 ) -> tuple[hook.Site, bytes]:
     commit = root_commit(site.folder) or ""
-    here = hook.Site(str(site.common), {"root": _root_for(context, site), "commit": commit}, [])
-    return here, here.head(asker) + b"".join(map(plan_line, plans)) + hook.clean_merges(log) + b"\n" + log
-
-
-def _root_for(context: Context, site: install.GateSite) -> str:
-    """A broker on another machine judges by the policy of its own clone; the root commit says that it is one."""
-    if context.target.is_elsewhere:
-        with contextlib.suppress(UnreachableError):
-            return context.broker.serves
-    return str(site.root or "")
+    here = hook.Site(str(site.common), {"root": str(site.root or ""), "commit": commit}, [])
+    head = (ELSEWHERE if context.target.is_elsewhere else b"") + here.head(asker)
+    return here, head + b"".join(map(plan_line, plans)) + hook.clean_merges(log) + b"\n" + log
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:

@@ -1,5 +1,6 @@
 """What the gate guards, and how strictly: the user's values and the project's, of which the stricter count."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -51,6 +52,11 @@ class GatePolicy:
         return any(patterns.match(path) for patterns in self.human)
 
 
+def strictest(modes: Iterable[Mode]) -> Mode:
+    """The default if there are none."""
+    return max(modes, key=_STRICTNESS.index, default=Mode.WARN)
+
+
 def unreadable(problem: str) -> GatePolicy:
     """Configuration that cannot be read counts as block, and nothing is exempt."""
     return GatePolicy(mode=Mode.BLOCK, exempt=(), problem=problem)
@@ -65,7 +71,7 @@ def stricter(*sections: dict[str, Any]) -> GatePolicy:
     exempt = _lists(sections, "exempt_paths")
     overrides = {section["override"] for section in sections if "override" in section}
     return GatePolicy(
-        mode=max(modes, key=_STRICTNESS.index, default=Mode.WARN),
+        mode=strictest(modes),
         branches=tuple(glob for globs in _lists(sections, "branches") for glob in globs),
         exempt=tuple(Patterns(lines) for lines in exempt) or (Patterns(DEFAULT_EXEMPT),),
         human=tuple(Patterns(lines) for lines in _lists(sections, "human_paths")),

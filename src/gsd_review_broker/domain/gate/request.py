@@ -9,6 +9,7 @@ from enum import StrEnum
 from gsd_review_broker.domain.gate.decision import Commit
 from gsd_review_broker.domain.gate.ledger import Origin
 from gsd_review_broker.domain.gate.plans import PlanVersion
+from gsd_review_broker.domain.gate.policy import Mode
 from gsd_review_broker.domain.gate.records import Entry, Steps, parse_records
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
@@ -32,6 +33,10 @@ class GateRequest:
     asker: Asker
     # The main work tree; None in a bare repository.
     root: str | None
+    # The caller is on another machine: its paths mean nothing here.
+    is_elsewhere: bool = False
+    # What the caller's own files demand; the stricter counts.
+    mode: Mode | None = None
     # As `refs/heads/NAME`.
     branches: tuple[str, ...]
     # When the hook asked; a report of what landed may come much later.
@@ -59,6 +64,8 @@ def parse_request(body: bytes) -> GateRequest:
         origin=Origin(root=values.get("commit") or None, folder=folder),
         asker=Asker(asker),
         root=values.get("root") or None,
+        is_elsewhere=values.get("elsewhere") == "yes",
+        mode=_mode(values.get("mode")),
         asked_at=_moment(values.get("at", "")),
         branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
         commits=commits,
@@ -76,6 +83,10 @@ def plan_line(plan: PlanVersion) -> bytes:
     mode = plan.entries[0].mode if plan.entries else b"000000"
     ids = b",".join(entry.object_id for entry in plan.entries)
     return b"plan=%b %b %b\n" % (mode, ids, plan.path.replace(b"\n", b"?"))
+
+
+def _mode(text: str | None) -> Mode | None:
+    return Mode(text) if text in set(Mode) else None
 
 
 def _moment(text: str) -> Milliseconds | None:

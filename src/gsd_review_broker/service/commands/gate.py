@@ -11,7 +11,7 @@ from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
 from gsd_review_broker.domain.gate.plans import PlanStanding, held_back, standing_of
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
@@ -80,11 +80,11 @@ class Gate:
 
     async def check(self, request: GateRequest) -> GateAnswer:
         """The answer is a snapshot: an approval that comes later counts for the next question."""
-        self._refuse_foreign(request)
-        policy = self._policy_of(request.root)
+        root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
+        policy = self._policy_for(root, request)
         if policy.mode is Mode.OFF and request.asker is Asker.HOOK:
             return GateAnswer(outcome="pass", mode=policy.mode, covered={}, refusals=(), override=None, text="")
-        covered, override, notes = await self._covered(request, policy)
+        covered, override, notes = await self._covered(request, policy, root)
         plans = await self._plans(request, policy)
         passed = GateAnswer(
             outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text="", plans=plans
@@ -122,16 +122,34 @@ class Gate:
         text = plan_refusal_text(held, names, request.root, policy)
         return replace(passed, outcome=outcome, refusals=refusals, text=text)
 
-    def _refuse_foreign(self, request: GateRequest) -> None:
-        if self._serves not in {"user", request.root}:
-            raise BrokerError(
-                Code.CONFLICT,
-                f"this broker serves {self._serves}, not {request.root or request.origin.folder}",
-                "Run `tandem gate install` in the repository again.",
-            )
+    async def _root_of(self, origin: Origin, root: str | None, *, is_elsewhere: bool) -> str | None:
+        """The main work tree on this machine whose policy counts. A user's broker looks at no folder outside its
+        allowed roots, and knows no work tree of a caller on another machine."""
+        if self._serves == "user":
+            return None if is_elsewhere or root is None else await self._core.repository.resolve_workspace(root)
+        if is_elsewhere:
+            own = await self._core.repository.root_commit(self._serves)
+            if origin.root is None or origin.root != own:
+                raise self._foreign(f"a repository with the root commit {origin.root or '(unknown)'}")
+        elif root != self._serves:
+            raise self._foreign(root or origin.folder)
+        return self._serves
+
+    def _foreign(self, asked: str) -> BrokerError:
+        return BrokerError(
+            Code.CONFLICT,
+            f"this broker serves {self._serves}, not {asked}",
+            "Run `tandem gate install` in the repository again. (A shallow clone has no root commit: run "
+            "`git fetch --unshallow`.)",
+        )
+
+    def _policy_for(self, root: str | None, request: GateRequest) -> GatePolicy:
+        """The caller's own files may be stricter."""
+        policy = self._policy_of(root)
+        return policy if request.mode is None else replace(policy, mode=strictest([policy.mode, request.mode]))
 
     async def _covered(
-        self, request: GateRequest, policy: GatePolicy
+        self, request: GateRequest, policy: GatePolicy, root: str | None
     ) -> tuple[dict[str, Covered], GateOverride | None, list[str]]:
         """What is covered, by which override, and what was not looked at."""
         covered, _ = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=False))
@@ -142,7 +160,7 @@ class Gate:
             )
         for commit in request.commits:
             if commit.id not in covered:
-                carried, looked_at_all = await self._carried(request, commit, policy)
+                carried, looked_at_all = await self._carried(request, commit, policy, root)
                 is_complete = is_complete and looked_at_all
                 covered |= {commit.id: carried} if carried else {}
         notes = [] if is_complete else [_NOT_ALL]
@@ -167,11 +185,13 @@ class Gate:
             (one for one in valid if Origin(root=one.repository, folder=one.folder).is_same(request.origin)), None
         )
 
-    async def _carried(self, request: GateRequest, commit: Commit, policy: GatePolicy) -> tuple[Covered | None, bool]:
+    async def _carried(
+        self, request: GateRequest, commit: Commit, policy: GatePolicy, root: str | None
+    ) -> tuple[Covered | None, bool]:
         """Another change landed in the same file: the approved diff, applied to the commit's own parent, has to give
         exactly the commit. Also says whether all approvals were tried."""
         wanted = without_exempt(commit.steps, policy)
-        if request.root is None or not commit.parents or not wanted:
+        if root is None or not commit.parents or not wanted:
             return None, True
         candidates = await self._core.store.read(
             lambda reader: search.of_same_paths(reader, wanted, request.origin, policy)
@@ -182,7 +202,7 @@ class Gate:
             if diff is None:
                 continue
             try:
-                records = await self._core.repository.records_on(request.root, commit.parents[0], diff)
+                records = await self._core.repository.records_on(root, commit.parents[0], diff)
             except BrokerError as error:
                 # In a clone on another machine, the parent may be a commit that this repository does not have.
                 log.info("approval_not_tried", review_id=change.review_id, reason=error.message)
@@ -217,7 +237,7 @@ class Gate:
         await self._core.store.write(command)
 
     async def override(
-        self, origin: Origin, root: str | None, person: str, reason: str, minutes: int
+        self, origin: Origin, root: str | None, person: str, reason: str, minutes: int, *, is_elsewhere: bool = False
     ) -> dict[str, Any]:
         identity = validation.identity("person", person, self._core.policy.limits)
         because = validation.text("reason", reason, self._core.policy.limits.text)
@@ -231,7 +251,7 @@ class Gate:
                 f"minutes: {minutes} is not between 1 and {_LONGEST_OVERRIDE_MINUTES}",
                 "An override has an end; 15 minutes is the default.",
             )
-        if self._policy_of(root).override is Override.NOBODY:
+        if self._policy_of(await self._root_of(origin, root, is_elsewhere=is_elsewhere)).override is Override.NOBODY:
             raise BrokerError(
                 Code.FORBIDDEN, "the policy allows no override (gate.override is nobody)", "Propose the change instead."
             )
@@ -271,9 +291,9 @@ class Gate:
 
     async def landed(self, request: GateRequest) -> dict[str, Any]:
         """The references are written: link each commit to what covers it. A commit is recorded once."""
-        self._refuse_foreign(request)
-        policy = self._policy_of(request.root)
-        covered, override, _ = await self._covered(request, policy)
+        root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
+        policy = self._policy_for(root, request)
+        covered, override, _ = await self._covered(request, policy, root)
         branch = ", ".join(name.removeprefix("refs/heads/") for name in request.branches)
 
         def command(tx: Transaction) -> int:

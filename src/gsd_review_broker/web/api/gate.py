@@ -45,7 +45,8 @@ def gate_routes(broker: Broker) -> list[Route]:
         root = text(fields, "root") if fields.get("root") else None
         commit = text(fields, "commit") if fields.get("commit") else None
         origin = Origin(root=commit, folder=text(fields, "folder"))
-        return await gate.override(origin, root, person, text(fields, "reason"), minutes)
+        reason, is_elsewhere = text(fields, "reason"), fields.get("elsewhere") is True
+        return await gate.override(origin, root, person, reason, minutes, is_elsewhere=is_elsewhere)
 
     async def _acting(caller: Caller, fields: dict[str, Any]) -> str:
         """Who a token says it is. Without one, on the loopback, callers are who they say, but not one of the pool."""

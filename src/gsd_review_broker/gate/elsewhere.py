@@ -1,0 +1,146 @@
+"""The gate's question to a broker on another machine.
+
+That broker alone decides. Nothing on this machine stands in for it while it does not answer: neither a database nor a
+ticket nor a receipt here is the team's. Imported only where such a broker is named, because TLS costs more to import
+than the rest of the hook.
+"""
+
+import _thread
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
+from gsd_review_broker.domain.gate.policy import Mode, strictest
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.files.private import write_private
+from gsd_review_broker.gate.hook import Site
+from gsd_review_broker.git.origin import root_commit
+from gsd_review_broker.settings.gate import read_policy
+from gsd_review_broker.settings.own_token import own_token
+
+# A name service, TLS and a question over a slow line take longer than a question on this machine.
+ANSWER_SECONDS = 3.0
+_HEADERS = {"Content-Type": "application/x-tandem-gate", "Accept": "application/json"}
+_OK = 200
+# The first line of a question: the caller's paths are those of another machine.
+ELSEWHERE = b"elsewhere=yes\n"
+# The mode in which the broker answered last.
+_MODE_FILE = "mode"
+_CHECK_ADDRESS = "check that the broker is up and that its address is right (`tandem status`), then commit again."
+
+
+def is_elsewhere(url: str) -> bool:
+    return bool(url) and not is_here(url)
+
+
+def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
+    """`pass`, `warn` or `refuse`, and the words."""
+    try:
+        content = _asked(site, url, path, body)
+        outcome, text = str(content["outcome"]), str(content["message"])
+        remember_mode(site, Mode(content["mode"]))
+    except BrokerError as error:
+        hint = error.hint if error.hint and not isinstance(error, UnreachableError) else _CHECK_ADDRESS
+        return _unanswered(site, f"{error.message}", hint)
+    except (ValueError, KeyError, TypeError):
+        return _unanswered(site, f"what answers at {url} is not a broker", _CHECK_ADDRESS)
+    return outcome, text
+
+
+def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
+    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
+    status, answer = send(
+        site, url, path, b"mode=%b\n" % policy.mode.encode() + body, site.patience_for(ANSWER_SECONDS)
+    )
+    try:
+        content = json.loads(answer)
+    except ValueError:
+        raise UnreachableError(f"what answers at {url} is not a broker: {_shown(status, answer)}") from None
+    if status == _OK:
+        return content
+    refused = content["error"]
+    raise BrokerError(Code(refused["code"]), f"the broker at {url} says: {refused['message']}", str(refused["hint"]))
+
+
+def _shown(status: int, answer: bytes) -> str:
+    text = answer[:200].decode("utf-8", "replace")
+    return f"status {status}, {''.join(sign if sign.isprintable() else ' ' for sign in text).strip()}"
+
+
+def send(site: Site, url: str, path: str, body: bytes, patience: float) -> tuple[int, bytes]:
+    """The whole exchange within `patience`, a slow name service included. Raises BrokerError."""
+    outcome: list[tuple[int, bytes] | Exception] = []
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def exchange() -> None:
+        try:
+            outcome.append(_exchanged(site, url, path, body, patience))
+        except Exception as error:  # noqa: BLE001 - the caller raises it again
+            outcome.append(error)
+        finally:
+            done.release()
+
+    # Nothing can interrupt a name service; but nobody has to wait for it either, and the process ends without it.
+    _thread.start_new_thread(exchange, ())
+    if not done.acquire(timeout=patience):
+        raise UnreachableError(f"the broker at {url} does not answer within {patience:g} s")
+    (result,) = outcome
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _exchanged(site: Site, url: str, path: str, body: bytes, patience: float) -> tuple[int, bytes]:
+    user_file = site.known.get("user_file")
+    token = own_token(path=Path(user_file).with_name("token") if user_file else None)
+    connection = Connection(url, token=token)
+    try:
+        status, _, answer = connection.exchange("POST", path, _for_elsewhere(site, body), _HEADERS, patience=patience)
+    finally:
+        connection.close()
+    return status, answer
+
+
+def _for_elsewhere(site: Site, body: bytes) -> bytes:
+    """Paths here mean nothing to that broker; it compares the root commit, which all clones share."""
+    if not site.known.get("commit"):
+        # There was none when the gate was installed.
+        body = body.replace(b"\ncommit=\n", b"\ncommit=%b\n" % (root_commit(site.common) or "").encode("ascii"), 1)
+    return ELSEWHERE + body
+
+
+def _unanswered(site: Site, problem: str, hint: str) -> tuple[str, str]:
+    """Refused as strictly as the broker was when it answered last, or as the files here say."""
+    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
+    mode = strictest([policy.mode, *_remembered(site)])
+    if mode is Mode.OFF:
+        return "pass", ""
+    verb = "refused" if mode is Mode.BLOCK else "warning (the commit is let through)"
+    text = (
+        f"tandem gate: {verb}: the broker that judges commits here could not be asked.\n"
+        f"  {problem}\n"
+        "It runs on another machine, and nothing on this one can answer for it.\n"
+        f"Next: {hint}"
+    )
+    return "refuse" if mode is Mode.BLOCK else "warn", text
+
+
+def remember_mode(site: Site, mode: Mode) -> None:
+    if _remembered(site) != [mode]:
+        with suppress(OSError):
+            write_private(Path(site.common, "tandem", _MODE_FILE), mode.encode())
+
+
+def _remembered(site: Site) -> list[Mode]:
+    try:
+        with open(os.path.join(site.common, "tandem", _MODE_FILE), encoding="ascii") as file:  # noqa: PTH118, PTH123 - as the hook
+            return [Mode(file.read(16).strip())]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        # Somebody wrote something else there.
+        return [Mode.BLOCK]
