@@ -1,5 +1,6 @@
 """The gate's answers and records, asked of the broker in this process. The hook itself is in tests/acceptance/gate."""
 
+import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 
 from gsd_review_broker.domain.gate.decision import Because
 from gsd_review_broker.domain.gate.ledger import Origin
+from gsd_review_broker.domain.gate.policy import Mode
 from gsd_review_broker.domain.gate.request import LOG_FORMAT, Asker, GateRequest, parse_log
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.gate import Gate
 from tests.support.local import LocalBroker, local_broker
 from tests.support.processes import git
@@ -146,3 +149,86 @@ async def test_an_override_of_this_repository_lets_a_commit_in_until_it_expires(
     ledger = await house.gate.ledger()
     assert [(row["person"], row["reason"]) for row in ledger["overrides"]] == [("human:ann", "the build is on fire")]
     assert [row["because"] for row in ledger["without_approval"]] == [Because.OVERRIDE.value]
+
+
+def write_policy(repository: Path, **values: object) -> None:
+    (repository / ".planning").mkdir(exist_ok=True)
+    (repository / ".planning/review-broker.json").write_text(json.dumps({"gate": values}))
+    (repository / ".git/info/exclude").write_text("/.planning/\n")
+
+
+def from_elsewhere(request: GateRequest, **changes: object) -> GateRequest:
+    """As a clone on another machine asks, with that machine's paths."""
+    origin = Origin(root=request.origin.root, folder="/home/ada/shop/.git")
+    return replace(request, origin=origin, root="/home/ada/shop", is_elsewhere=True, **changes)
+
+
+def unapproved(house: Gatehouse) -> GateRequest:
+    (house.repository / "hello.txt").write_text("quick fix\n")
+    git(house.repository, "add", "-A")
+    return house.commit("Quick fix")
+
+
+async def test_a_clone_on_another_machine_is_known_by_its_root_commit_and_judged_by_the_policy_here(
+    house: Gatehouse,
+) -> None:
+    write_policy(house.repository, mode="block")
+    review_id = await house.approve("hello.txt", "one\nTWO\nthree\n")
+    request = from_elsewhere(house.commit("Shout"))
+    [covered] = (await house.gate.check(request)).covered.values()
+    assert covered.reviews == (review_id,)
+    assert await house.gate.landed(request) == {"recorded": 1}
+    assert (await house.gate.check(from_elsewhere(unapproved(house)))).outcome == "refuse"
+    for root in ("0" * 40, None):
+        with pytest.raises(BrokerError, match="this broker serves") as refused:
+            await house.gate.check(replace(request, origin=Origin(root=root, folder=str(house.repository / ".git"))))
+        assert refused.value.code is Code.CONFLICT
+
+
+async def test_the_stricter_of_the_callers_mode_and_the_brokers_counts(house: Gatehouse) -> None:
+    request = from_elsewhere(unapproved(house))
+    outcomes: list[tuple[str, str]] = []
+    for mode in ("off", "warn", "block"):
+        write_policy(house.repository, mode=mode)
+        outcomes += [
+            ((await house.gate.check(replace(request, mode=own))).outcome, f"{mode} here, {own} there") for own in Mode
+        ]
+    assert [outcome for outcome, _ in outcomes] == [
+        *("pass", "warn", "refuse"), *("warn", "warn", "refuse"), *("refuse", "refuse", "refuse"),
+    ], outcomes  # fmt: skip
+
+
+async def test_an_override_is_allowed_or_not_by_the_policy_of_the_served_repository(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    """Whatever folder the call names: one without a policy would allow it."""
+    write_policy(house.repository, override="nobody")
+    for root, is_elsewhere, code in (
+        (str(house.repository), False, Code.FORBIDDEN),
+        (str(tmp_path), False, Code.CONFLICT),
+        (None, False, Code.CONFLICT),
+        (str(tmp_path), True, Code.FORBIDDEN),
+    ):
+        with pytest.raises(BrokerError) as refused:
+            await house.gate.override(house.origin, root, "human:ann", "in a hurry", 10, is_elsewhere=is_elsewhere)
+        assert refused.value.code is code, (root, is_elsewhere)
+
+
+async def test_a_users_broker_reads_no_policy_outside_its_allowed_roots(tmp_path: Path, repository: Path) -> None:
+    """Neither the file nor git in that folder: the answer does not tell whether it exists."""
+    write_policy(repository, mode="off")
+    async with local_broker(tmp_path) as broker:
+        house = Gatehouse(broker, repository)
+        request = unapproved(house)
+        answers: set[str] = set()
+        for root in (str(repository), str(tmp_path / "nothing")):
+            for question in (house.gate.check, house.gate.landed):
+                with pytest.raises(BrokerError) as refused:
+                    await question(replace(request, root=root))
+                assert refused.value.code is Code.FORBIDDEN
+                answers.add(refused.value.message.replace(root, "ROOT"))
+        assert len(answers) == 1
+        # From another machine it is the broker's own policy that counts.
+        assert (await house.gate.check(from_elsewhere(request))).outcome == "warn"
+    async with local_broker(tmp_path, allowed_roots=[str(repository)]) as broker:
+        assert (await Gatehouse(broker, repository).gate.check(request)).outcome == "pass"

@@ -180,8 +180,14 @@ async def test_health_is_told_to_everybody_and_details_to_holders_only(table: Ta
 
 async def test_the_table_has_every_tool_and_every_route(table: Table) -> None:
     assert set(TOOLS) == set(all_tools().shown_to(Audience.ALL))
-    paths = {path.partition("?")[0] for _, path, _, _ in ROUTES} | {"/healthz", "/sign-in"}
-    missing = [route.path for route in _routes(table.broker) if not any(route.path_regex.match(path) for path in paths)]
+    asked_for = {(method, path.partition("?")[0]) for method, path, _, _ in ROUTES}
+    asked_for |= {("GET", "/healthz"), ("GET", "/sign-in")}
+    missing = [
+        (method, route.path)
+        for route in _routes(table.broker)
+        for method in route.methods - {"HEAD"}
+        if not any(known == method and route.path_regex.match(path) for known, path in asked_for)
+    ]
     assert missing == []
 
 
