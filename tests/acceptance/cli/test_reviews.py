@@ -557,3 +557,19 @@ def test_output_that_cannot_be_written_is_told_in_a_sentence(tandem: Tandem, rev
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
     assert b"No space left" in done.stderr
+
+
+def test_an_approval_that_is_not_enough_says_what_is_missing(repository: Path, own_home: Path) -> None:
+    settings = own_home / "config/gsd-review-broker/config.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"approvals": {"required": 2}}')
+    with BrokerProcess(repository, home=own_home) as process:
+        review_id = process.client()("create_review", **PROPOSAL, diff=DIFF)["review_id"]
+        tandem = Tandem(repository, own_home)
+        said = tandem.run("approve", review_id)
+        assert (said.code, said.out) == (
+            0, f"{review_id} pending; your approval counts, and it still needs 1 more approval\n",
+        )  # fmt: skip
+        shown = tandem.run("show", review_id).out
+        assert "approved by    human:ada\n" in shown
+        assert "still needs    1 more approval\n" in shown

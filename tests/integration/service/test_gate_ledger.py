@@ -267,6 +267,9 @@ async def test_mode_off_lets_everything_pass_and_mode_warn_warns(here: Inside) -
     here.policy(mode="warn")
     answer = await here.ask("hook")
     assert (answer["outcome"], "warning (the commit is let through)" in answer["message"]) == ("warn", True)
+    # `gate check` lets nothing through, whatever the mode.
+    answer = await here.ask("check")
+    assert answer["message"].startswith("tandem gate: 1 commit without an approved review.")
 
 
 async def test_another_repositorys_question_is_refused(here: Inside, tmp_path: Path) -> None:

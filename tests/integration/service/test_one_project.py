@@ -185,6 +185,10 @@ async def test_what_is_for_the_whole_broker_is_forbidden(street: Street) -> None
     for path, body in (("pause", b"{}"), ("resume", b"{}"), ("scale", b'{"max_pool_size": 2}')):
         assert (await street.person.post(f"/api/pool/{path}", body)).status == 403
     assert (await street.person.post("/api/pool/spawn", b'{"project": "butcher"}')).status == 403
+    override = b'{"folder": "/x/.git", "reason": "in a hurry", "elsewhere": true}'
+    answer = await street.person.post("/api/gate/override", override)
+    assert (answer.status, "for the whole broker" in answer.text) == (403, True)
+    assert (await street.everybody.post("/api/gate/override", override)).status == 200
     admin = await holder(street.broker, "admin", "root", project="bakery")
     assert (await admin.get("/api/tokens")).status == 403
     assert (await admin.post("/api/db/prune", b'{"closed_before": "2020-01-01"}')).status == 403

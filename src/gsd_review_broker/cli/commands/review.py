@@ -186,7 +186,12 @@ def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | No
 
 
 def _tell_verdict(context: Context, verdict: Json) -> int:
-    context.answer(verdict, verdict["review_id"], " ", status_span(verdict["status"]), f" by {context.identity}")
+    missing = verdict.get("missing")
+    # An approval that the policy takes as one of several.
+    rest = (
+        f"; your approval counts, and it still needs {' and '.join(missing)}" if missing else f" by {context.identity}"
+    )
+    context.answer(verdict, verdict["review_id"], " ", status_span(verdict["status"]), rest)
     return Exit.DONE
 
 

@@ -54,6 +54,8 @@ def _head(screen: Screen, status: Json, proposal: Json) -> None:
         "revision": f"{proposal['revision']} (round {status['round']})",
         "claimed by": status["claimed_by"],
         "verdict": status["verdict"],
+        "approved by": ", ".join(status.get("approved_by") or ()),
+        "still needs": " and ".join(status.get("missing") or ()),
         "needs a person": status["needs_human"],
         "follows": proposal["parent_id"],
         "digest": proposal["digest"],

@@ -68,9 +68,12 @@ def files_of(commit: Commit, policy: GatePolicy) -> tuple[str, ...]:
 
 def refusal_text(refusals: Sequence[Refusal], policy: GatePolicy, *, note: str = "") -> str:
     """Made for agents and people alike; the last line is the command to run."""
-    verb = "refused" if policy.mode is Mode.BLOCK else "warning (the commit is let through)"
+    verb = "refused: " if policy.mode is Mode.BLOCK else "warning (the commit is let through): "
+    if policy.mode is not Mode.BLOCK and any(refusal.has_landed for refusal in refusals):
+        # Nothing is about to land, so nothing is let through.
+        verb = ""
     count = len(refusals)
-    lines = [f"tandem gate: {verb}: {count} commit{'s' if count > 1 else ''} without an approved review."]
+    lines = [f"tandem gate: {verb}{count} commit{'s' if count > 1 else ''} without an approved review."]
     for refusal in refusals[:_MOST_COMMITS]:
         lines += _lines(refusal)
     if count > _MOST_COMMITS:

@@ -23,6 +23,7 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.within import whole_broker_only
 
 log = structlog.get_logger()
 
@@ -239,6 +240,9 @@ class Gate:
     async def override(
         self, origin: Origin, root: str | None, person: str, reason: str, minutes: int, *, is_elsewhere: bool = False
     ) -> dict[str, Any]:
+        if self._core.project is not None:
+            # It lets commits of the whole repository through.
+            raise whole_broker_only("an override", self._core.project)
         identity = validation.identity("person", person, self._core.policy.limits)
         because = validation.text("reason", reason, self._core.policy.limits.text)
         if not is_human(identity):
