@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
-from gsd_review_broker.domain.gate.policy import Mode, strictest
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site
-from gsd_review_broker.git.origin import root_commit
-from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.settings.own_token import own_token
 
 # A name service, TLS and a question over a slow line take longer than a question on this machine.
@@ -27,6 +24,8 @@ _HEADERS = {"Content-Type": "application/x-tandem-gate", "Accept": "application/
 _OK = 200
 # The first line of a question: the caller's paths are those of another machine.
 ELSEWHERE = b"elsewhere=yes\n"
+# From the least to the most strict, as in domain/gate/policy.py, which takes longer to import than a question may.
+_MODES = ("off", "warn", "block")
 # The mode in which the broker answered last.
 _MODE_FILE = "mode"
 _CHECK_ADDRESS = "check that the broker is up and that its address is right (`tandem status`), then commit again."
@@ -41,7 +40,7 @@ def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, st
     try:
         content = _asked(site, url, path, body)
         outcome, text = str(content["outcome"]), str(content["message"])
-        remember_mode(site, Mode(content["mode"]))
+        remember_mode(site, content["mode"])
     except BrokerError as error:
         hint = error.hint if error.hint and not isinstance(error, UnreachableError) else _CHECK_ADDRESS
         return _unanswered(site, f"{error.message}", hint)
@@ -51,10 +50,9 @@ def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, st
 
 
 def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
-    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
-    status, answer = send(
-        site, url, path, b"mode=%b\n" % policy.mode.encode() + body, site.patience_for(ANSWER_SECONDS)
-    )
+    own = _own_mode(site)
+    line = b"mode=%b\n" % own.encode("ascii") if own else b""
+    status, answer = send(site, url, path, line + body, site.patience_for(ANSWER_SECONDS))
     try:
         content = json.loads(answer)
     except ValueError:
@@ -63,6 +61,28 @@ def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
         return content
     refused = content["error"]
     raise BrokerError(Code(refused["code"]), f"the broker at {url} says: {refused['message']}", str(refused["hint"]))
+
+
+def _own_mode(site: Site) -> str:
+    """What the files here demand; nothing where neither says anything. Configuration that cannot be read blocks."""
+    modes: list[str] = []
+    for key in ("user_file", "project_file"):
+        try:
+            with open(site.known.get(key) or os.devnull, "rb") as file:  # noqa: PTH123 - as the hook
+                section = (json.loads(file.read() or b"{}")).get("gate", {})
+            if "mode" in section:
+                modes.append(section["mode"])
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            return _MODES[-1]
+    return _strictest(modes)
+
+
+def _strictest(modes: list[str]) -> str:
+    """Nothing where there are none; what is not a mode counts as the strictest."""
+    known = [_MODES.index(mode) if mode in _MODES else len(_MODES) - 1 for mode in modes]
+    return _MODES[max(known)] if known else ""
 
 
 def _shown(status: int, answer: bytes) -> str:
@@ -109,38 +129,39 @@ def _for_elsewhere(site: Site, body: bytes) -> bytes:
     """Paths here mean nothing to that broker; it compares the root commit, which all clones share."""
     if not site.known.get("commit"):
         # There was none when the gate was installed.
+        from gsd_review_broker.git.origin import root_commit  # noqa: PLC0415 - it starts processes
+
         body = body.replace(b"\ncommit=\n", b"\ncommit=%b\n" % (root_commit(site.common) or "").encode("ascii"), 1)
     return ELSEWHERE + body
 
 
 def _unanswered(site: Site, problem: str, hint: str) -> tuple[str, str]:
     """Refused as strictly as the broker was when it answered last, or as the files here say."""
-    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
-    mode = strictest([policy.mode, *_remembered(site)])
-    if mode is Mode.OFF:
+    mode = _strictest([*filter(None, [_own_mode(site)]), *_remembered(site)])
+    if mode == "off":
         return "pass", ""
-    verb = "refused" if mode is Mode.BLOCK else "warning (the commit is let through)"
+    verb = "warning (the commit is let through)" if mode == "warn" else "refused"
     text = (
         f"tandem gate: {verb}: the broker that judges commits here could not be asked.\n"
         f"  {problem}\n"
         "It runs on another machine, and nothing on this one can answer for it.\n"
         f"Next: {hint}"
     )
-    return "refuse" if mode is Mode.BLOCK else "warn", text
+    return "warn" if mode == "warn" else "refuse", text
 
 
-def remember_mode(site: Site, mode: Mode) -> None:
-    if _remembered(site) != [mode]:
+def remember_mode(site: Site, mode: str) -> None:
+    if mode in _MODES and _remembered(site) != [mode]:
         with suppress(OSError):
-            write_private(Path(site.common, "tandem", _MODE_FILE), mode.encode())
+            write_private(Path(site.common, "tandem", _MODE_FILE), mode.encode("ascii"))
 
 
-def _remembered(site: Site) -> list[Mode]:
+def _remembered(site: Site) -> list[str]:
     try:
         with open(os.path.join(site.common, "tandem", _MODE_FILE), encoding="ascii") as file:  # noqa: PTH118, PTH123 - as the hook
-            return [Mode(file.read(16).strip())]
+            return [file.read(16).strip()]
     except FileNotFoundError:
         return []
     except (OSError, ValueError):
         # Somebody wrote something else there.
-        return [Mode.BLOCK]
+        return [_MODES[-1]]

@@ -228,3 +228,57 @@ def test_the_hook_imports_nothing_more_for_a_broker_of_this_machine() -> None:
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, env={}
     )
     assert not {"ssl", "socket", "json", "gsd_review_broker.client"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("written", "remembered", "outcome"),
+    [
+        ("block", None, "refuse"),
+        ("warn", None, "warn"),
+        ("off", None, "pass"),
+        # Nothing is known about the broker, so the worst is assumed.
+        (None, None, "refuse"),
+        (None, "warn", "warn"),
+        ("warn", "block", "refuse"),
+        ("off", "block", "refuse"),
+        ("block", "off", "refuse"),
+        (None, "nonsense", "refuse"),
+        (["x"], None, "refuse"),
+    ],
+)
+def test_a_broker_that_cannot_be_asked_refuses_as_strictly_as_it_did(
+    repository: Path, written: Any, remembered: str | None, outcome: str
+) -> None:
+    file = repository / ".planning/review-broker.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({} if written is None else {"gate": {"mode": written}}))
+    own = repository / ".git/tandem"
+    own.mkdir()
+    if remembered is not None:
+        (own / "mode").write_text(remembered)
+    site = hook.Site(str(repository / ".git"), {"root": str(repository), "project_file": str(file)}, [])
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.2", 0))
+        url = f"http://127.0.0.2:{closed.getsockname()[1]}"
+        said = elsewhere.ask_elsewhere(site, url, "/api/gate/check", site.head("hook") + b"\n")
+    assert (said[0], "Next: " in said[1]) == (outcome, outcome != "pass")
+
+
+def test_a_question_to_another_machine_needs_little_more_than_tls() -> None:
+    package = str(Path(hook.__file__).parents[2])
+    program = (
+        f"import sys; sys.path.insert(0, {package!r}); import gsd_review_broker.gate.elsewhere; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    heavy = {
+        "dataclasses",
+        "inspect",
+        "subprocess",
+        "asyncio",
+        "http.client",
+        "sqlite3",
+        "logging",
+        "email",
+        "pydantic",
+    }
+    assert heavy & set(done.stdout.split()) == set()

@@ -64,7 +64,7 @@ def install_gate(
     is_new = install.install(site, database=database, user_database=user.database, url=url)
     present = install.policy_of(site).mode
     if there is not None:
-        remember_mode(install.hook_site(site), there)
+        remember_mode(install.hook_site(site), there.value)
         present = strictest([present, there])
     result = {"installed": True, "changed": is_new, "mode": present.value, "hook": str(install.hook_file(site))}
     return result | ({"asks": url} if url else {})
