@@ -30,6 +30,8 @@ _PROXY = "tests/integration/web/test_behind_a_proxy.py"
 _TOKENS = "tests/integration/service/test_tokens.py"
 _PROJECT = "tests/integration/service/test_one_project.py"
 _STARTING = "tests/acceptance/broker/test_starting.py"
+_HOOK_ELSEWHERE = "tests/acceptance/gate/test_elsewhere.py"
+_GATE = "tests/integration/service/test_gate.py"
 
 # What git reads: another layer stands behind each of these, so a claim is misled only without all three.
 _REPLACED_OBJECTS_COUNT = ("git/command.py", '"GIT_NO_REPLACE_OBJECTS": "1", ', "")
@@ -430,6 +432,49 @@ A_TOKEN = (
         "    if right is Right.ADMINISTER and caller.project is not None:\n",
         "    if False:\n",
         f"{_PROJECT}::test_what_is_for_the_whole_broker_is_forbidden",
+    ),
+    fault(
+        "security token: a project's person overrides the gate for the whole repository",
+        "service/commands/gate.py",
+        "        if self._core.project is not None:\n            # It lets",
+        "        if False:\n            # It lets",
+        f"{_PROJECT}::test_what_is_for_the_whole_broker_is_forbidden",
+    ),
+    fault(
+        "security token: an override is judged by the policy of the folder that the call names",
+        "service/commands/gate.py",
+        "        if self._policy_of(await self._root_of(origin, root, is_elsewhere=is_elsewhere)).override is",
+        "        if self._policy_of(root).override is",
+        f"{_GATE}::test_an_override_is_allowed_or_not_by_the_policy_of_the_served_repository",
+    ),
+    fault(
+        "security token: a user's broker reads policies everywhere",
+        "service/commands/gate.py",
+        "is_elsewhere or root is None else await self._core.repository.resolve_workspace(root)\n",
+        "is_elsewhere or root is None else root\n",
+        f"{_GATE}::test_a_users_broker_reads_no_policy_outside_its_allowed_roots",
+    ),
+    fault(
+        "security token: a packed repository chooses whose addresses the gate's commands read",
+        "gate/install.py",
+        '        known.known["user_file"] = str(locations.user_file())\n',
+        "",
+        f"{_HOOK_ELSEWHERE}::test_a_folder_that_somebody_packed_does_not_choose_who_is_asked",
+    ),
+    fault(
+        "security token: without the team's broker this machine's own answers",
+        "gate/hook.py",
+        "        return ask_elsewhere(site, url, path, body)\n",
+        "        outcome = ask_elsewhere(site, url, path, body)\n"
+        '        if "could not be asked" not in outcome[1]:\n            return outcome\n',
+        f"{_HOOK_ELSEWHERE}::test_while_the_teams_broker_is_down_nothing_on_this_machine_lets_a_commit_through",
+    ),
+    fault(
+        "security token: tickets of this machine count where another one decides",
+        "gate/script.py",
+        ' && [ "$tickets${{BROKER_URL-}}" = count ]',
+        "",
+        f"{_HOOK_ELSEWHERE}::test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count_then",
     ),
     fault(
         "security token: a caller may take any name",

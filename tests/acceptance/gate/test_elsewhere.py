@@ -1,6 +1,7 @@
 """The hook where the team's broker runs on another machine: real git, real TLS, real tokens, and two homes."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -120,6 +121,8 @@ def test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count
         ada = there.member("ada")
         with BrokerProcess(ada.clone, home=ada.home) as own:
             assert ada.tandem.run("gate", "install", "--mode", "block").code == 0
+            # A ticket counts only if it is newer than the configuration.
+            os.utime(ada.clone / ".planning/review-broker.json", (1, 1))
             approved_here(own, ada, "one\nzwei\nthree\n")
             until(lambda: list((ada.clone / ".git/tandem").glob("tickets/*")))
             known = {"BROKER_URL": there.url, "BROKER_TOKEN": there.token("proposer", "claude")}
