@@ -1,6 +1,7 @@
 """One run of a command: which broker it calls, under which name, and how it answers."""
 
 import argparse
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from gsd_review_broker.cli.render.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
+from gsd_review_broker.client.discovery import USER
 from gsd_review_broker.settings.own_token import own_token
 from gsd_review_broker.settings.runtime_file import announced, keeper_token
 
@@ -83,6 +85,16 @@ class Context:
             self.screen.json(result)
         else:
             self.screen.say(*line)
+
+    def workspace_of(self, here: Path | None) -> str | None:
+        """What a proposal from this work tree names. The broker's own repository need not be named; another work tree
+        must be. A broker on another machine does not know paths of this one: TANDEM_WORKSPACE is a path there."""
+        named = os.environ.get("TANDEM_WORKSPACE")
+        if named:
+            return named
+        if here is None or self.target.is_elsewhere:
+            return None
+        return str(here) if self.broker.serves == USER or here != self.target.locations.root else None
 
     @property
     def identity(self) -> str:

@@ -107,3 +107,31 @@ def test_a_broker_on_another_machine_is_used_from_any_clone_and_by_an_agent(tmp_
         stdin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
         answered = Tandem(clone, own_home).run("mcp", stdin=stdin, **known)
         assert json.loads(answered.out)["result"]["structuredContent"]["total_reviews"] == 2
+
+
+def test_a_broker_of_several_repositories_on_another_machine_is_told_which_by_its_path_there(
+    tmp_path: Path, own_home: Path
+) -> None:
+    served = make_repository(tmp_path / "repositories/served")
+    clone = make_repository(tmp_path / "clone")
+    public = free_port()
+    configure(own_home, host=ELSEWHERE, auth="token", allowed_roots=[str(served.parent)])
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    process = BrokerProcess(outside, home=own_home, arguments=("--user", "--db", str(outside / "db")), database="db")
+    with contextlib.ExitStack() as stack:
+        process.start(port=public)
+        stack.push(process)
+        made = Tandem(outside, own_home).run(
+            "token", "new", "--role", "proposer", "--name", "claude", "--user", "--db", str(outside / "db")
+        )
+        member = tmp_path / "member"
+        member.mkdir()
+        tandem = Tandem(clone, member, BROKER_URL=f"http://{ELSEWHERE}:{public}", BROKER_TOKEN=made.out.strip())
+        (clone / "hello.txt").write_text("one\nzwei\nthree\n")
+        assert tandem.run("propose", "-m", "Say two in German").code == 3
+        for named in (("--workspace", str(served)), ()):
+            environment = {} if named else {"TANDEM_WORKSPACE": str(served)}
+            proposed = tandem.run("propose", "-m", "Say two in German", *named, **environment)
+            assert (proposed.code, "1 file" in proposed.out) == (0, True), proposed
+        assert tandem.run("propose", "-m", "Say two in German", "--workspace", str(clone)).code == 4

@@ -15,7 +15,6 @@ from gsd_review_broker.cli.git.sources import add_source_options, as_text, chose
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.client.discovery import USER
 from gsd_review_broker.errors import BrokerError, Code
 
 _DETAILS = """\
@@ -61,6 +60,11 @@ def register(commands: Commands) -> None:
     who.add_argument("--category", choices=CATEGORIES, default=_from_environment("--category"))
     who.add_argument("--parent-id", metavar="ID", help="the review that this one follows")
     more = propose.add_argument_group("more")
+    more.add_argument(
+        "--workspace",
+        metavar="PATH",
+        help="the work tree on the broker's machine, for one that serves several repositories (TANDEM_WORKSPACE)",
+    )
     more.add_argument("--skip-diff-validation", action="store_true", help="the change is already in the tree")
     more.add_argument("--idempotency-key", metavar="KEY", help="a repeated call with the same key is done once")
 
@@ -104,9 +108,6 @@ def _tell(context: Context, created: Json, *, has_diff: bool) -> None:
 
 def _arguments(options: argparse.Namespace, context: Context) -> Json:
     change = chosen_change(options)
-    serves_many = context.broker.serves == USER
-    here = top_level(Path.cwd())
-    root, elsewhere = context.target.locations.root, context.target.is_elsewhere
     by_agent = options.agent_type or options.proposer_id
     return {
         "intent": options.intent,
@@ -120,8 +121,7 @@ def _arguments(options: argparse.Namespace, context: Context) -> Json:
         "diff": as_text(change.diff) if change else None,
         "review_id": options.review,
         "project": options.project,
-        # The broker's own repository need not be named; another work tree must be.
-        "workspace": str(here) if here and (serves_many or here != root) and not elsewhere else None,
+        "workspace": options.workspace or context.workspace_of(top_level(Path.cwd())),
         "proposer_id": options.proposer_id or (None if by_agent else context.identity),
         "parent_id": options.parent_id,
         "skip_diff_validation": True if options.skip_diff_validation or (change and change.is_committed) else None,

@@ -10,7 +10,6 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.client.discovery import USER
 from gsd_review_broker.errors import BrokerError, Code
 
 _AGENT = "gsd-review"
@@ -46,8 +45,6 @@ def review_prompt(context: Context, seconds: float) -> int:
 
 def _proposal(context: Context, prompt: str) -> Json:
     is_long = len(prompt.encode()) > _LONGEST_DESCRIPTION
-    here = top_level(Path.cwd())
-    serves_many = context.broker.serves == USER
     return {
         "intent": _INTENT,
         "agent_type": _AGENT,
@@ -56,7 +53,7 @@ def _proposal(context: Context, prompt: str) -> Json:
         "category": "plan_review",
         "description": None if is_long else prompt,
         "diff": _as_new_file(prompt) if is_long else None,
-        "workspace": str(here) if here and (serves_many or here != context.target.locations.root) else None,
+        "workspace": context.workspace_of(top_level(Path.cwd())),
     }
 
 
