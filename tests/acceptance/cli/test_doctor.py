@@ -43,6 +43,24 @@ def test_without_a_broker_it_says_how_to_start_one(repository: Path, own_home: P
     assert "tandem up" in found["broker"]["hint"]
 
 
+def test_a_broker_that_needs_tokens_is_asked_with_one(repository: Path, own_home: Path) -> None:
+    settings = own_home / "config/gsd-review-broker/config.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"auth": "token", "reviewer_pool": {"enabled": True}}))
+    with BrokerProcess(repository, home=own_home) as running:
+        here = Tandem(repository, own_home)
+        # Whoever runs the broker needs none.
+        for token, state in ((None, "green"), ("tdm_wrong", "red")):
+            done = here.run("doctor", "--json", **({} if token is None else {"BROKER_TOKEN": token}))
+            found = {check["name"]: check for check in done.json["checks"]}
+            assert found["broker"]["state"] == state, found["broker"]
+            assert ("pool" in found) == (state == "green")
+            assert "gate" in found
+        elsewhere = Tandem(repository, own_home, BROKER_URL=f"http://127.0.0.1:{running.port}")
+        done = elsewhere.run("doctor")
+        assert (done.code, "this broker needs a token" in done.out) == (1, True)
+
+
 def test_a_configuration_that_is_wrong_is_red_and_exits_1(repository: Path, own_home: Path) -> None:
     (repository / ".planning").mkdir()
     (repository / ".planning" / "review-broker.json").write_text('{"max_rounds": 0}')

@@ -65,6 +65,8 @@ def _install(options: argparse.Namespace) -> int:
             Path.cwd(), database=target.locations.database, mode=options.mode, url=target.url, there=mode_there(context)
         )
         asked = f" It asks the broker at {target.url}, and so do the commands in this repository."
+        if not target.url.startswith("https:"):
+            asked += " Nothing hides your token on the way there: use https if the network is not your own."
     else:
         result, asked = install_gate(Path.cwd(), database=target.locations.database, mode=options.mode), ""
     verb = "is in place" if result["changed"] else "was in place already"

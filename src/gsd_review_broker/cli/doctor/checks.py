@@ -13,15 +13,16 @@ from pathlib import Path
 
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker import ports
+from gsd_review_broker.cli.doctor.asking import connected
 from gsd_review_broker.cli.doctor.check import Check, green, red, yellow
 from gsd_review_broker.cli.doctor.clients import clients
 from gsd_review_broker.cli.doctor.pool import pool
 from gsd_review_broker.cli.doctor.stored import what_is_wrong
-from gsd_review_broker.client import Target, UnreachableError, connect
+from gsd_review_broker.client import Target, UnreachableError
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.durations import in_words
-from gsd_review_broker.errors import StartError
+from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.agents import PROGRAMS
@@ -151,19 +152,24 @@ def _file_system(folder: Path) -> str:
 
 def broker(target: Target) -> Iterator[Check]:
     try:
-        running = connect(target)
+        running = connected(target)
         status = running.connection.call("broker_status", {})
     except UnreachableError as error:
         yield yellow("broker", error.message, error.hint)
         if target.url is None:
             yield _port(target)
         return
+    except BrokerError as error:
+        # It needs a token, or the token's file is not the user's alone.
+        yield red("broker", error.message, error.hint)
+        return
     since = in_words(status["uptime_seconds"])
     where = f"{running.connection.url}, pid {running.pid}, for {since}, serves {running.serves}"
     if running.version == __version__:
         yield green("broker", where)
     else:
-        hint = f"This is {__version__}: stop it and start it again with `tandem down; tandem up`."
+        repair = "ask whoever runs it" if target.is_elsewhere else "stop it and start it again"
+        hint = f"This is {__version__}: {repair}{'' if target.is_elsewhere else ' with `tandem down; tandem up`'}."
         yield yellow("broker", f"{where}, version {running.version}", hint)
 
 
@@ -209,7 +215,8 @@ def gate(target: Target) -> Check:
         return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix the file.")
     match state:
         case "ok":
-            return green("gate", f"in place, mode {policy.mode}")
+            asked = f", asks the broker at {target.url}" if target.is_elsewhere else ""
+            return green("gate", f"in place, mode {policy.mode}{asked}")
         case "damaged":
             return red("gate", "its hook is damaged, and git may not run it", "Run `tandem gate install` again.")
         case _:

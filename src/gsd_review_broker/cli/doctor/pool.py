@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterator
 
+from gsd_review_broker.cli.doctor.asking import connected
 from gsd_review_broker.cli.doctor.check import Check, green, yellow
-from gsd_review_broker.client import Target, UnreachableError, connect
+from gsd_review_broker.client import Target, UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError
 
@@ -14,7 +15,7 @@ _RESTART = "Restart the broker from here: `tandem down; tandem up`."
 def pool(target: Target) -> Iterator[Check]:
     """As the running broker sees it: what counts is the environment in which it was started."""
     try:
-        running = connect(target)
+        running = connected(target)
         state = running.connection.get("/api/pool")
         problems = running.connection.get("/api/problems")["problems"]
         running.connection.close()
