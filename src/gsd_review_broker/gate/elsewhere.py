@@ -42,11 +42,20 @@ def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, st
         outcome, text = str(content["outcome"]), str(content["message"])
         remember_mode(site, content["mode"])
     except BrokerError as error:
-        hint = error.hint if error.hint and not isinstance(error, UnreachableError) else _CHECK_ADDRESS
-        return _unanswered(site, f"{error.message}", hint)
+        return _unanswered(site, error.message, _next_step(error))
     except (ValueError, KeyError, TypeError):
         return _unanswered(site, f"what answers at {url} is not a broker", _CHECK_ADDRESS)
     return outcome, text
+
+
+def _next_step(error: BrokerError) -> str:
+    if error.code is Code.UNAUTHENTICATED:
+        return (
+            "put a token that is valid into BROKER_TOKEN, or into the file `token` in your configuration folder (mode "
+            "0600); whoever runs the broker makes one with `tandem token new`. Then commit again."
+        )
+    is_about_address = isinstance(error, UnreachableError) or error.code is Code.INVALID_ARGUMENT
+    return _CHECK_ADDRESS if is_about_address or not error.hint else error.hint
 
 
 def _asked(site: Site, url: str, path: str, body: bytes) -> Any:

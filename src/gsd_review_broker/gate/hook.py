@@ -57,6 +57,12 @@ def _prepared(note: str, lines: bytes) -> int:
     site = Site.here()
     if not updates:
         return 0
+    root = site.known.get("root")
+    if root and not os.path.isdir(root):
+        # Its configuration is not where it was, and so it would count as the default.
+        raise RefusedError(
+            f"tandem gate: refused, because this repository is not at {root} any more.\nNext: tandem gate install"
+        )
     text = configuration(site)
     globs = guarded_branches(site, text)
     updates = matching(updates, globs) if globs else updates

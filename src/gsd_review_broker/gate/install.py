@@ -105,10 +105,10 @@ def state(site: GateSite) -> str:
 def install(site: GateSite, *, database: Database, user_database: Database, url: str | None = None) -> bool:
     """False if it is in place already; then only the facts are brought up to date. `url` is that of a broker on another
     machine; without it, the one that was recorded stays."""
+    url = url or _address_before(site)
     present = state(site)
     tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
     if present == "damaged":
-        url = url or recorded_url(site.name)
         uninstall(site)
     # Nothing that came with the folder counts.
     remove_tickets(list((site.own / "tickets").glob("*")) if present != "ok" else [])
@@ -127,6 +127,26 @@ def install(site: GateSite, *, database: Database, user_database: Database, url:
     else:
         _install_in_front(site, named)
     return True
+
+
+def _address_before(site: GateSite) -> str | None:
+    """Of the broker on another machine that has judged here, also if the repository was moved since. Nobody gets
+    another judge by installing the gate again."""
+    before = Site.of(str(site.common)).known if site.facts_file.exists() else {}
+    url = recorded_url(site.name)
+    if url is not None or not before.get("elsewhere"):
+        return url
+    old = before.get("root") or str(site.common)
+    url = recorded_url(old)
+    if url is None:
+        raise BrokerError(
+            Code.CONFLICT,
+            "commits here are judged by a broker on another machine, and its address is not known any more",
+            "Give it with --url; or run `tandem gate uninstall` first, if a broker of this machine shall judge.",
+        )
+    if not Path(old).exists():
+        record_url(old, None)
+    return url
 
 
 def _install_beside(site: GateSite) -> None:

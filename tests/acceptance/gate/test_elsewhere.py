@@ -156,6 +156,27 @@ def test_taking_the_gate_out_forgets_the_broker(tmp_path: Path) -> None:
         assert not brokers.exists()
 
 
+def test_a_repository_that_was_moved_keeps_its_judge(tmp_path: Path) -> None:
+    with team(tmp_path) as there:
+        ada = there.member("ada")
+        ada.keep_token(there.token("human", "ada"))
+        assert ada.install().code == 0
+        brokers = ada.home / "config/gsd-review-broker/brokers"
+        ada.clone = ada.tandem.folder = ada.clone.rename(tmp_path / "moved")
+        refused = ada.commit("one\nzwei\nthree\n")
+        assert (refused.code != 0, "Next: tandem gate install" in refused.err) == (True, True), refused
+        assert ada.tandem.run("gate", "install").code == 0
+        assert brokers.read_text() == f"{there.url} {ada.clone}\n"
+        refused = ada.commit("one\nzwei\nthree\n")
+        assert (refused.code != 0, "without approval: hello.txt" in refused.err) == (True, True), refused
+        # Without an address it is not this machine that judges from now on.
+        brokers.unlink()
+        done = ada.tandem.run("gate", "install")
+        assert (done.code, "Give it with --url" in done.err) == (6, True), done
+        refused = ada.commit("one\nzwei\nthree\n")
+        assert (refused.code != 0, "tandem gate install --url URL" in refused.err) == (True, True), refused
+
+
 class Listener:
     """Takes calls, and answers none."""
 

@@ -155,3 +155,18 @@ def test_a_commit_made_while_the_broker_is_down_is_recorded_later(tmp_path: Path
             assert list(waiting.glob("landed.*")) == []
             again.must("commit", "--allow-empty", "-m", "another")
             assert again.landed(again.head())["metadata"]["because"] == "empty"
+
+
+def test_a_repository_that_was_moved_is_refused_until_the_gate_is_installed_again(tmp_path: Path) -> None:
+    """Its configuration would not be found, and the mode would be the default: a warning."""
+    with gated(tmp_path) as here:
+        here.process.stop()
+        moved = here.folder.rename(tmp_path / "moved")
+        there = Gated(here.process, here.home, folder=moved)
+        there.stage(hello_txt="x\n")
+        refused = there.git("commit", "-m", "x")
+        assert (refused.code != 0, "Next: tandem gate install" in refused.err) == (True, True), refused
+        assert there.tandem.run("gate", "install").code == 0
+        refused = there.git("commit", "-m", "x")
+        assert (refused.code != 0, "without approval: hello.txt" in refused.err) == (True, True), refused
+        moved.rename(here.folder)
