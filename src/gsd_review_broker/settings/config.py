@@ -17,6 +17,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import checkout
 from gsd_review_broker.settings import locations, pool, tracked
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.lists import AbsoluteFolders, Addresses, HostNames
 from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
 from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
@@ -93,14 +94,14 @@ class Settings(_Section):
     # PostgreSQL only: tells brokers apart that serve the same from one machine.
     instance: Annotated[str, Field(pattern=r"^[\w.-]{0,64}$")] = ""
     auth: Literal["off", "token"] = "off"
-    allowed_hosts: list[str] = Field(default_factory=list[str])
+    allowed_hosts: HostNames = Field(default_factory=list[str])
     tls_certificate: str | None = None
     tls_key: str | None = None
-    trusted_proxies: list[str] = Field(default_factory=list[str])
+    trusted_proxies: Addresses = Field(default_factory=list[str])
     fence: Literal["strict", "managed"] = "strict"
     max_rounds: Annotated[int, Field(ge=1)] = 5
     git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
-    allowed_roots: list[str] = Field(default_factory=list[str])
+    allowed_roots: AbsoluteFolders = Field(default_factory=list[str])
     notify_command: list[str] = Field(default_factory=list[str])
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["console", "json"] = "console"

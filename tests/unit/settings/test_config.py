@@ -180,6 +180,26 @@ def test_a_wrong_environment_is_refused_with_its_key(root: Path, environment: di
     assert refusal(root, environment).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("key", "good", "wrong"),
+    [
+        (
+            "allowed_hosts",
+            ["reviews.example.org", "reviews.example.org:8443", "[::1]:8443", "10.0.0.1"],
+            ["https://reviews.example.org", "reviews.example.org/", "*", "a b", "x:y"],
+        ),
+        ("trusted_proxies", ["10.0.0.5", "10.0.0.0/8", "::1"], ["*", "10.0.0.5/8", "proxy.example.org", "10.0.0.5:80"]),
+        ("allowed_roots", ["/srv", "~/work", "~ada/work"], ["work", "./work", "."]),
+    ],
+)
+def test_a_list_takes_only_what_can_match(root: Path, key: str, good: list[str], wrong: list[str]) -> None:
+    in_user_file({key: [*good, " ", ""]})
+    assert getattr(load(root).settings, key) == good
+    for value in wrong:
+        in_user_file({key: [*good, value]})
+        assert f"{key}: value error, {value!r} is not a" in refusal(root)
+
+
 def test_what_only_the_user_may_decide_counts_in_the_users_file_alone(root: Path, tmp_path: Path) -> None:
     project = in_project_file(root, {"allowed_roots": ["/"], "notify_command": ["evil"], "log_file": "/x"})
     found = load(root)
