@@ -150,6 +150,9 @@ def test_taking_the_gate_out_forgets_the_broker(tmp_path: Path) -> None:
         assert ada.install().code == 0
         brokers = ada.home / "config/gsd-review-broker/brokers"
         assert brokers.read_text() == f"{there.url} {ada.clone}\n"
+        up = ada.tandem.run("up")
+        assert (up.code, f"still use the broker at {there.url}" in up.out) == (0, True), up
+        assert ada.tandem.run("down").code == 0
         # Again, without an address: it stays.
         assert ada.tandem("gate", "install")["asks"] == there.url
         assert ada.tandem.run("gate", "uninstall").code == 0

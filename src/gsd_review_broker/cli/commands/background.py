@@ -46,6 +46,7 @@ def register(commands: Commands) -> None:
 def run_up(options: argparse.Namespace) -> int:
     screen = Screen()
     target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
+    elsewhere = target.url if target.is_elsewhere else None
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     _, origin = locations.setting("port", target.locations.root, flag=options.port, config=options.config)
     from gsd_review_broker.cli.broker import background
@@ -66,6 +67,8 @@ def run_up(options: argparse.Namespace) -> int:
     else:
         verb = "started" if started.is_new else "runs"
         screen.say(f"broker {verb}: {broker.connection.url} serves {described(target.locations)} (pid {broker.pid})")
+        if elsewhere:
+            screen.say(f"The commands here still use the broker at {elsewhere}, and so does the gate.")
     return Exit.DONE
 
 
