@@ -139,7 +139,7 @@ class Application:
         watch = SettingsWatch(configuration.root)
 
         def problems() -> list[Problem]:
-            return [*configuration.problems, *watch.problems()]
+            return [*configuration.problems, *watch.problems(), *_moved(self.store)]
 
         return [
             Route(
@@ -271,6 +271,14 @@ def _signer() -> Signer | None:
     except ImportError:
         return None
     return ReceiptSigner.of_file(locations.key_file())
+
+
+def _moved(store: OwnedStore) -> list[Problem]:
+    to = store.moved_to
+    if to is None:
+        return []
+    fix = "Restart the broker with that database, or open this one again with `tandem db reopen`."
+    return [Problem(feature="db", message=f"the database was moved to {to}, and nothing is stored here", fix=fix)]
 
 
 def _gate_policy(root: str | None) -> GatePolicy:

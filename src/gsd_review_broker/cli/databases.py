@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -116,25 +116,36 @@ def migrate(options: argparse.Namespace) -> int:
     root = None if options.user else find_root(Path.cwd())
     source = _database(options)
     target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root)
+
+    def told() -> None:
+        if not options.json:
+            screen.say(f"moved  {target} can be used now; it is verified once more.")
+
     with screen.progress("copying and comparing"):
-        moved = moving.move(source, target, stop_broker=_stop_of(options))
+        moved = moving.move(source, target, when_moved=told)
     if options.json:
         screen.json({"from": str(source), "to": str(target), **dataclasses.asdict(moved)})
-    else:
-        screen.say(Span("same", Style.GREEN), f"  {moved.events:,} events, {moved.reviews:,} reviews in {target}")
-        screen.say("Start the broker with this database (--db, BROKER_DB or `db` in your configuration).")
+        return Exit.DONE
+    screen.say(Span("same", Style.GREEN), f"  {moved.events:,} events, {moved.reviews:,} reviews in {target}")
+    screen.say(f"Writes were held for {moved.cut_over_seconds:.1f} s. From now on {source} refuses them.")
+    screen.say("Restart the broker with the new database (--db, BROKER_DB or `db` in your configuration).")
+    screen.say("To go on with the old one instead: `tandem db reopen`.")
     return Exit.DONE
 
 
-def _stop_of(options: argparse.Namespace) -> Callable[[], None] | None:
-    """How to stop the broker of this place, if one is running."""
-    target = client.Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
-    broker = client.find(client.Target(locations=target.locations, is_explicit=target.is_explicit))
-    if broker is None:
-        return None
-    from gsd_review_broker.cli.broker import background
+def reopen(options: argparse.Namespace) -> int:
+    from gsd_review_broker import moving
 
-    return lambda: background.stop(broker, target.locations.database)
+    screen = Screen()
+    database = _database(options)
+    to = moving.reopen(database)
+    if options.json:
+        screen.json({"database": str(database), "was_moved_to": to})
+    elif to is None:
+        screen.say(f"{database} is open; nothing was changed.")
+    else:
+        screen.say(f"{database} is open again. What was stored in {to} since the move is only there.")
+    return Exit.DONE
 
 
 def _archives(context: Context) -> str:

@@ -64,18 +64,33 @@ def open_private(path: Path, flags: int) -> int:
     return descriptor
 
 
-def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY) -> None:
-    """The whole content or none of it. A link in its place is replaced, not followed."""
+def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY, synced: bool = False) -> None:
+    """The whole content or none of it. A link in its place is replaced, not followed. `synced`: it is on the disk."""
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor carries the mode
             file.write(content)
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
+    if synced:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in it are on the disk. Windows has no such call."""
+    if sys.platform != "win32":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def make_private_folder(folder: Path) -> None:

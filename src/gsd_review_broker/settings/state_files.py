@@ -12,7 +12,11 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import links_in
 from gsd_review_broker.settings.database import Database
 
-_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".runtime.json")
+# Says that the reviews are in another database now.
+_MOVED = ".moved"
+# A database that is being copied to here.
+_UNFINISHED = ".unfinished"
+_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".runtime.json", _MOVED, _UNFINISHED)
 _GIT_FOLDERS = {".git", "git~1"}
 
 
@@ -22,6 +26,15 @@ def lock_path(database: Database) -> Path:
 
 def runtime_path(database: Database) -> Path:
     return _beside(database, ".runtime.json")
+
+
+def moved_path(database: Database) -> Path:
+    return _beside(database, _MOVED)
+
+
+def draft_path(database: Database) -> Path:
+    """A file that is copied gets its name when it is complete; until then it has this one."""
+    return _beside(database, _UNFINISHED)
 
 
 def state_files(database: Database) -> list[Path]:

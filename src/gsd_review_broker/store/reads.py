@@ -132,7 +132,8 @@ _EVENTS_BEFORE = (
     .limit(parameter("most"))
 )
 _EVENTS_OF_REVIEW_BEFORE = _EVENTS_BEFORE.where(events.c.review_id == parameter("review_id"))
-_LAST_EVENT_ID = sa.select(audit_head.c.sequence).where(audit_head.c.id == parameter("head"))
+# The head of a database that was moved away has a higher number.
+_LAST_EVENT_ID = sa.select(audit_head.c.sequence).where(audit_head.c.id >= parameter("head"))
 _LAST_MESSAGE = (
     sa.select(*MESSAGES.columns)
     .where(messages.c.review_id == parameter("review_id"))

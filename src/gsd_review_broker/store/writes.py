@@ -80,6 +80,8 @@ _MOVE_HEAD = (
     .values(sequence=parameter("to_sequence"), hash=parameter("to_hash"))
 )
 _THE_HEAD = {"head": 1}
+# A database that was moved away gives its head this number instead, so that no writer finds it.
+MOVED_HEAD = 2
 _SETTLE_COUNTER_PATCH = (
     sa.update(counter_patches)
     .where(
@@ -282,9 +284,14 @@ def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent 
     return last
 
 
+class MovedAwayError(Exception):
+    """The reviews are in another database now; nothing may be stored in this one."""
+
+
 def lock_head(statements: Statements) -> LastEvent:
     head = statements.row(_HEAD, _THE_HEAD)
-    assert head is not None  # noqa: S101 - the first migration wrote it
+    if head is None:
+        raise MovedAwayError
     return LastEvent(*head)
 
 

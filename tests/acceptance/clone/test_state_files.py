@@ -23,7 +23,7 @@ from tests.support.local import local_broker
 from tests.support.processes import DATABASE, git, make_repository, run_broker
 from tests.support.tandem import Tandem
 
-SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".runtime.json")
+SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock", ".runtime.json", ".moved", ".unfinished")
 
 
 def refusal(repository: Path, **flags: str) -> str:

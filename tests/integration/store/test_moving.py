@@ -21,14 +21,12 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.postgres import copying
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.tables import metadata
 from tests.integration.store.test_lock_order import use_pool, use_tools
 from tests.integration.store.test_migrations import lived
 from tests.support import postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.texts import BETTER, GOOD
-from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.postgres
 
@@ -128,10 +126,12 @@ def test_there_and_back_every_row_is_the_same(source: Database, empty: Database,
     assert exported(back) == exported(empty) == exported(source)
     assert all(maintenance.verify(database).problems == [] for database in (source, empty, back))
     assert back.path.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in back.path.parent.glob("back*")] == ["back.sqlite3"]
+    assert sorted(path.name for path in back.path.parent.glob("back*")) == ["back.sqlite3", "back.sqlite3.lock"]
     # Where something is already, nothing is written.
+    moving.reopen(empty)
     with pytest.raises(StartError, match="exists already"):
         moving.move(empty, back)
+    moving.reopen(source)
     with pytest.raises(StartError, match="holds tables of another program"):
         moving.move(source, empty)
 
@@ -145,12 +145,7 @@ async def test_a_broker_goes_on_with_the_moved_database(source: Database, empty:
     assert (await asyncio.to_thread(maintenance.verify, empty)).problems == []
 
 
-def test_a_database_in_use_or_not_whole_is_not_copied(source: Database, empty: Database) -> None:
-    lock = DatabaseLock(source)
-    lock.acquire()
-    with pytest.raises(StartError, match="in use by another broker"):
-        moving.move(source, empty)
-    lock.release()
+def test_a_database_that_is_not_whole_is_not_copied(source: Database, empty: Database) -> None:
     alter(source.path, "UPDATE reviews SET intent = 'altered'")
     with pytest.raises(StartError, match=r"is not whole .* nothing was copied"):
         moving.move(source, empty)
@@ -159,9 +154,9 @@ def test_a_database_in_use_or_not_whole_is_not_copied(source: Database, empty: D
 def test_a_copy_that_differs_is_not_finished_and_the_next_one_starts_over(
     source: Database, empty: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    typed = copying._typed
+    typed = copying.typed
     with monkeypatch.context() as patched:
-        patched.setattr(copying, "_typed", lambda table, rows: typed(table, [] if table.name == "messages" else rows))
+        patched.setattr(copying, "typed", lambda table, rows: typed(table, [] if table.name == "messages" else rows))
         with pytest.raises(StartError, match="differs in messages"):
             moving.move(source, empty)
     # No broker takes it for a whole database.
@@ -174,54 +169,6 @@ def test_a_copy_that_differs_is_not_finished_and_the_next_one_starts_over(
 async def open_once(folder: Path, database: Database) -> None:
     async with local_broker(folder, db=database.url):
         pass
-
-
-async def test_brokers_that_use_the_database_are_noticed(source: Database, empty: Database, tmp_path: Path) -> None:
-    await asyncio.to_thread(moving.move, source, empty)
-    async with local_broker(tmp_path / "elsewhere", db=empty.url) as broker:
-        await broker("broker_status")
-        with pytest.raises(StartError, match="brokers have 1 connections to the database"):
-            await asyncio.to_thread(moving.move, empty, Database(tmp_path / "back.sqlite3"))
-    assert not (tmp_path / "back.sqlite3").exists()
-
-
-async def test_a_running_broker_goes_on_until_the_copy_has_been_rehearsed(
-    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it stores after the rehearsal has begun is in the copy that counts."""
-    async with contextlib.AsyncExitStack() as stack:
-        broker = await stack.enter_async_context(local_broker(tmp_path))
-        review_id = await lived(broker)
-        loop = asyncio.get_running_loop()
-        copies: list[str] = []
-        copying_once = moving._copy
-
-        def copy_and_write(file: Path, target: Database) -> None:
-            copying_once(file, target)
-            copies.append(file.name)
-            if len(copies) == 1:
-                message = {"sender_id": "gsd-executor", "sender_role": "proposer", "body": "meanwhile"}
-                sent = broker("add_message", review_id=review_id, **message)
-                asyncio.run_coroutine_threadsafe(sent, loop).result(PATIENCE)
-
-        def stop_broker() -> None:
-            asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(PATIENCE)
-
-        monkeypatch.setattr(moving, "_copy", copy_and_write)
-        source = Database(tmp_path / "broker.sqlite3")
-        await asyncio.to_thread(moving.move, source, empty, stop_broker=stop_broker)
-    assert copies == ["source.sqlite3", "broker.sqlite3"]
-    copied = await asyncio.to_thread(exported, empty)
-    assert copied == exported(source)
-    assert copied.count(b'"message_sent"') == 1
-
-
-def test_a_move_that_fails_after_the_broker_was_stopped_says_so(source: Database, empty: Database) -> None:
-    def stop_broker() -> None:
-        alter(source.path, "UPDATE reviews SET intent = 'altered'")
-
-    with pytest.raises(StartError, match=r"not whole .* start it again with `tandem up`"):
-        moving.move(source, empty, stop_broker=stop_broker)
 
 
 def alter(path: Path, sql: str) -> None:
@@ -244,7 +191,16 @@ def test_the_command_says_what_it_copied(
     monkeypatch.chdir(tmp_path)
     options = argparse.Namespace(db=str(source), config=None, user=True, target=empty.url, json=False)
     assert databases.migrate(options) == 0
-    assert "2 reviews in postgresql://" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2 reviews in postgresql://" in told
+    assert f"From now on {source} refuses them." in told
     options = argparse.Namespace(db=empty.url, config=None, user=True, target="sqlite:///back.sqlite3", json=True)
     assert databases.migrate(options) == 0
-    assert '"reviews": 2' in capsys.readouterr().out
+    assert json.loads(capsys.readouterr().out)["reviews"] == 2
+    options = argparse.Namespace(db=str(source), config=None, user=True, json=False)
+    for expected in ("is open again. What was stored in postgresql://", "is open; nothing was changed"):
+        assert databases.reopen(options) == 0
+        assert expected in capsys.readouterr().out
+    options.json = True
+    assert databases.reopen(options) == 0
+    assert json.loads(capsys.readouterr().out) == {"database": str(source), "was_moved_to": None}

@@ -1,4 +1,4 @@
-"""`tandem audit verify`, `tandem audit export`, `tandem db prune`, `tandem db migrate-to`: the database as a whole."""
+"""`tandem audit verify`, `tandem audit export`, `tandem db …`: the database as a whole."""
 
 import argparse
 
@@ -26,15 +26,25 @@ def register(commands: Commands) -> None:
         "migrate-to",
         run_migrate,
         summary="move to PostgreSQL, or back to a SQLite file: copy the database and compare both",
-        details="A running broker goes on while the database is verified and copied once to try it; then it is stopped "
-        "for the copy that counts. Stop brokers on other machines first. The database that is copied stays as it is; "
-        "afterwards name the new one as `db`. Archives stay where they are. If it is interrupted, run it again.",
+        details="Brokers go on while the database is verified, copied and compared. Then their writes are held for a "
+        "moment: what has changed since is copied, and the old database is marked as moved. Its brokers refuse to "
+        "write from then on and say where the reviews are; restart them with the new one as `db`. Archives stay "
+        "where they are. If it is interrupted, run it again.",
     )
     add_place_options(move)
     move.add_argument(
         "target", metavar="TARGET", help="postgresql://… (an empty database), or sqlite:///PATH of a new file"
     )
     move.add_argument("--json", action="store_true", help="print exactly one JSON document")
+
+    again = database.add(
+        "reopen",
+        run_reopen,
+        summary="go on with a database that was moved, instead of the one that it was moved to",
+        details="What was stored in the other one since the move is only there.",
+    )
+    add_place_options(again)
+    again.add_argument("--json", action="store_true", help="print exactly one JSON document")
 
 
 def _register_audit(group: Commands) -> None:
@@ -69,6 +79,12 @@ def run_migrate(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.databases import migrate
 
     return migrate(options)
+
+
+def run_reopen(options: argparse.Namespace) -> int:
+    from gsd_review_broker.cli.databases import reopen
+
+    return reopen(options)
 
 
 def run_prune(options: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +12,35 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store.postgres.engine import APPLICATION_NAME, SNAPSHOT, make_engine
+from gsd_review_broker.store.changes import NUMBERED, typed
+from gsd_review_broker.store.postgres.engine import SNAPSHOT, make_engine
 from gsd_review_broker.store.postgres.errors import reason_of
 from gsd_review_broker.store.postgres.schema import create_empty, finish_copy, stored_version
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.sqlite import schema, verification
-from gsd_review_broker.store.statements import Values, sql_of
-from gsd_review_broker.store.tables import audit_head, counter_patches, gate_overrides, messages, metadata
-
-_SESSIONS = sa.text(
-    "SELECT count(*) FROM pg_stat_activity "
-    "WHERE datname = current_database() AND application_name = :name AND pid != pg_backend_pid()"
-)
-# Tables whose rows the database numbers; a number is never used twice, even if its row is in an archive.
-_NUMBERED = (messages, counter_patches, gate_overrides)
+from gsd_review_broker.store.statements import sql_of
+from gsd_review_broker.store.tables import audit_head, metadata
 
 
 async def snapshot(database: Database, target: Path) -> None:
     """The database as it is at one moment, as a new SQLite file. Raises StartError."""
-    assert database.url is not None  # noqa: S101 - the caller looked
-    engine = make_engine(database.url, pooled=False)
-    try:
-        async with engine.connect() as connection:
-            await connection.execution_options(**SNAPSHOT)
-            await connection.run_sync(_to_file, database, target)
-    except (exc.SQLAlchemyError, OSError, ValueError) as error:
-        raise StartError(f"the database {database} cannot be read: {reason_of(error)}.") from error
-    finally:
-        await engine.dispose()
+    async with reading(database) as connection:
+        await connection.run_sync(to_file, database, target)
 
 
-def _to_file(connection: sa.Connection, database: Database, target: Path) -> None:
+def to_file(connection: sa.Connection, database: Database, target: Path) -> None:
+    refuse_other_version(connection, database)
+    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as file:
+        to_sqlite(connection, file)
+
+
+def refuse_other_version(connection: sa.Connection, database: Database) -> None:
     version = stored_version(connection)
     if version != schema.HEAD:
         raise StartError(
             f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
             "start the broker on it once, which brings it up to date."
         )
-    with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as file:
-        to_sqlite(connection, file)
 
 
 def to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
@@ -66,43 +56,45 @@ def to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
             f"INSERT INTO {table.name} ({names}) VALUES ({places})",  # noqa: S608 - names of ours
             statements.stream(sa.select(table)),
         )
-    for table in _NUMBERED:
-        _continue_in_sqlite(source, target, table)
+    target.execute("DELETE FROM sqlite_sequence")
+    target.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", last_numbers(source).items())
     target.execute("COMMIT")
 
 
-def _continue_in_sqlite(source: sa.Connection, target: sqlite3.Connection, table: sa.Table) -> None:
-    last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608 - the names are our own tables and columns
-    target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
-    if last.is_called:
-        target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table.name, last.last_value))
+def last_numbers(source: sa.Connection) -> dict[str, int]:
+    """The last number that was given in each numbered table; none if there was none yet."""
+    numbers: dict[str, int] = {}
+    for table in NUMBERED:
+        last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608 - names of ours
+        if last.is_called:
+            numbers[table.name] = last.last_value
+    return numbers
 
 
-async def load(source: Path, database: Database) -> None:
+async def continue_from(target: AsyncConnection, numbers: Mapping[str, int]) -> None:
+    for name, last in numbers.items():
+        await target.execute(sa.text(f"SELECT setval('{name}_id_seq', :last)"), {"last": last})
+
+
+async def load(source: Path, database: Database, *, mover: str = "") -> None:
     """One snapshot of a SQLite file into an empty PostgreSQL database, completely or not at all. Raises StartError.
 
     It counts as unfinished, and no broker starts on it, until `finish`.
     """
-    async with _writing(database) as connection:
-        await connection.run_sync(create_empty, database)
+    async with writing(database) as connection:
+        await connection.run_sync(create_empty, database, mover)
         with verification.opened(source) as file:
             await _from_sqlite(file, connection)
 
 
 async def finish(database: Database) -> None:
-    async with _writing(database) as connection:
+    async with writing(database) as connection:
         await connection.run_sync(finish_copy)
 
 
-async def sessions(database: Database) -> int:
-    """How many connections of brokers there are, besides this one."""
-    async with _writing(database) as connection:
-        return (await connection.execute(_SESSIONS, {"name": APPLICATION_NAME})).scalar_one()
-
-
 @contextlib.asynccontextmanager
-async def _writing(database: Database) -> AsyncGenerator[AsyncConnection]:
-    """One transaction."""
+async def writing(database: Database) -> AsyncGenerator[AsyncConnection]:
+    """One transaction. Raises StartError."""
     assert database.url is not None  # noqa: S101 - the caller looked
     engine = make_engine(database.url, pooled=False)
     try:
@@ -114,6 +106,20 @@ async def _writing(database: Database) -> AsyncGenerator[AsyncConnection]:
         await engine.dispose()
 
 
+@contextlib.asynccontextmanager
+async def reading(database: Database) -> AsyncGenerator[AsyncConnection]:
+    """One snapshot. Raises StartError."""
+    assert database.url is not None  # noqa: S101 - the caller looked
+    engine = make_engine(database.url, pooled=False)
+    try:
+        async with engine.connect() as connection:
+            yield await connection.execution_options(**SNAPSHOT)
+    except (exc.SQLAlchemyError, OSError, ValueError) as error:
+        raise StartError(f"the database {database} cannot be read: {reason_of(error)}.") from error
+    finally:
+        await engine.dispose()
+
+
 async def _from_sqlite(source: sqlite3.Connection, target: AsyncConnection) -> None:
     await target.execute(sa.delete(audit_head))
     driver: Any = (await target.get_raw_connection()).driver_connection
@@ -121,18 +127,7 @@ async def _from_sqlite(source: sqlite3.Connection, target: AsyncConnection) -> N
         rows = source.execute(sql_of(sa.select(table)))
         names = [column.name for column in table.columns]
         # COPY takes a fifth of the time that INSERT takes.
-        await driver.copy_records_to_table(table.name, columns=names, records=_typed(table, rows))
+        await driver.copy_records_to_table(table.name, columns=names, records=typed(table, rows))
     # The server plans its queries by statistics, and would make them some time after the broker's start.
     await target.execute(sa.text(f"ANALYZE {', '.join(table.name for table in metadata.sorted_tables)}"))
-    for table in _NUMBERED:
-        row = source.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)).fetchone()
-        if row is not None:
-            await target.execute(sa.text(f"SELECT setval('{table.name}_id_seq', :last)"), {"last": row[0]})
-
-
-def _typed(table: sa.Table, rows: Iterable[Values]) -> Iterator[Values]:
-    """SQLite stores a truth as 0 or 1."""
-    truths = {number for number, column in enumerate(table.columns) if isinstance(column.type, sa.Boolean)}
-    if not truths:
-        return iter(rows)
-    return (tuple(bool(value) if number in truths else value for number, value in enumerate(row)) for row in rows)
+    await continue_from(target, dict(source.execute("SELECT name, seq FROM sqlite_sequence")))

@@ -40,10 +40,16 @@ def translate(error: BaseException) -> BaseException:
         return unavailable(reason_of(error))
     is_busy = isinstance(error, exc.DBAPIError) and _state_of(error).startswith(_BUSY)
     if is_busy or isinstance(error, exc.TimeoutError):
-        return BrokerError(
-            Code.BUSY, "too many commands are waiting for the database", "Nothing was stored; call again in a moment."
-        )
+        return too_many_waiting()
     return error
+
+
+def too_many_waiting() -> BrokerError:
+    return BrokerError(
+        Code.BUSY,
+        "too many commands are waiting for the database, or `tandem db migrate-to` holds its writes for a moment",
+        "Nothing was stored; call again in a moment.",
+    )
 
 
 def reason_of(error: BaseException) -> str:

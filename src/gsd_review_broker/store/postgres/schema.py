@@ -6,8 +6,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store.postgres.engine import SCHEMA_LOCK
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite import moved, schema
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
+from gsd_review_broker.store.writes import MOVED_HEAD
 
 log = structlog.get_logger()
 
@@ -22,6 +23,11 @@ _FIRST_HASH = "0" * 64
 # Exists while a copy into this database is not finished. No broker starts on half of a database.
 _UNFINISHED = "tandem_unfinished_copy"
 _IS_UNFINISHED = sa.text(f"SELECT to_regclass('{_UNFINISHED}') IS NOT NULL")
+_COPIED_BY = sa.text(f"SELECT mover FROM {_UNFINISHED}")  # noqa: S608 - names of ours
+# Exists where the reviews were moved to another database; its one row names it. No broker starts here then.
+_MOVED = "tandem_moved"
+_IS_MOVED = sa.text(f"SELECT to_regclass('{_MOVED}') IS NOT NULL")
+_MOVED_TO = sa.text(f"SELECT database FROM {_MOVED}")  # noqa: S608 - names of ours
 
 
 async def prepare(engine: AsyncEngine, database: object) -> None:
@@ -49,10 +55,13 @@ def stored_version(connection: sa.Connection) -> str | None:
 
 
 def _prepare(connection: sa.Connection, database: object) -> None:
-    if connection.execute(_IS_UNFINISHED).scalar():
+    if is_unfinished(connection):
         raise StartError(
             f"a copy into the database {database} was not finished; run `tandem db migrate-to` again: it starts over."
         )
+    to = moved_to(connection)
+    if to is not None:
+        raise StartError(moved.start_refusal(database, to))
     if stored_version(connection) == schema.HEAD:
         return
     connection.execute(_TAKE_LOCK)
@@ -64,19 +73,47 @@ def _prepare(connection: sa.Connection, database: object) -> None:
         _migrate(connection)
 
 
-def create_empty(connection: sa.Connection, database: object) -> None:
-    """For a database that is to be filled from elsewhere. What an interrupted copy left is replaced."""
+def create_empty(connection: sa.Connection, database: object, mover: str) -> None:
+    """For a database that `mover` fills from elsewhere. What an interrupted copy left is replaced."""
     connection.execute(_TAKE_LOCK)
-    if connection.execute(_IS_UNFINISHED).scalar():
+    if is_unfinished(connection):
         metadata.drop_all(connection)
         connection.execute(sa.text(f"DROP TABLE alembic_version, {_UNFINISHED}"))
     _create(connection, database)
-    connection.execute(sa.text(f"CREATE TABLE {_UNFINISHED} ()"))
+    connection.execute(sa.text(f"CREATE TABLE {_UNFINISHED} (mover TEXT NOT NULL)"))
+    connection.execute(sa.text(f"INSERT INTO {_UNFINISHED} VALUES (:mover)"), {"mover": mover})  # noqa: S608 - names of ours
+
+
+def is_unfinished(connection: sa.Connection) -> bool:
+    return bool(connection.execute(_IS_UNFINISHED).scalar())
+
+
+def refuse_other_copy(connection: sa.Connection, database: object, mover: str) -> None:
+    """Has another move begun to fill this database since? Until the end of this transaction none begins."""
+    connection.execute(_TAKE_LOCK)
+    if not is_unfinished(connection) or connection.execute(_COPIED_BY).scalar() != mover:
+        raise StartError(f"another `tandem db migrate-to` copies to the database {database}; nothing was moved.")
 
 
 def finish_copy(connection: sa.Connection) -> None:
     """From now on, a broker may start."""
     connection.execute(sa.text(f"DROP TABLE {_UNFINISHED}"))
+
+
+def moved_to(connection: sa.Connection) -> str | None:
+    return connection.execute(_MOVED_TO).scalar() if connection.execute(_IS_MOVED).scalar() else None
+
+
+def mark_moved(connection: sa.Connection, to: str) -> None:
+    """By whoever holds the head: writers that wait for it do not find it any more, and say why."""
+    connection.execute(sa.text(f"CREATE TABLE {_MOVED} (database TEXT NOT NULL)"))
+    connection.execute(sa.text(f"INSERT INTO {_MOVED} VALUES (:to)"), {"to": to})  # noqa: S608 - names of ours
+    connection.execute(sa.update(audit_head).values(id=MOVED_HEAD))
+
+
+def reopen(connection: sa.Connection) -> None:
+    connection.execute(sa.text(f"DROP TABLE IF EXISTS {_MOVED}"))
+    connection.execute(sa.update(audit_head).where(audit_head.c.id == MOVED_HEAD).values(id=1))
 
 
 def _create(connection: sa.Connection, database: object) -> None:

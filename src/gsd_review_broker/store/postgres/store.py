@@ -24,30 +24,40 @@ from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database, key_of
 from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres.clock import DatabaseClock
-from gsd_review_broker.store.postgres.engine import RETENTION_LOCK, SNAPSHOT, SWEEP_LOCK, make_engine
+from gsd_review_broker.store.postgres.engine import (
+    CONNECTIONS,
+    PATIENCE_SECONDS,
+    RETENTION_LOCK,
+    SNAPSHOT,
+    SWEEP_LOCK,
+    make_engine,
+)
 from gsd_review_broker.store.postgres.errors import (
     Outage,
     is_lost,
     is_same_key,
     not_known,
     reason_of,
+    too_many_waiting,
     translate,
     unavailable,
 )
 from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive
+from gsd_review_broker.store.sqlite import archive, moved
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.statements import Statements, Values, parameter
 from gsd_review_broker.store.tables import events
-from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
+from gsd_review_broker.store.writes import LastEvent, MovedAwayError, SqlTransaction, finish, lock_head
 
 T = TypeVar("T")
 
 # After a connection was lost in mid-commit, the server is asked this often, this far apart, what became of it.
 _QUESTIONS = 20
 _BETWEEN_QUESTIONS_SECONDS = 0.5
+# Connections that commands leave free.
+_FOR_READS = 3
 _IS_STORED = sa.select(events.c.id).where(events.c.id == parameter("id"), events.c.hash == parameter("hash"))
 _PING = sa.text("SELECT 1")
 _SWEEPING = sa.text(f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})")
@@ -109,6 +119,11 @@ class PostgresStore:
         self._in_use = 0
         self._unused = asyncio.Event()
         self._unused.set()
+        # Reads go on while all commands wait for somebody who holds the chain's head.
+        self._writers = asyncio.Semaphore(CONNECTIONS - _FOR_READS)
+        self.patience_seconds = PATIENCE_SECONDS
+        # As the last command learned it.
+        self.moved_to: str | None = None
         self._archiving = asyncio.Lock()
         self._archives = locations.data_folder() / "archives"
         self.watchers: list[Watcher] = []
@@ -205,10 +220,19 @@ class PostgresStore:
             task.exception()
 
     async def _write(self, command: Callable[[Transaction], T]) -> T:
-        done = await self._again_if_unanswered(lambda: self._committed_after_others(command))
+        try:
+            done = await self._again_if_unanswered(lambda: self._committed_after_others(command))
+        except MovedAwayError as error:
+            self.moved_to = await self._again_if_unanswered(self._where_moved)
+            raise moved.refusal(self.moved_to) from error
+        self.moved_to = None
         self._meters.commands += 1
         self._wakeups.publish(done.topics)
         return done.result
+
+    async def _where_moved(self) -> str:
+        async with self._connected() as connection:
+            return await connection.run_sync(schema.moved_to) or "another one"
 
     async def _again_if_unanswered(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """A connection that was idle may have been cut since; the next one is new."""
@@ -233,8 +257,10 @@ class PostgresStore:
         return await self._committed(command)
 
     async def _committed(self, command: Callable[[Transaction], Any]) -> _Done:
-        async with self._connected() as connection:
+        async with self._patiently() as patience, self._writers, self._connected() as connection:
             done = await connection.run_sync(self._run, command)
+            # From here on the server may store it, so it is not given up.
+            patience.reschedule(None)
             began = perf_counter()
             try:
                 await connection.commit()
@@ -248,6 +274,16 @@ class PostgresStore:
         await self._resolve(done, lost)
         return done
 
+    @contextlib.asynccontextmanager
+    async def _patiently(self) -> AsyncGenerator[asyncio.Timeout]:
+        """A command that waits for others' locks for too long is given up, and nothing of it is stored."""
+        patience = asyncio.timeout(self.patience_seconds)
+        try:
+            async with patience:
+                yield patience
+        except TimeoutError as error:
+            raise (too_many_waiting() if patience.expired() else error) from error
+
     def _note_commit(self, seconds: float) -> None:
         self._meters.commits.add(seconds)
         if tracing.is_on():
@@ -260,6 +296,9 @@ class PostgresStore:
             transaction = PostgresTransaction(statements, self._clock, self.watchers)
             result = command(transaction)
             last_event = finish(statements, [transaction])
+            if last_event is None:
+                # Every commit waits for the chain's head, so whoever holds it holds the writes of all brokers.
+                lock_head(statements)
             self.listener.notify(statements, transaction.topics)
             return _Done(result, transaction.topics, last_event)
 
@@ -282,7 +321,9 @@ class PostgresStore:
     async def _is_stored(self, event: LastEvent | None) -> bool:
         def look(connection: sa.Connection) -> bool:
             statements = PostgresStatements(connection)
-            lock_head(statements)
+            # Of a database that was moved away nobody waits for the head any more.
+            with contextlib.suppress(MovedAwayError):
+                lock_head(statements)
             assert event is not None  # noqa: S101 - asked only if there is one
             return statements.row(_IS_STORED, {"id": event.number, "hash": event.hash}) is not None
 

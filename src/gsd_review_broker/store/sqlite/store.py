@@ -23,8 +23,9 @@ from gsd_review_broker.files.private import make_private_folder, open_private
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import draft_path
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, known_schema, schema
+from gsd_review_broker.store.sqlite import archive, known_schema, moved, schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
@@ -44,7 +45,8 @@ class SqliteStore:
         self._clock = clock
         self._wakeups = wakeups
         self._meters = meters
-        self._lock = DatabaseLock(Database(path))
+        self._database = Database(path)
+        self._lock = DatabaseLock(self._database)
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._connections: list[sqlite3.Connection] = []
@@ -57,6 +59,7 @@ class SqliteStore:
     def open(self) -> None:
         """Takes the lock and brings the schema up to date. Raises StartError."""
         try:
+            _refuse_elsewhere(self._database)
             _make_private(self._path)
             self._lock.acquire()
             self._connection = self._opened(_connect(self._path, read_only=False))
@@ -78,6 +81,10 @@ class SqliteStore:
             meters=self._meters,
             watchers=self.watchers,
         )
+
+    @property
+    def moved_to(self) -> str | None:
+        return moved.moved_to(self._database)
 
     @property
     def pending_writes(self) -> int:
@@ -230,6 +237,18 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA cache_size=-65536")
         # The writer checkpoints the WAL when no commit is waiting.
         connection.execute("PRAGMA wal_autocheckpoint=0")
+
+
+def _refuse_elsewhere(database: Database) -> None:
+    """Nothing is created where the reviews have left, or have not arrived."""
+    to = moved.moved_to(database)
+    if to is not None:
+        raise StartError(moved.start_refusal(database, to))
+    if draft_path(database).exists() and not database.path.exists():
+        raise StartError(
+            f"a copy to the database {database} was not finished; run `tandem db migrate-to` again: it starts over. To "
+            f"begin with an empty database instead, delete {draft_path(database).name}."
+        )
 
 
 def _make_private(path: Path) -> None:

@@ -23,6 +23,8 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store.sqlite import moved
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction, finish
 
@@ -63,6 +65,7 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
+        self._database = Database(path)
         self._file = _identity_of(path)
         self._clock = clock
         self._wakeups = wakeups
@@ -193,7 +196,9 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             return translate(error)
-        return None
+        # Asked under the lock: a move writes its mark while it holds it.
+        to = moved.moved_to(self._database)
+        return self._rolled_back(moved.refusal(to)) if to is not None else None
 
     def _begin_patiently(self) -> BaseException | None:
         self._connection.execute(f"PRAGMA busy_timeout={self.patience_milliseconds}")
@@ -278,7 +283,9 @@ def translate(error: BaseException) -> BaseException:
     reason = str(error)
     if "locked" in reason or "busy" in reason:
         return BrokerError(
-            Code.BUSY, "another process holds the database's write lock", "Nothing was stored; call again in a moment."
+            Code.BUSY,
+            "another process holds the database's write lock (`tandem db migrate-to` does, for a moment)",
+            "Nothing was stored; call again in a moment.",
         )
     return BrokerError(
         Code.UNAVAILABLE,
