@@ -7,11 +7,13 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from tests.support.processes import DATABASE, BrokerProcess, make_repository
 from benchmarks.client import Connection
 from benchmarks.generator import generate
 from benchmarks.large import SMALL, asking, claiming, questions
-from benchmarks.measuring import Samples, in_turns, timed
+from benchmarks.measuring import Samples, in_turns
 from benchmarks.report import Figure, heading, line, ratio, write_json
 from benchmarks.stage import proposal
 from gsd_review_broker import maintenance, moving
@@ -31,6 +33,8 @@ from gsd_review_broker.store.postgres import copying
 RESULTS = Path(__file__).parent.parent / "bench-results" / "postgres.json"
 _GROWTH = 1.5
 _PARTS = ("move", "growth", "tools")
+_MIDDLE = 10_000
+_BETWEEN_WRITES_SECONDS = 0.05
 _WRITES = ("create_review", "claim_review", "add_message", "submit_verdict", "close_review")
 
 
@@ -51,11 +55,16 @@ class Stage:
         return Database(self._folder / "state" / name, self._server.url(name))
 
     def broker(self, name: str, url: str | None = None) -> Connection:
+        return self._stack.enter_context(self.own_broker(name, url))
+
+    @contextlib.contextmanager
+    def own_broker(self, name: str, url: str | None = None) -> Generator[Connection]:
         home = self._folder / f"home-{name}-{'sqlite' if url is None else 'postgres'}"
-        home.mkdir()
+        home.mkdir(exist_ok=True)
         folder = self._folder / name
         process = BrokerProcess(folder, home=home) if url is None else postgres.broker_on(url, folder, home)
-        return self._stack.enter_context(Connection(self._stack.enter_context(process).port))
+        with process, Connection(process.port) as connection:
+            yield connection
 
 
 def main() -> int:
@@ -84,7 +93,9 @@ def _measured(stage: Stage, parts: Sequence[str], reviews: int, rounds: int) -> 
     figures: list[Figure] = []
     print(heading())
     if "move" in parts:
-        figures += _shown(_there_and_back(files["large"], moved["large"]))
+        middle = stage.database("middle", _MIDDLE)
+        figures += _shown(_there_and_back(stage, "middle", middle, stage.empty("middle")))
+        figures += _shown(_there_and_back(stage, "large", files["large"], moved["large"]))
     for name in files if "move" not in parts else ("small",):
         asyncio.run(copying.load(files[name].path, moved[name]))
         asyncio.run(copying.finish(moved[name]))
@@ -103,20 +114,65 @@ def _shown(figures: list[Figure]) -> list[Figure]:
     return figures
 
 
-def _there_and_back(file: Database, moved: Database) -> list[Figure]:
-    """Each way verifies the chain, every review and the statistics on both sides, and compares all events."""
+def _there_and_back(stage: Stage, name: str, file: Database, moved: Database) -> list[Figure]:
+    """Beside a broker that a client writes to all the time. Each way verifies and compares both sides."""
     back = Database(file.path.with_name("back.sqlite3"))
-    began = time.monotonic()
-    cut_over = moving.move(file, moved).cut_over_seconds
-    there = time.monotonic() - began
-    again = timed(lambda: moving.move(moved, back))
-    exports = {database: _export_digest(database) for database in (file, moved, back)}
+    with stage.own_broker(name) as broker, _writing(broker) as waits:
+        began = time.monotonic()
+        there = moving.move(file, moved).cut_over_seconds
+        seconds = time.monotonic() - began
+    exports = [_export_digest(database) for database in (file, moved)]
+    with stage.own_broker(name, moved.url) as broker, _writing(broker) as waits_there:
+        began = time.monotonic()
+        again = moving.move(moved, back).cut_over_seconds
+        seconds_back = time.monotonic() - began
+    exports += [_export_digest(database) for database in (moved, back)]
+    different = (exports[0] != exports[1]) + (exports[2] != exports[3])
+    # Other parts go on with both.
+    moving.reopen(file)
+    moving.reopen(moved)
     return [
-        Figure(name="SQLite to PostgreSQL, verified", value=there, unit="s"),
-        Figure(name="of that, the cut-over", value=cut_over, unit="s", told="no broker can write"),
-        Figure(name="PostgreSQL to SQLite, verified", value=again, unit="s"),
-        Figure(name="different exports", value=len(set(exports.values())) - 1, bar=0, told="audit export, all bytes"),
+        Figure(name=f"{name}: SQLite to PostgreSQL, verified", value=seconds, unit="s"),
+        Figure(name="of that, writes are held", value=there, unit="s"),
+        Figure(name="longest call that writes", value=max(waits), unit="s"),
+        Figure(name=f"{name}: PostgreSQL to SQLite, verified", value=seconds_back, unit="s"),
+        Figure(name="of that, writes are held", value=again, unit="s"),
+        Figure(name="longest call that writes", value=max(waits_there), unit="s"),
+        Figure(name="different exports", value=different, bar=0, told="audit export, all bytes"),
     ]
+
+
+@contextlib.contextmanager
+def _writing(connection: Connection) -> Generator[list[float]]:
+    """How long each call of a client takes that writes 20 times a second, until it is told that the database is moved.
+
+    The last one waits for the end of the hold."""
+    seconds: list[float] = []
+    refusals: list[str] = []
+    stopped = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            began = time.monotonic()
+            try:
+                connection.call("create_review", **proposal(number))
+            except ValueError as refusal:
+                refusals.append(str(refusal))
+                return
+            finally:
+                seconds.append(time.monotonic() - began)
+            if stopped.wait(_BETWEEN_WRITES_SECONDS):
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield seconds
+        writer.join()
+        assert "was moved to" in refusals[0], refusals
+    finally:
+        stopped.set()
+        writer.join()
 
 
 def _export_digest(database: Database) -> str:

@@ -55,9 +55,14 @@ _TOKENS = sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_col
 )
 # A sum of integers is a decimal number on PostgreSQL.
 _SPENT = sa.select(sa.func.count(), sa.cast(_TOKENS, sa.BigInteger)).where(reviewers.c.started_at > parameter("moment"))
+# A broker that has its database for itself. On a shared one, its reviewers are left from before the move there.
+SOLE_BROKER = "sqlite"
 _DEAD = sa.select(reviewers.c.id).where(
     reviewers.c.ended_at.is_(None),
-    sa.exists().where(brokers.c.id == reviewers.c.broker_id, brokers.c.heartbeat_at < parameter("before")),
+    sa.or_(
+        reviewers.c.broker_id == parameter("sole_broker"),
+        sa.exists().where(brokers.c.id == reviewers.c.broker_id, brokers.c.heartbeat_at < parameter("before")),
+    ),
 )
 _SWITCH = sa.select(pool_switches.c.on).where(pool_switches.c.name == parameter("name"))
 _MANY: sa.ColumnElement[int] = sa.literal_column(str(FAILURES_THAT_NEED_A_PERSON), sa.Integer)
@@ -150,7 +155,8 @@ class PoolReads:
         return row[0], row[1]
 
     def reviewers_of_silent_brokers(self, before: Milliseconds) -> list[Identity]:
-        return [Identity(row[0]) for row in self._statements.rows(_DEAD, {"before": before})]
+        wanted = {"before": before, "sole_broker": SOLE_BROKER}
+        return [Identity(row[0]) for row in self._statements.rows(_DEAD, wanted)]
 
     def is_pool_paused(self) -> bool:
         row = self._statements.row(_SWITCH, _PAUSED)

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from gsd_review_broker import maintenance, moving
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path, moved_path
@@ -25,7 +26,7 @@ from gsd_review_broker.store.sqlite import moved as mark
 from gsd_review_broker.store.sqlite import moving as sqlite_moving
 from gsd_review_broker.store.tables import audit_head, metadata
 from gsd_review_broker.store.writes import MOVED_HEAD, MovedAwayError, lock_head
-from tests.integration.store.test_lock_order import use_pool, use_tools
+from tests.integration.store.test_lock_order import reviewer, use_pool, use_tools
 from tests.support import postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -36,6 +37,8 @@ WAYS = (
     pytest.param("postgres_from_sqlite", marks=pytest.mark.postgres),
     pytest.param("postgres_to_sqlite", marks=pytest.mark.postgres),
 )
+# Where the two ways between SQLite and PostgreSQL share all that is tested.
+SOME_WAYS = pytest.mark.parametrize("ends", WAYS[:2], indirect=True)
 
 
 @dataclass
@@ -215,10 +218,28 @@ async def test_who_wants_the_old_database_again_opens_it_again(ends: Ends) -> No
     assert (await asyncio.to_thread(maintenance.verify, ends.source)).problems == []
 
 
+async def test_reviewers_of_the_old_broker_are_not_waited_for_in_the_new_database(ends: Ends) -> None:
+    """They run on, and ask the old broker, which stores nothing any more."""
+    async with ends.broker() as broker:
+        one = replace(reviewer("codex"), broker_id=broker.store.broker_id)
+        await broker.application.broker.pool.records.begun(one)
+        review_id = (await broker.create())["review_id"]
+        await broker("claim_review", review_id=review_id, reviewer_id=one.id)
+        await ends.move()
+    async with ends.broker_there() as there:
+        if there.store.is_shared:
+            application = there.application
+            await Neighbours(there.store, application.broker.pool.records, application.pool.roster).once()
+        else:
+            await there.application.pool.start()
+        assert (await there("get_review_status", review_id=review_id))["status"] == "pending"
+
+
 PAUSED = """
 import sys, time
 from pathlib import Path
 from gsd_review_broker import moving
+from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 
@@ -287,6 +308,7 @@ async def test_a_move_that_died_before_its_target_was_finished_is_done_again(
         await there.create()
 
 
+@SOME_WAYS
 async def test_of_two_moves_one_is_done(ends: Ends, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each has copied everything; the second to hold the writes finds the other's mark."""
     prepare = moving._Move._prepare
@@ -305,6 +327,7 @@ async def test_of_two_moves_one_is_done(ends: Ends, monkeypatch: pytest.MonkeyPa
     assert maintenance.verify(other).problems == []
 
 
+@SOME_WAYS
 async def test_two_moves_into_one_database_do_not_mix(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -321,6 +344,7 @@ async def test_two_moves_into_one_database_do_not_mix(
             await ends.move()
 
 
+@SOME_WAYS
 async def test_a_cut_over_that_takes_too_long_ends_the_hold(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_source: object, _to: str) -> None:
         await asyncio.Event().wait()
@@ -335,6 +359,7 @@ async def test_a_cut_over_that_takes_too_long_ends_the_hold(ends: Ends, monkeypa
         assert (await ends.move()).reviews == 1
 
 
+@SOME_WAYS
 async def test_a_row_that_was_not_stored_is_noticed_before_the_source_is_marked(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,9 +81,13 @@ class PoolRecords:
         self._core.access.remember(ids)
 
     async def left_running(self) -> list[Reviewer]:
-        """At the start: rows of this broker that still say running, although it was not running."""
-        running = await self._core.store.read(lambda reader: reader.running_reviewers())
-        return [one for one in running if rules.pool.is_left_to(one, self._core.store.broker_id)]
+        """At the start: rows of this broker that still say running, although it was not running.
+
+        Where no other broker can be, every row counts: the database may have been moved here.
+        """
+        store = self._core.store
+        running = await store.read(lambda reader: reader.running_reviewers())
+        return [one for one in running if not store.is_shared or rules.pool.is_left_to(one, store.broker_id)]
 
     async def beat(self) -> None:
         """Tell the other brokers of the database that this one is running."""

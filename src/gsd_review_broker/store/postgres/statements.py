@@ -70,6 +70,6 @@ class PostgresStatements:
 
     def stream(self, statement: sa.Executable) -> Iterator[Values]:
         """Row by row, however many there are."""
-        with self._connection.execution_options(yield_per=_FETCHED).execute(statement) as result:
+        with self._connection.execute(statement, execution_options={"yield_per": _FETCHED}) as result:
             for row in result:
                 yield tuple(row)

@@ -24,6 +24,7 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports import Archived, Clock, Reader, Transaction, Wakeups, Watcher
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path
+from gsd_review_broker.store.pool_rows import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import archive, known_schema, moved, schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
@@ -128,7 +129,7 @@ class SqliteStore:
     @property
     def broker_id(self) -> str:
         # The lock admits one broker at a time, so the next one to open the file replaces the previous one.
-        return "sqlite"
+        return SOLE_BROKER
 
     async def start(self) -> None:
         """Nothing runs beside the commands."""
