@@ -300,6 +300,9 @@ async def test_a_start_leaves_another_brokers_reviewers_alone(broker: LocalBroke
         await records.begun(reviewer(name))
     with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
         connection.execute("UPDATE reviewers SET broker_id = 'another' WHERE agent = 'claude'")
+    # Alone on its database: the other broker had it before the database was moved here.
+    assert sorted([one.agent for one in await records.left_running()]) == ["claude", "codex"]
+    broker.store.is_shared = True
     assert [one.agent for one in await records.left_running()] == ["codex"]
 
 
