@@ -25,6 +25,7 @@ _POLICY = "tests/unit/pool/test_policy.py"
 _CHILD = "tests/integration/pool/test_child.py"
 _HINTS = "tests/unit/service/wire/test_hints.py"
 _INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
+_CUT_OVER = "tests/integration/store/test_cut_over.py"
 
 WAITING = (
     _fault(
@@ -455,4 +456,58 @@ PLANS = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *PLANS, *SECURITY)
+MOVING = (
+    _fault(
+        "a broker writes into a database that was moved",
+        "store/sqlite/writer.py",
+        "        to = moved.moved_to(self._database)\n",
+        "        to = None\n",
+        f"{_CUT_OVER}::test_after_the_move_the_old_broker_refuses_to_write_and_says_where_to_go",
+    ),
+    _fault(
+        "a move holds nothing",
+        "store/sqlite/moving.py",
+        "            _lock(connection, self._database)\n",
+        "",
+        f"{_CUT_OVER}::test_writes_wait_for_the_end_of_the_hold_and_reads_go_on",
+    ),
+    _fault(
+        "a command without an event does not wait for the head",
+        "store/postgres/store.py",
+        "            if last_event is None:\n",
+        "            if last_event is None and not statements.answered:\n",
+        f"{_CUT_OVER}::test_a_command_without_an_event_waits_too",
+    ),
+    _fault(
+        "commands that wait for the head take all connections",
+        "store/postgres/store.py",
+        "asyncio.Semaphore(CONNECTIONS - _FOR_READS)",
+        "asyncio.Semaphore(CONNECTIONS)",
+        f"{_CUT_OVER}::test_writes_wait_for_the_end_of_the_hold_and_reads_go_on",
+    ),
+    _fault(
+        "a move forgets what was deleted meanwhile",
+        "store/sqlite/moving.py",
+        "    if now != before + len(changes.new):\n",
+        "    if now > before + len(changes.new):\n",
+        f"{_CUT_OVER}::test_what_is_stored_while_the_copy_is_made_is_in_the_target",
+    ),
+    _fault(
+        "a move from PostgreSQL misses what was under way when it was copied",
+        "store/postgres/moving.py",
+        "        self._unseen = unseen\n        return changes\n",
+        "        self._unseen = unseen + 1000\n        return changes\n",
+        f"{_CUT_OVER}::test_what_is_stored_while_the_copy_is_made_is_in_the_target",
+    ),
+    _fault(
+        "the target can be used before the source is marked",
+        "moving.py",
+        "                await self._source.mark_moved(str(self._names[1]))\n"
+        "                await self._target.finish()\n",
+        "                await self._target.finish()\n"
+        "                await self._source.mark_moved(str(self._names[1]))\n",
+        f"{_CUT_OVER}::test_a_move_that_died_before_its_target_was_finished_is_done_again",
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *PLANS, *MOVING, *SECURITY)

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,7 +113,7 @@ class Journey:
 
     def __init__(self, tandem: Tandem, load: Load, chance: random.Random) -> None:
         self._tandem, self._load, self._chance = tandem, load, chance
-        # How long a move takes here, by and by.
+        # How long the last move took. Before the first one, kills come later and later.
         self._seconds = 2.0
         self.kills = 0
         self.killed_in_between = 0
@@ -136,17 +137,19 @@ class Journey:
         assert moved.code == 0, f"{moved.err}, KILL_SEED={SEED}"
 
     def _survives(self, here: Place, there: Place) -> bool:
+        began = time.monotonic()
         with self._tandem.start("db", "migrate-to", there.address, "--db", here.db) as mover:
             try:
-                _, errors = mover.communicate(timeout=self._chance.uniform(0.1, 1) * self._seconds)
+                _, errors = mover.communicate(timeout=self._chance.uniform(0.3, 1.05) * self._seconds)
             except subprocess.TimeoutExpired:
                 mover.send_signal(signal.SIGKILL)
                 _, errors = mover.communicate()
             if mover.returncode == 0:
+                self._seconds = time.monotonic() - began
                 return True
             assert mover.returncode == -signal.SIGKILL, f"{errors.decode()}, KILL_SEED={SEED}"
+        self._seconds *= 1.05
         # It may have been killed while it verified the target once more.
-        self._seconds *= 1.2
         return here.is_moved() and not there.is_unfinished()
 
 

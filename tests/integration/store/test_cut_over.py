@@ -95,12 +95,20 @@ def be_impatient(broker: LocalBroker) -> None:
         broker.store.writer.patience_milliseconds = 50
 
 
+async def at_the_database(broker: LocalBroker) -> None:
+    """Until as many commands as may are on their way to the server."""
+    async with asyncio.timeout(PATIENCE):
+        while broker.store.is_shared and broker.store._in_use < 7:
+            await asyncio.sleep(0.001)
+
+
 async def test_writes_wait_for_the_end_of_the_hold_and_reads_go_on(ends: Ends) -> None:
     async with ends.broker() as broker:
         review_id = (await broker.create())["review_id"]
         async with moving._source_of(ends.source).held():
             # More than there are connections.
             writing = [asyncio.create_task(broker.create(intent=f"number {number}")) for number in range(15)]
+            await at_the_database(broker)
             for _ in range(20):
                 assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
                 assert len((await broker("list_reviews"))["reviews"]) == 1

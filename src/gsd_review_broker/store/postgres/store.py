@@ -26,7 +26,6 @@ from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres.clock import DatabaseClock
 from gsd_review_broker.store.postgres.engine import (
     CONNECTIONS,
-    PATIENCE_SECONDS,
     RETENTION_LOCK,
     SNAPSHOT,
     SWEEP_LOCK,
@@ -58,6 +57,8 @@ _QUESTIONS = 20
 _BETWEEN_QUESTIONS_SECONDS = 0.5
 # Connections that commands leave free.
 _FOR_READS = 3
+# How long a command waits for a connection and for others' locks, all in all.
+_WRITE_PATIENCE_SECONDS = 15.0
 _IS_STORED = sa.select(events.c.id).where(events.c.id == parameter("id"), events.c.hash == parameter("hash"))
 _PING = sa.text("SELECT 1")
 _SWEEPING = sa.text(f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})")
@@ -121,7 +122,7 @@ class PostgresStore:
         self._unused.set()
         # Reads go on while all commands wait for somebody who holds the chain's head.
         self._writers = asyncio.Semaphore(CONNECTIONS - _FOR_READS)
-        self.patience_seconds = PATIENCE_SECONDS
+        self.patience_seconds = _WRITE_PATIENCE_SECONDS
         # As the last command learned it.
         self.moved_to: str | None = None
         self._archiving = asyncio.Lock()
