@@ -217,13 +217,13 @@ async def test_a_diff_that_cannot_be_read_completely_has_no_digest(
 async def test_a_folder_that_only_names_our_git_folder_is_not_a_worktree(
     broker: LocalBroker, repository: Path, tmp_path: Path
 ) -> None:
-    """L9: the worktrees of the root are those that git lists."""
-    pretender = tmp_path / "pretender"
-    pretender.mkdir()
-    (pretender / ".git").write_text(f"gitdir: {repository / '.git'}\n")
-    with pytest.raises(ToolError) as error:
-        await broker.create(diff=GOOD, workspace=str(pretender))
-    assert error.value.code == "forbidden"
+    """L9: the worktrees of the root are those that git lists, wherever another folder is."""
+    for pretender in (tmp_path / "pretender", repository / "pretender"):
+        pretender.mkdir()
+        (pretender / ".git").write_text(f"gitdir: {repository / '.git'}\n")
+        with pytest.raises(ToolError) as error:
+            await broker.create(diff=GOOD, workspace=str(pretender))
+        assert error.value.code == "forbidden"
     git(repository, "worktree", "add", "-q", str(tmp_path / "linked"))
     assert "digest" in await claim(broker, GOOD, workspace=str(tmp_path / "linked"))
 
