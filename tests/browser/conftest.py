@@ -13,7 +13,9 @@ from tests.support.processes import BrokerProcess, make_repository
 from tests.support.waiting import PATIENCE
 
 ARTEFACTS = Path(__file__).parents[2] / "test-artifacts"
+# The first that is found; chromium.sh looks for the same ones.
 _NAMES = (
+    *("chromium-headless-shell", "chrome-headless-shell"),
     *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
