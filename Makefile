@@ -12,6 +12,10 @@ PYTEST := -m pytest -q -n $(WORKERS) $(ORDER)
 ifdef EXEC
 export TANDEM_TEST_EXEC := 1
 endif
+# make test PICTURES=1 keeps pictures of the dashboard in test-artifacts/.
+ifdef PICTURES
+export TANDEM_TEST_PICTURES := 1
+endif
 # Each broker that a test starts would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -87,11 +87,12 @@ def person(shop: BrokerProcess, open_context: Callable[..., BrowserContext]) -> 
 
 
 @pytest.fixture
-def keep(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
-    """A picture for those who want to see what was tested."""
-    ARTEFACTS.mkdir(exist_ok=True)
+def keep() -> Callable[[Page, str], None]:
+    """A picture for those who want to see what was tested: `make test PICTURES=1`. Drawing them takes seconds."""
 
     def picture(page: Page, name: str) -> None:
-        page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
+        if "TANDEM_TEST_PICTURES" in os.environ:
+            ARTEFACTS.mkdir(exist_ok=True)
+            page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
 
     return picture

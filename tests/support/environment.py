@@ -12,7 +12,8 @@ KEPT = {
     # Who runs the tests, where programs are found, and where temporary files go.
     *("PATH", "USER", "LOGNAME", "SHELL", "TMPDIR"),
     # How to test: see tests/README.md.
-    *("CI", "CHROMIUM", "TANDEM_CLIENTS", "TANDEM_GSD", "KILL_SEED", "RACE_SEED", "TANDEM_TEST_EXEC"),
+    *("CI", "CHROMIUM", "TANDEM_CLIENTS", "TANDEM_GSD", "KILL_SEED", "RACE_SEED"),
+    *("TANDEM_TEST_EXEC", "TANDEM_TEST_PICTURES"),
     # See tests/support/postgres.py.
     *("BROKER_TEST_POSTGRES", "TANDEM_TEST_POSTGRES_FOLDER"),
     # `make faults` uses it to test a copy of the source, also in the programs that tests start.
