@@ -1,24 +1,22 @@
 """Configuration: flags over environment over the project's file over the user's file over defaults.
 
-One schema, validated as a whole. Every value knows its origin, and so does every error.
+The result is validated as a whole against `declared.py`. Every value knows its origin, and so does every error.
 """
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT
-from gsd_review_broker.domain.model import ApprovalPolicy, Fence, Limits, Policy
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import checkout
 from gsd_review_broker.settings import locations, pool, tracked
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.lists import AbsoluteFolders, Addresses, HostNames
-from gsd_review_broker.settings.locations import COMMAND_LINE, DEFAULT_PORT, ENVIRONMENT, user_file
+from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.settings.locations import COMMAND_LINE, ENVIRONMENT, user_file
 from gsd_review_broker.settings.pool import PoolSettings
 from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
 
@@ -32,116 +30,7 @@ USERS_OWN = frozenset(
 # Set for reviewer programs; they are not settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
-Bytes = Annotated[int, Field(ge=1)]
 _LOCAL = "127.0.0.1, localhost and ::1"
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LimitSettings(_Section):
-    body_bytes: Bytes = 8 * 1024 * 1024
-    diff_bytes: Bytes = 2 * 1024 * 1024
-    diff_files: Annotated[int, Field(ge=1)] = 500
-    unpacked_bytes: Bytes = 64 * 1024 * 1024
-    text_bytes: Bytes = 64 * 1024
-    intent_bytes: Bytes = 4 * 1024
-    findings: Annotated[int, Field(ge=1)] = 500
-    revisions: Annotated[int, Field(ge=1)] = 200
-
-
-class GateSettings(_Section):
-    """The gate merges the user's and the project's values itself: the stricter value applies (settings/gate.py)."""
-
-    mode: Literal["off", "warn", "block"] = "warn"
-    branches: list[str] = Field(default_factory=list[str])
-    exempt_paths: list[str] = Field(default_factory=lambda: list(DEFAULT_EXEMPT))
-    human_paths: list[str] = Field(default_factory=list[str])
-    override: Literal["human", "nobody"] = "human"
-    plan_first: bool = False
-
-
-class RequiredGates(_Section):
-    """The checkpoints of GSD's workflow that need a review."""
-
-    discuss: bool = False
-    plan: bool = True
-    execute: bool = True
-    verify: bool = True
-
-
-class ReviewSettings(_Section):
-    """What GSD's agents do about reviews; `tandem gsd rules` tells them."""
-
-    enabled: bool = True
-    fail_mode: Literal["closed", "open"] = "closed"
-    required_gates: RequiredGates = Field(default_factory=RequiredGates)
-
-
-class ApprovalSettings(_Section):
-    required: Annotated[int, Field(ge=1, le=10)] = 1
-    distinct_vendors: bool = False
-    human_paths: list[str] = Field(default_factory=list[str])
-
-
-class Settings(_Section):
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
-    db: str | None = None
-    # PostgreSQL only: where to listen for other brokers' commits, if `db` is a connection pooler.
-    db_listen: str | None = None
-    # PostgreSQL only: tells brokers apart that serve the same from one machine.
-    instance: Annotated[str, Field(pattern=r"^[\w.-]{0,64}$")] = ""
-    auth: Literal["off", "token"] = "off"
-    allowed_hosts: HostNames = Field(default_factory=list[str])
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    trusted_proxies: Addresses = Field(default_factory=list[str])
-    fence: Literal["strict", "managed"] = "strict"
-    max_rounds: Annotated[int, Field(ge=1)] = 5
-    git_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30
-    allowed_roots: AbsoluteFolders = Field(default_factory=list[str])
-    notify_command: list[str] = Field(default_factory=list[str])
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["console", "json"] = "console"
-    log_file: str | None = None
-    log_file_bytes: Annotated[int, Field(ge=10_000)] = 10 * 1024 * 1024
-    log_file_count: Annotated[int, Field(ge=1, le=100)] = 5
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    reviewer_pool: PoolSettings = Field(default_factory=PoolSettings)
-    gate: GateSettings = Field(default_factory=GateSettings)
-    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
-    review: ReviewSettings = Field(default_factory=ReviewSettings)
-    review_granularity: Literal["per_task", "per_plan"] = "per_task"
-    execution_mode: Literal["blocking", "optimistic"] = "blocking"
-
-    @property
-    def is_local(self) -> bool:
-        return self.host in {"127.0.0.1", "localhost", "::1"}
-
-    def policy(self) -> Policy:
-        limits = self.limits
-        return Policy(
-            claim_timeout=self.reviewer_pool.claim_timeout_seconds * 1000,
-            max_rounds=self.max_rounds,
-            fence=Fence(self.fence),
-            approvals=ApprovalPolicy(
-                required=self.approvals.required,
-                distinct_vendors=self.approvals.distinct_vendors,
-                human_paths=tuple(self.approvals.human_paths),
-            ),
-            limits=Limits(
-                body=limits.body_bytes,
-                diff=limits.diff_bytes,
-                diff_files=limits.diff_files,
-                unpacked=limits.unpacked_bytes,
-                text=limits.text_bytes,
-                intent=limits.intent_bytes,
-                findings=limits.findings,
-                revisions=limits.revisions,
-            ),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +79,7 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
 
 
-def _refuse_open_door(settings: "Settings", origins: dict[str, str]) -> None:
+def _refuse_open_door(settings: Settings, origins: dict[str, str]) -> None:
     """Other machines are let in only by the user's own decision, and only with tokens."""
     where = origins.get("host", "default")
     if not settings.is_local and where not in {str(user_file()), ENVIRONMENT, COMMAND_LINE}:
@@ -208,9 +97,7 @@ def _refuse_open_door(settings: "Settings", origins: dict[str, str]) -> None:
         raise StartError(f"{missing} is missing: TLS needs both tls_certificate and tls_key.")
 
 
-def _validated(
-    merged: dict[str, Any], origins: dict[str, str], root: Path | None, problems: list[Problem]
-) -> "Settings":
+def _validated(merged: dict[str, Any], origins: dict[str, str], root: Path | None, problems: list[Problem]) -> Settings:
     try:
         settings = Settings.model_validate(merged)
         users = {str(user_file()), ENVIRONMENT, locations.COMMAND_LINE}
@@ -255,7 +142,7 @@ def _switched_off(section: Any) -> dict[str, Any]:
     return {"enabled": False, **kept}
 
 
-def _project_layer(root: Path | None, chosen: Path | None, users: "_Layer", problems: list[Problem]) -> "_Layer | None":
+def _project_layer(root: Path | None, chosen: Path | None, users: _Layer, problems: list[Problem]) -> _Layer | None:
     """From the repository's own file, or from one that the user chose instead."""
     if chosen is None and root is None:
         return None
@@ -285,7 +172,7 @@ def _project_layer(root: Path | None, chosen: Path | None, users: "_Layer", prob
     return _Layer(str(path), values, is_tracked=is_tracked)
 
 
-def _usual(users: "_Layer") -> tracked.Usual:
+def _usual(users: _Layer) -> tracked.Usual:
     def usual(key: tuple[str, ...]) -> Any:
         here: Any = users.values
         default: Any = Settings()
@@ -320,7 +207,7 @@ def _without_users_own(
     return kept
 
 
-def _without_foreign_pool(project: "_Layer", others: "list[_Layer]", problems: list[Problem]) -> "_Layer":
+def _without_foreign_pool(project: _Layer, others: list[_Layer], problems: list[Problem]) -> _Layer:
     """Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too."""
     alone, _ = _merged([project])
     if any(POOL in layer.values for layer in others) or not _turns_pool_on(alone.get(POOL)):

@@ -11,6 +11,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.locations import locate
 from tests.support.processes import git
 
@@ -307,7 +308,7 @@ def test_tandem_config_as_json_has_value_and_origin_of_every_setting(
     assert shown["port"] == {"value": 1003, "from": "environment"}
     assert shown["fence"] == {"value": "strict", "from": "default"}
     assert shown["(serves)"]["value"] == "user"
-    settings = config.Settings().model_dump()
+    settings = Settings().model_dump()
     expected = {name for name, value in settings.items() if not isinstance(value, dict)}
     expected |= {f"{name}.{key}" for name, value in settings.items() if isinstance(value, dict) for key in value}
     assert {name for name in shown if not name.startswith("(")} == expected

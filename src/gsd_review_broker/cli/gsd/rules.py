@@ -8,7 +8,7 @@ from typing import Any
 from gsd_review_broker.cli.gate.setup import gate_state
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings import config
-from gsd_review_broker.settings.config import Settings
+from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
 
 _FAIL_MODES = {
