@@ -1,4 +1,7 @@
-"""The schema. Times are milliseconds since 1970; JSON is text, since the audit's hashes are over text."""
+"""The schema. Times are milliseconds since 1970; JSON is text, since the audit's hashes are over text.
+
+One long module: whoever changes a table sees what refers to it.
+"""
 
 import sqlalchemy as sa
 
