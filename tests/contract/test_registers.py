@@ -17,6 +17,7 @@ import pytest
 
 from gsd_review_broker.cli.commands.list import STATUSES
 from gsd_review_broker.cli.exits import OF_STATUS, Exit, of_review
+from gsd_review_broker.cli.gsd import lane, statusline
 from gsd_review_broker.cli.render.events import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
 from gsd_review_broker.domain import audit, rules, turns
@@ -68,6 +69,7 @@ from gsd_review_broker.service.wire.reviews import (
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.settings import agents, clients
 from gsd_review_broker.store import reads, rows
+from gsd_review_broker.web.api.verdict import VerdictRequest
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 from tests.support import reviews
@@ -298,6 +300,7 @@ STATUS_TABLES = {
     "the colours of the command line": set(STATUS_STYLES),
     "the live view and the end": {*OPEN_STATES, Status.CLOSED},
     "the exit codes": set(OF_STATUS),
+    "the words of the status line and the end": {*statusline._WORDS, Status.CLOSED},
     "whose turn it is": turns.PROPOSERS_TURN | turns.REVIEWERS_TURN,
 }
 
@@ -314,6 +317,8 @@ VERDICT_TABLES = {
     "the rule's commands": set(_COMMANDS),
     "the statistics of a reviewer": set(typing.get_type_hints(ReviewerVerdicts)) - {"reviewer"},
     "the words of the timeline": {*_VERDICTS, Verdict.COMMENT},
+    "the words of GSD's lane": {*lane._VERDICTS, Verdict.COMMENT},
+    "the people's API": words(VerdictRequest.model_fields["verdict"].annotation),
 }
 
 
