@@ -1,8 +1,15 @@
-"""Which tests run on PostgreSQL with every `make test`. The others do with `make test-postgres` and `make torture`."""
+"""Which tests run on PostgreSQL with every `make test`, and pages that wait for git.
+
+The other tests of both stores run on PostgreSQL with `make test-postgres` and `make torture`.
+"""
 
 from pathlib import Path
 
 import pytest
+
+from gsd_review_broker.service import applies
+from gsd_review_broker.service.queries import review_page
+from tests.support.waiting import PATIENCE
 
 # All of a module that says much about SQL and takes a second or two.
 MODULES = {
@@ -30,6 +37,13 @@ TESTS = {
     "test_what_is_open_or_was_closed_later_stays",
     "test_work_goes_on_after_a_prune",
 }
+
+
+@pytest.fixture(autouse=True)
+def _patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page waits for git for less than a second, and on a busy machine git takes longer."""
+    monkeypatch.setattr(review_page, "_PATIENCE_SECONDS", PATIENCE)
+    monkeypatch.setattr(applies, "_OFFSETS_PATIENCE_SECONDS", PATIENCE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

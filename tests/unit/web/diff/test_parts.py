@@ -1,7 +1,7 @@
 """A large file is shown in parts: every line in exactly one of them, none of them too large."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gsd_review_broker.web.diff import parts
@@ -28,6 +28,9 @@ def all_parts(hunks: list[ShownHunk]) -> list[parts.Part]:
 LENGTHS = st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=6)
 
 
+# More lines than a part may have, and more characters.
+@example([[1] * 8])
+@example([[40] * 4])
 @given(LENGTHS)
 def test_every_line_is_in_exactly_one_part_and_no_part_is_too_large(lengths: list[list[int]]) -> None:
     """With limits that a few lines reach."""
