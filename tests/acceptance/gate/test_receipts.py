@@ -73,6 +73,20 @@ def test_a_clone_and_a_bare_repository_are_checked_from_receipts_alone(landed: G
     assert offline(landed, clone(landed, tmp_path / "bare", "--bare")).code == 0
 
 
+@pytest.mark.parametrize("revisions", ["origin/no-such-branch..HEAD", "HEAD~99..HEAD", "nonsense"])
+def test_a_range_that_git_does_not_know_is_wrong_usage_and_not_an_empty_range(landed: Gated, revisions: str) -> None:
+    for said in (offline(landed, landed.folder, revisions), landed.tandem.run("gate", "check", revisions)):
+        assert said.code == 2, said
+        assert "bad revision" in said.err, said
+        assert "Give a range that git knows" in said.err, said
+
+
+def test_the_number_of_commits_is_told(landed: Gated) -> None:
+    assert landed.tandem.run("gate", "check", "HEAD..HEAD").out == "There is no commit in this range.\n"
+    assert landed.tandem.run("gate", "check", "HEAD~1..HEAD").out == "The commit has approval.\n"
+    assert offline(landed, landed.folder).out == "The commit has a receipt.\n"
+
+
 def test_content_without_a_receipt_is_refused(landed: Gated, tmp_path: Path) -> None:
     folder = clone(landed, tmp_path / "clone")
     (folder / "hello.txt").write_text("not approved\n")

@@ -26,20 +26,20 @@ from gsd_review_broker.settings.gate import read_policy
 _CONTENT_TYPE = "application/x-tandem-gate"
 _HEADERS = {"Content-Type": _CONTENT_TYPE, "Accept": "application/json"}
 _PATIENCE = 60.0
+# The hook uses it for tips that git has collected since the gate was installed.
+_IGNORE_MISSING = "--ignore-missing"
 
 
 def check_range(context: Context, revisions: list[str]) -> int:
     site = install.GateSite.of(Path.cwd())
-    answer = answer_about(
-        context, site, "check", commits_log(site, [plain_revision(revision) for revision in revisions])
-    )
+    answer = answer_about(context, site, "check", range_log(site, revisions))
     refused = [row for row in answer["commits"] if not row["covered"]]
     if context.wants_json:
         context.screen.json(answer | {"refused": len(refused)})
     elif refused:
         context.screen.block(answer["message"])
     else:
-        context.screen.say(f"All {len(answer['commits'])} commits have approval.")
+        context.screen.say(passed(len(answer["commits"]), "approval", "approval"))
     return Exit.REFUSED if refused else Exit.DONE
 
 
@@ -105,15 +105,32 @@ def _show_status(context: Context, result: dict[str, Any]) -> None:
         context.screen.say(visible_block(f"overridden: {row['commit'][:12]} {row['subject']}"))
 
 
-def plain_revision(revision: str) -> str:
-    if revision.startswith("-"):
-        raise BrokerError(Code.INVALID_ARGUMENT, f"{revision!r} is not a range of commits", "Give A..B.")
-    return revision
+def passed(number: int, one: str, several: str) -> str:
+    """The sentence about a range in which nothing is missing."""
+    match number:
+        case 0:
+            return "There is no commit in this range."
+        case 1:
+            return f"The commit has {one}."
+        case _:
+            return f"All {number} commits have {several}."
+
+
+def range_log(site: install.GateSite, revisions: list[str]) -> bytes:
+    """The commits that a person or a CI job names. A name that git does not know would otherwise be an empty range."""
+    for revision in revisions:
+        if revision.startswith("-"):
+            raise BrokerError(Code.INVALID_ARGUMENT, f"{revision!r} is not a range of commits", "Give A..B.")
+    return _log(site, [word for word in hook.LOG if word != _IGNORE_MISSING], revisions)
 
 
 def commits_log(site: install.GateSite, revisions: list[str]) -> bytes:
     """The same output that the hook sends."""
-    answer = run_git(site.folder, *hook.LOG, *revisions, "--", environment=places())
+    return _log(site, hook.LOG, revisions)
+
+
+def _log(site: install.GateSite, words: Sequence[str], revisions: list[str]) -> bytes:
+    answer = run_git(site.folder, *words, *revisions, "--", environment=places())
     if not answer.is_good:
         raise BrokerError(Code.INVALID_ARGUMENT, f"git log: {answer.why}", "Give a range that git knows, as A..B.")
     return answer.output

@@ -6,7 +6,7 @@ from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import commits_log, plain_revision, row_of
+from gsd_review_broker.cli.gate.questions import passed, range_log, row_of
 from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
@@ -80,7 +80,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     public_key = _public_key(key)
     rules = _policy(policy)
     site = install.GateSite.of(Path.cwd())
-    log = commits_log(site, [plain_revision(revision) for revision in revisions])
+    log = range_log(site, revisions)
     clean = frozenset(line.decode().removeprefix("clean=") for line in hook.clean_merges(log).splitlines())
     commits = parse_log(log, clean)
     proofs = read_proofs(site.folder, public_key, root_commit(site.folder, _newest(commits), environment=places()))
@@ -92,7 +92,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     if context.wants_json:
         context.screen.json({"commits": rows, "refused": len(missing), "message": message, "reasons": proofs.reasons})
     else:
-        context.screen.say(visible_block(message) if missing else f"All {len(commits)} commits have receipts.")
+        context.screen.say(visible_block(message) if missing else passed(len(commits), "a receipt", "receipts"))
         for row in rows:
             if "override" in row:
                 context.screen.say(visible_block(_override_line(row)))
