@@ -45,6 +45,17 @@ def test_up_starts_once_and_down_ends_it(tandem: Tandem, repository: Path, own_h
     assert "broker_ready" in Path(first["log"]).read_text()
 
 
+def test_up_tells_what_the_broker_leaves_out_of_its_settings(tandem: Tandem, repository: Path) -> None:
+    file = repository / ".planning" / "review-broker.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("{")
+    for verb in ("started", "runs"):
+        said = tandem.run("up")
+        assert (said.code, f"broker {verb}" in said.out) == (0, True), said
+        assert f"problem: {file}: line 1" in said.err, said
+        assert f"Fix or remove {file}." in said.err, said
+
+
 def test_ten_at_the_same_moment_start_one_broker(tandem: Tandem) -> None:
     starters = [tandem.start("up", "--json") for _ in range(10)]
     answers = []

@@ -12,9 +12,10 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
 from gsd_review_broker.cli.render.describe import counted
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
-from gsd_review_broker.client import Target, UnreachableError, find
+from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import is_postgresql
 
@@ -69,7 +70,17 @@ def run_up(options: argparse.Namespace) -> int:
         screen.say(f"broker {verb}: {broker.connection.url} serves {described(target.locations)} (pid {broker.pid})")
         if elsewhere:
             screen.say(f"The commands here still use the broker at {elsewhere}, and so does the gate.")
+        for problem in _problems_of(broker):
+            screen.warn(f"problem: {problem['message']}. {problem['fix']}")
     return Exit.DONE
+
+
+def _problems_of(broker: RunningBroker) -> list[Json]:
+    """What the broker leaves out of its settings. One that asks for a token tells it only to its holders."""
+    try:
+        return broker.connection.get("/api/problems")["problems"]
+    except BrokerError:
+        return []
 
 
 def _flags(options: argparse.Namespace) -> list[str]:
@@ -116,7 +127,7 @@ def run_status(options: argparse.Namespace) -> int:
     broker = context.broker
     status = context.call("broker_status")
     log = Files.of(context.target.locations.database).log
-    problems = _problems(context)
+    problems = _problems_of(broker)
     result = {
         **status,
         "url": broker.connection.url,
@@ -163,11 +174,3 @@ def _integrations() -> Json:
     states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}
     gate = gate_state(Path.cwd())
     return {**states, "gate": {"state": gate.state if gate else "absent"}}
-
-
-def _problems(context: Context) -> list[Json]:
-    """Features that are off because of their settings. A broker of an older version does not report them."""
-    try:
-        return context.get("/api/problems")["problems"]
-    except UnreachableError:
-        return []
