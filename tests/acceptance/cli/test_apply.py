@@ -73,16 +73,27 @@ def test_with_index_it_is_staged_too_even_if_it_was_in_the_work_tree(tandem: Tan
     review_id = proposed(tandem, repository)
     tandem("approve", review_id, "--as", "codex")
     tandem("apply", review_id)
-    for _ in range(2):
-        assert tandem("apply", review_id, "--index")["place"] == "index"
+    for was_there in (False, True):
+        applied = tandem("apply", review_id, "--index")
+        assert (applied["place"], applied["was_there"]) == ("index", was_there)
         assert status(repository) == {"M  hello.txt", "M  bin/run.sh", "A  new.bin"}
     git(repository, "reset", "-q", "--hard")
     assert tandem("apply", review_id, "--index")["was_there"] is False
     assert status(repository) == {"M  hello.txt", "M  bin/run.sh", "A  new.bin"}
 
 
-@pytest.mark.parametrize("state", ["pending", "claimed", "changes_requested", "withdrawn"])
-def test_what_was_not_approved_is_refused_with_5(tandem: Tandem, repository: Path, mcp: Mcp, state: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "next_step"),
+    [
+        ("pending", "tandem wait"),
+        ("claimed", "tandem wait"),
+        ("changes_requested", "tandem propose --review"),
+        ("withdrawn", "propose the change again with `tandem propose`"),
+    ],
+)
+def test_what_was_not_approved_is_refused_with_5(
+    tandem: Tandem, repository: Path, mcp: Mcp, state: str, next_step: str
+) -> None:
     review_id = proposed(tandem, repository)
     match state:
         case "claimed":
@@ -96,7 +107,7 @@ def test_what_was_not_approved_is_refused_with_5(tandem: Tandem, repository: Pat
     said = tandem.run("apply", review_id)
     assert said.code == 5
     assert "not approved" in said.err
-    assert "tandem wait" in said.err
+    assert next_step in said.err
     assert status(repository) == set()
     assert tandem.run("apply", review_id, "--json").error["code"] == "invalid_transition"
 

@@ -56,11 +56,11 @@ def run_apply(options: argparse.Namespace) -> int:
             Code.INVALID_ARGUMENT, "this folder is not a git work tree", "Go into the repository, then apply."
         )
     place = _already(root, approved)
+    was_there = place is not None
     if place == _WORK_TREE and options.index and not options.check:
         _stage(root, approved.paths)
-        place = _INDEX
-    was_there = place is not None
-    if place is None:
+        place, was_there = _INDEX, False
+    elif place is None:
         _require_same(root, approved)
         _require_clean(root, approved.paths)
         apply_approved(root, approved, index=options.index, check=options.check)
@@ -83,11 +83,15 @@ def _told(place: str | None, *, was_there: bool) -> str:
 
 
 def _not_approved(context: Context, status: Json) -> int:
-    error = BrokerError(
-        Code.INVALID_TRANSITION,
-        f"review {status['review_id']} is {status['status']}, not approved",
-        f"Wait for its verdict with `tandem wait {status['review_id']}`; only what was approved is applied.",
-    )
+    review_id, state = status["review_id"], status["status"]
+    match state:
+        case "changes_requested":
+            hint = f"`tandem show {review_id}` says why; propose again with `tandem propose --review {review_id}`."
+        case "closed":
+            hint = "It was closed without an approval; propose the change again with `tandem propose`."
+        case _:
+            hint = f"Wait for its verdict with `tandem wait {review_id}`; only what was approved is applied."
+    error = BrokerError(Code.INVALID_TRANSITION, f"review {review_id} is {state}, not approved", hint)
     return refused(context, error, Exit.REFUSED)
 
 
