@@ -203,8 +203,9 @@ def test_claim_of_what_does_not_apply_is_told_and_exits_5(tandem: Tandem, mcp: M
     review_id = mcp("create_review", **PROPOSAL, diff=DIFF.replace("-two", "-not there"))["review_id"]
     said = tandem.run("claim", review_id)
     assert said.code == 5
-    assert "does not apply" in said.out
-    assert "hello.txt" in said.out
+    first, second = said.out.splitlines()
+    assert "does not apply: error: patch failed: hello.txt:1; error: hello.txt: patch does not apply" in first
+    assert f"tandem propose --review {review_id}" in second
     again = mcp("create_review", **PROPOSAL, diff=DIFF.replace("-two", "-not there"))["review_id"]
     said = tandem.run("approve", again, "--json")
     assert (said.code, said.json["auto_rejected"]) == (5, True)
