@@ -66,12 +66,10 @@ class Environment:
         """The folder of the Python that runs this, with the commands of our package."""
         return Path(sys.executable).parent
 
-    def project(self) -> Path:
+    def project(self, hint: str = "Go into one, or use --scope user.") -> Path:
         if self.root is None:
             raise BrokerError(
-                Code.INVALID_ARGUMENT,
-                "this folder is not in a git repository, so there is no project to set up",
-                "Go into one, or use --scope user.",
+                Code.INVALID_ARGUMENT, "this folder is not in a git repository, so there is no project to set up", hint
             )
         return self.root
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -160,3 +161,21 @@ def test_wrong_usage_exits_with_2_and_writes_nothing(tandem: Tandem, tmp_path: P
     nowhere.mkdir()
     outside = Tandem(nowhere, tandem.home).run("setup", "--yes")
     assert (outside.code, "not in a git repository" in outside.err) == (2, True)
+    # `tandem setup` has no --scope.
+    assert (outside.err.count("git init"), outside.err.count("--scope")) == (1, 0)
+
+
+def test_without_an_agent_the_next_step_is_to_install_one(tmp_path: Path, own_home: Path) -> None:
+    """The PATH has git and our program, and nothing else."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, program in (("git", shutil.which("git")), ("tandem", PROGRAM)):
+        (programs / name).symlink_to(program or "")
+    alone = Tandem(make_repository(tmp_path / "repository"), own_home, PATH=str(programs))
+    try:
+        said = alone.run("setup", "--yes", "--no-gate")
+    finally:
+        alone.run("down")
+    following = said.out.partition("What to type next\n")[2].splitlines()
+    assert [line.split()[0] for line in following] == ["Install", "The"], said
+    assert "The dashboard is at http://127.0.0.1:" in following[1]

@@ -64,7 +64,7 @@ class SetupPlan:
 def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
     """With a pair that the user picked from the list, or with the one that the options name."""
     around = Environment.of(Path.cwd())
-    root = around.project()
+    root = around.project("Go into one, or make one here with `git init`.")
     found = tuple(status for status in integrations.status(around, versions=False) if status.program)
     pairs = every_pair([status.client.name for status in found])
     present = present_pair(_roles(around))

@@ -76,9 +76,11 @@ def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[s
             name = client_named(step["client"]).full_name
             screen.say(f"  {step['doing']} run ", Span(step["client"], Style.BOLD), f" here, and type in {name}:")
             screen.say("      ", Span(step["type"], Style.BOLD))
-    if not steps:
+    if steps:
+        screen.say(f"  Watch both at {url}/")
+    else:
         screen.say("  Install an agent, then run tandem setup again. To see how it works: tandem demo")
-    screen.say(f"  Watch both at {url}/")
+        screen.say(f"  The dashboard is at {url}/ (tandem open)")
     for note in notes:
         _say_wrapped(screen, note, indent=2)
 
