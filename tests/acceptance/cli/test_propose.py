@@ -468,3 +468,16 @@ def test_what_is_to_be_shared_is_proposed(tandem: Tandem) -> None:
     tandem("install", "gemini", "--shared")
     assert ".gemini/settings.json" in [file["path"] for file in tandem("propose", "-m", "x")["affected_files"]]
     tandem("uninstall", "gemini")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--path", "no such file"), "--path no such file: there is no such file\nName a file"),
+        (("--range", "nowhere..HEAD"), "git does not know a commit 'nowhere'\nGive a range"),
+        (("--no-diff", "--description", "@nowhere"), "--description @nowhere: No such file or directory\nGive a file"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_in_our_words(tandem: Tandem, words: tuple[str, ...], told: str) -> None:
+    said = tandem.run("propose", "-m", "x", *words)
+    assert (said.code, said.err.startswith(f"tandem: invalid_argument: {told}")) == (2, True), said

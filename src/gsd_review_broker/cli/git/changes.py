@@ -100,7 +100,16 @@ def worktree(tree: Tree) -> LocalDiff:
 def files(tree: Tree, names: Sequence[str]) -> LocalDiff:
     """These files alone, against HEAD; ignored ones too, since they are named."""
     read_head(tree)
-    _add(tree, [f":(top,literal){_below_root(tree, name)}" for name in names], "--force")
+    paths = [f":(top,literal){_below_root(tree, name)}" for name in names]
+    try:
+        _add(tree, paths, "--force")
+    except BrokerError as error:
+        missing = next((name for name in names if not os.path.lexists(name)), None)
+        if missing is None:
+            raise
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"--path {missing}: there is no such file", "Name a file of the work tree or of HEAD."
+        ) from error
     return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
@@ -235,9 +244,12 @@ def _head(tree: Tree) -> str:
 
 
 def _commit(tree: Tree, name: str) -> str:
-    return tree.must(
-        "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}", hint="Give a range such as main..HEAD."
-    )
+    answer = tree.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    if answer.code != 0:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"git does not know a commit {name!r}", "Give a range such as main..HEAD."
+        )
+    return text_of(answer.output)
 
 
 def _add_everything(tree: Tree) -> None:
