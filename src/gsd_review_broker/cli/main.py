@@ -33,7 +33,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     if not modules:
         return _no_such_command(words[0])
     parser, _ = build(modules)
-    return _run(parser.parse_args(words))
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        command: argparse.ArgumentParser = options.parser
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return _run(options)
 
 
 def serve_command(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,8 @@ class Commands:
             parents=list(parents),
             allow_abbrev=False,
         )
-        parser.set_defaults(run=run)
+        # The parser is kept for errors that argparse reports without the command's name.
+        parser.set_defaults(run=run, parser=parser)
         self.summaries[name] = summary
         return parser
 

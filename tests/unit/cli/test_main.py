@@ -26,3 +26,16 @@ def test_an_error_is_printed_without_its_control_characters(
     printed = capsys.readouterr().err
     assert "b" in printed
     assert not set(printed) & set("\x1b\x9b\u202e")
+
+
+@pytest.mark.parametrize("words", [["propose", "-m", "x", "--as", "eve"], ["gate", "status", "--as", "eve"]])
+def test_an_option_that_a_command_does_not_have_is_told_with_the_usage_of_that_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main.main(words)
+    assert exit_.value.code == 2
+    printed = capsys.readouterr().err
+    command = "gate status" if words[0] == "gate" else words[0]
+    assert printed.startswith(f"usage: tandem {command} ")
+    assert "unrecognized arguments: --as eve" in printed
