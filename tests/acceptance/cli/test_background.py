@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.broker import background, ports
+from gsd_review_broker.cli.commands import serve
 from gsd_review_broker.client import Target
-from gsd_review_broker.settings import locations
+from gsd_review_broker.settings import config, locations
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import PROGRAM, Tandem
 
@@ -134,6 +135,19 @@ def test_the_usual_port_that_is_taken_is_no_obstacle(
     assert tandem("status")["pid"] == started.broker.pid
     background.stop(started.broker, target.locations.database)
     assert Tandem(repository, own_home)("up")["url"] == url
+
+
+@pytest.mark.parametrize("chosen", [None, 4321])
+def test_serve_takes_the_port_that_up_would_take_unless_one_is_chosen(
+    repository: Path, own_home: Path, taken: int, chosen: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locations, "DEFAULT_PORT", taken)
+    configuration = config.load(root=repository, flags={"port": chosen})
+    port = serve.with_a_port(configuration).settings.port
+    if chosen:
+        assert port == chosen
+    else:
+        assert port in list(ports.candidates(configuration.database))[1:]
 
 
 def test_a_configuration_that_is_wrong_is_told_at_once(tandem: Tandem, repository: Path) -> None:

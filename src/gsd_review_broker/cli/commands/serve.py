@@ -21,7 +21,7 @@ def register(commands: Commands) -> None:
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (8321; 0 takes a free one)")
+    parser.add_argument("--port", type=int, help="port to listen on (8321, or the project's own; 0 takes a free one)")
     parser.add_argument(
         "--auth", choices=["off", "token"], help="who may call: everybody here, or holders of a token (off)"
     )
@@ -55,10 +55,22 @@ def run_broker(options: argparse.Namespace) -> int:
 
     gc.disable()
     _leave_out_extras()
-    configuration = _configuration(options)
+    configuration = with_a_port(_configuration(options))
     from gsd_review_broker import server
 
     return server.serve(configuration)
+
+
+def with_a_port(configuration: Any) -> Any:
+    """If nobody chose the port, the one that `tandem up` would take: each project has its own."""
+    if any(configuration.origins.get(name, "default") != "default" for name in ("host", "port")):
+        return configuration
+    from dataclasses import replace
+
+    from gsd_review_broker.cli.broker import ports
+
+    port = next(filter(ports.can_listen, ports.candidates(configuration.database)), ports.ANY)
+    return replace(configuration, settings=configuration.settings.model_copy(update={"port": port}))
 
 
 def _shown(value: Any) -> Any:
