@@ -152,6 +152,13 @@ class Site:
         facts = {
             "error": error,
             "typed": [text for text in typed if text.strip()],
-            "review_id": request.path_params.get("review_id"),
+            "review_id": _other_page(request),
         }
         return await self.page(request, "error.html", facts, status=HTTP_STATUS[error.code])
+
+
+def _other_page(request: Request) -> str | None:
+    """The review that the request is about, unless its page is the very one that failed."""
+    review_id: str | None = request.path_params.get("review_id")
+    is_its_page = request.method == "GET" and request.url.path == f"/r/{review_id}" and not request.url.query
+    return None if is_its_page else review_id

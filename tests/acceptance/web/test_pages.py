@@ -503,3 +503,10 @@ def test_a_revision_that_there_is_not_is_answered_with_those_there_are(
     agent("create_review", **PROPOSAL, review_id=review_id, intent="Other", diff=token_of(32))
     assert "There are revisions 1 to 2." in browser.get(f"/r/{review_id}{query}").text
     assert "This is revision 1 of 2." in browser.get(f"/r/{review_id}?revision=1").text
+
+
+def test_the_page_of_a_review_that_does_not_exist_does_not_lead_to_itself(browser: Browser) -> None:
+    missing = browser.get("/r/nosuchreview")
+    assert (missing.status, 'href="/r/' in missing.text, 'class="button" href="/reviews"' in missing.text) == (
+        404, False, True,
+    )  # fmt: skip
