@@ -245,3 +245,10 @@ def test_more_lines_and_the_whole_file_come_by_mouse_by_keyboard_and_without_scr
     plain.locator("#f0 a.around").last.click()
     expect(plain.locator("#f0 .diff")).to_contain_text("class SessionStore")
     expect(plain.locator("#f0 a.around")).to_have_count(0)
+
+
+def test_on_a_phone_the_names_in_the_audit_are_not_broken_into_pieces(shop: BrokerProcess, open_context: Open) -> None:
+    propose(shop.client(), agent_type="gsd-planner")
+    page = Person(open_context(viewport={"width": 375, "height": 740}).new_page(), shop.port).go("/audit")
+    name = page.locator("td .who", has_text="gsd-planner").first
+    assert name.evaluate("one => one.getClientRects().length") == 1
