@@ -40,7 +40,11 @@ def _inside(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_bytes())
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        # The gate reads two files; the reader of the message has to know which one to fix.
+        raise ValueError(f"{path}: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: the file is not a JSON object")  # noqa: TRY004 - the caller handles ValueError
     return cast("dict[str, Any]", content)

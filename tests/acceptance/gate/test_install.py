@@ -126,11 +126,13 @@ def test_in_mode_warn_a_commit_passes_with_a_warning_and_is_listed(tmp_path: Pat
 
 def test_a_configuration_that_cannot_be_read_blocks(tmp_path: Path) -> None:
     with gated(tmp_path, mode="warn") as here:
-        (here.folder / ".planning" / "review-broker.json").write_text("{")
+        file = here.folder / ".planning" / "review-broker.json"
+        file.write_text("{")
         here.stage(hello_txt="x\n")
         said = here.git("commit", "-m", "x")
         assert said.code != 0
         assert "cannot be read, so it blocks" in said.err
+        assert str(file) in said.err
 
 
 def test_a_python_that_is_gone_blocks_with_a_reason(tmp_path: Path) -> None:

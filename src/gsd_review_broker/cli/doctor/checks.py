@@ -212,7 +212,7 @@ def gate(target: Target) -> Check:
     state = install.state(install.GateSite.of(root))
     policy = read_policy(locations.project_file(root), locations.user_file())
     if policy.problem and state != "absent":
-        return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix the file.")
+        return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix that file.")
     match state:
         case "ok":
             asked = f", asks the broker at {target.url}" if target.is_elsewhere else ""
