@@ -231,6 +231,18 @@ def test_the_pool_is_switched_on_in_the_file_and_everything_else_in_it_stays(rep
     assert json.loads(Path(users).read_text()) == {"reviewer_pool": {"enabled": True, "agent": "codex"}}
 
 
+def test_a_pool_that_the_next_start_would_leave_off_is_told_at_once(repository: Path, own_home: Path) -> None:
+    tandem = Tandem(repository, own_home)
+    said = tandem.run("pool", "enable", "--agent", "command")
+    assert said.code == 0
+    assert said.err.startswith("problem: "), said
+    assert "'command' needs reviewer_pool.agents.command.command" in said.err
+    users = own_home / "config" / "gsd-review-broker" / "config.json"
+    users.parent.mkdir(parents=True)
+    users.write_text('{"reviewer_pool": {"agents": {"command": {"command": ["true"]}}}}')
+    assert tandem.run("pool", "enable").err == ""
+
+
 def test_an_agent_that_is_configured_stays_when_the_pool_is_switched_on(repository: Path, own_home: Path) -> None:
     tandem = Tandem(repository, own_home)
     file = repository / ".planning" / "review-broker.json"

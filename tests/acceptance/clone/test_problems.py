@@ -43,3 +43,5 @@ def test_the_broker_starts_and_status_doctor_dashboard_and_log_say_what_to_do(
         assert said in broker.output()
         if isinstance(content, dict):
             assert said in tandem("pool", "list")["problem"]
+            # It was turned on, so that is not the advice.
+            assert "pool off, for the reason below;" in tandem.run("pool", "list").out

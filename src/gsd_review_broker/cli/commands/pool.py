@@ -70,7 +70,8 @@ def _tell_state(context: Context, state: Json) -> int:
         return Exit.DONE
     if state["reviewers"]:
         context.screen.table(_TITLES, [_row(reviewer) for reviewer in state["reviewers"]])
-    how = "paused" if state["paused"] else "on" if state["enabled"] else "off: `tandem pool enable` turns it on"
+    off = "off, for the reason below" if state["problem"] else "off: `tandem pool enable` turns it on"
+    how = "paused" if state["paused"] else "on" if state["enabled"] else off
     context.screen.say(
         f"pool {how}; {state['agent']}, at most {state['max_pool_size']}; {state['pending']} pending; "
         f"{state['spawns_today']} of {state['max_spawns_per_day']} starts today"
@@ -198,6 +199,23 @@ def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str 
     agent = f", agent is {values['agent']}" if "agent" in values else note
     before = "" if changed else " already"
     screen.say(f"{file}: reviewer_pool.enabled is{before} {'true' if values['enabled'] else 'false'}{agent}")
+    if values["enabled"]:
+        _warn_of_problems(screen)
     if changed:
         screen.say("A running broker uses it after a restart: tandem down; tandem up")
     return Exit.DONE
+
+
+def _warn_of_problems(screen: Screen) -> None:
+    """What would keep the pool off at the next start."""
+    from gsd_review_broker.errors import StartError
+    from gsd_review_broker.settings import config
+
+    try:
+        problems = config.load(root=find_root(Path.cwd()), flags={}).problems
+    except StartError as error:
+        screen.warn(f"problem: {error}")
+        return
+    for problem in problems:
+        if problem.feature == "reviewer_pool":
+            screen.warn(f"problem: {problem.message}. {problem.fix}")
