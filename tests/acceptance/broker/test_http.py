@@ -192,9 +192,7 @@ def test_what_a_form_can_send_is_refused(broker: BrokerProcess, protocol: str, c
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("path", ["/mcp/reviwer", "/mcp/all/"])
-def test_a_misspelt_endpoint_is_told_with_those_that_there_are(
-    broker: BrokerProcess, protocol: str, path: str
-) -> None:
+def test_a_misspelt_endpoint_is_told_with_those_that_there_are(broker: BrokerProcess, protocol: str, path: str) -> None:
     status, answer = post(broker.port, PROPOSING, mcp_headers(protocol, name="create_review"), path)
     error = json.loads(answer)["error"]
     assert (status, error["code"]) == (404, "not_found")

@@ -135,6 +135,7 @@ def _description(text: str | None) -> str | None:
     try:
         return sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise BrokerError(
-            Code.INVALID_ARGUMENT, f"--description {text}: {getattr(error, 'strerror', None) or error}", "Give a file of UTF-8 text."
+            Code.INVALID_ARGUMENT, f"--description {text}: {why}", "Give a file of UTF-8 text."
         ) from error

@@ -84,7 +84,9 @@ def _tell_claim(context: Context, claim: Json) -> int:
         review_id, reasons = claim["review_id"], "; ".join(claim["validation_error"].splitlines())
         context.answer(claim, review_id, " was rejected: its diff does not apply: ", reasons)
         if not context.wants_json:
-            context.screen.say(f"It went back to its author: `tandem propose --review {review_id}` with a diff of HEAD now.")
+            context.screen.say(
+                f"It went back to its author: `tandem propose --review {review_id}` with a diff of HEAD now."
+            )
         return Exit.REFUSED
     until = moment(claim["claim_expires_at"]) if claim["claim_expires_at"] else "its verdict"
     context.answer(

@@ -108,7 +108,9 @@ def files(tree: Tree, names: Sequence[str]) -> LocalDiff:
         if missing is None:
             raise
         raise BrokerError(
-            Code.INVALID_ARGUMENT, f"--path {missing}: there is no such file", "Name a file of the work tree or of HEAD."
+            Code.INVALID_ARGUMENT,
+            f"--path {missing}: there is no such file",
+            "Name a file of the work tree or of HEAD.",
         ) from error
     return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
