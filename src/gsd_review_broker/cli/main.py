@@ -101,11 +101,21 @@ def _run(options: argparse.Namespace) -> int:
         # An OSError, but not one to report: see below.
         raise
     except OSError as error:
-        # A full disk behind the output, a missing folder: a sentence, not a traceback.
+        if error.filename is not None:
+            return _report(_of_file(error), options)
+        # A full disk behind the output: a sentence, not a traceback.
         _complain(f"{Path(sys.argv[0]).name}: {error}")
         _close_output()
         return Exit.FAILED
     return code
+
+
+def _of_file(error: OSError) -> BrokerError:
+    return BrokerError(
+        Code.UNAVAILABLE,
+        f"{os.fsdecode(error.filename)}: {error.strerror}",
+        "Look at the permissions of the file and its folder, and at the space on the disk.",
+    )
 
 
 def _while_somebody_reads(run: Callable[[], int]) -> int:

@@ -73,6 +73,17 @@ def test_a_configuration_that_is_wrong_is_red_and_exits_1(repository: Path, own_
     assert "line 1, column 2" in found["project file"]["found"]
 
 
+def test_a_state_folder_that_cannot_be_made_is_red_and_up_names_it(repository: Path, own_home: Path) -> None:
+    place = own_home / "a file"
+    place.write_text("")
+    tandem = Tandem(repository, own_home, XDG_STATE_HOME=str(place))
+    code, found = checks(tandem)
+    assert (code, found["state folder"]["state"]) == (1, "red")
+    assert str(place) in found["state folder"]["found"]
+    said = tandem.run("up")
+    assert (said.code, str(place) in said.err, "Errno" in said.err) == (3, True, False), said
+
+
 def test_git_that_is_missing_is_red(repository: Path, own_home: Path, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

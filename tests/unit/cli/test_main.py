@@ -1,6 +1,8 @@
 """What goes to standard error is text: nothing in it moves the terminal."""
 
 import argparse
+import errno
+import json
 
 import pytest
 
@@ -39,3 +41,20 @@ def test_an_option_that_a_command_does_not_have_is_told_with_the_usage_of_that_c
     command = "gate status" if words[0] == "gate" else words[0]
     assert printed.startswith(f"usage: tandem {command} ")
     assert "unrecognized arguments: --as eve" in printed
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_file_that_cannot_be_written_is_told_with_its_name_and_what_to_look_at(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = failing(OSError(errno.EROFS, "Read-only file system", "/home/ada/.local"))
+    options.json = as_json
+    assert main._run(options) == 3
+    printed = capsys.readouterr()
+    if as_json:
+        error = json.loads(printed.out)["error"]
+        assert (error["code"], error["message"]) == ("unavailable", "/home/ada/.local: Read-only file system")
+    else:
+        first, second = printed.err.splitlines()
+        assert first == "tandem: unavailable: /home/ada/.local: Read-only file system"
+        assert second.startswith("Look at the permissions")

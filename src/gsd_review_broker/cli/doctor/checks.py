@@ -123,6 +123,18 @@ def database(target: Target) -> Iterator[Check]:
         )
 
 
+def state_folder() -> Iterator[Check]:
+    """Only if it is a problem. `tandem up` keeps the broker's log, its port and its lock there."""
+    path = locations.state_folder()
+    folder = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        yield red(
+            "state folder",
+            f"nothing can be written below {folder}",
+            f"The broker needs {path}; XDG_STATE_HOME moves it.",
+        )
+
+
 def _server(target: Target) -> Check:
     if importlib.util.find_spec("asyncpg") is None:
         return red(
@@ -240,6 +252,7 @@ def every_check(target: Target, config: str | None) -> Iterator[Check]:
     yield repository(target)
     yield from configuration(target, config)
     yield from database(target)
+    yield from state_folder()
     yield from broker(target)
     yield from clients(target)
     yield reviewers()
