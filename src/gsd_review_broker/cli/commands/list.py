@@ -62,7 +62,7 @@ def list_reviews(options: argparse.Namespace) -> int:
         return Exit.DONE
     if page["reviews"]:
         rows = [describe.row(review, short=context.screen.is_terminal) for review in page["reviews"]]
-        context.screen.table(describe.ROW_TITLES, rows)
+        context.screen.table(describe.ROW_TITLES, rows, least=describe.LEAST_INTENT)
     else:
         context.screen.warn("No reviews match.")
     if page["next_cursor"]:

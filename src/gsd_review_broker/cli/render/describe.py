@@ -127,6 +127,8 @@ def row(review: Json, *, short: bool) -> list[Part]:
     ]
 
 
+# A list without its intents says nothing, however narrow the terminal is.
+LEAST_INTENT = 16
 ROW_TITLES = ("ID", "STATUS", "PRIORITY", "ROUND", "", "REVIEWER", "INTENT")
 
 

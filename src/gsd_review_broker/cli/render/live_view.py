@@ -62,7 +62,7 @@ class LiveView:
         lines.append("")
         if self._reviews:
             rows = [describe.row(review, short=True) for review in self._reviews]
-            lines += self._screen.table_lines(describe.ROW_TITLES, rows)
+            lines += self._screen.table_lines(describe.ROW_TITLES, rows, least=describe.LEAST_INTENT)
         else:
             lines.append("Nothing is open.")
         lines.append("")

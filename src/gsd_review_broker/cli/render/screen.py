@@ -59,19 +59,24 @@ class Screen:
         for line in visible_block(text).split("\n"):
             self._out.write(f"{indent}{line}".rstrip() + "\n")
 
-    def table(self, header: Sequence[str], rows: Sequence[Row]) -> None:
-        """Aligned on a terminal, the last column cut at its edge; tab-separated and complete in a pipe."""
+    def table(self, header: Sequence[str], rows: Sequence[Row], *, least: int = 0) -> None:
+        """Aligned on a terminal, the last column cut at its edge; tab-separated and complete in a pipe.
+
+        On a narrow terminal, columns before the last are left out until it has at least `least` cells."""
         if not self.is_terminal:
             for row in rows:
                 self._out.write("\t".join(plain(part) for part in row) + "\n")
             return
-        for line in self.table_lines(header, rows):
+        for line in self.table_lines(header, rows, least=least):
             self._out.write(line + "\n")
 
-    def table_lines(self, header: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    def table_lines(self, header: Sequence[str], rows: Sequence[Row], *, least: int = 0) -> list[str]:
         titles = [Span(title, Style.DIM) for title in header]
         everything: list[Row] = [titles, *rows]
         widths = [max(cells(plain(row[at])) for row in everything) for at in range(len(header))]
+        while len(widths) > 2 and sum(widths[:-1]) + 2 * len(widths[:-1]) + min(least, widths[-1]) > self.width:  # noqa: PLR2004 - the first and the last stay
+            del widths[-2]
+            everything = [[*row[:-2], row[-1]] for row in everything]
         return [self._aligned(row, widths) for row in everything]
 
     def _aligned(self, row: Row, widths: list[int]) -> str:

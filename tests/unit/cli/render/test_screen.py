@@ -6,6 +6,7 @@ import json
 import pytest
 
 from gsd_review_broker.cli.exits import OF_ERROR, Exit, of_review
+from gsd_review_broker.cli.render.describe import LEAST_INTENT, ROW_TITLES
 from gsd_review_broker.cli.render.screen import Screen, Span, Style, cells, cut
 from gsd_review_broker.errors import Code
 
@@ -35,6 +36,22 @@ def test_a_table_is_aligned_on_a_terminal_and_cut_at_its_edge(
         "世界  a very long intent that goes on a…",
     ]
     assert max(map(cells, terminal.getvalue().splitlines())) == 40
+
+
+def test_a_narrow_terminal_shows_the_beginning_of_the_last_column_instead_of_those_before_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = ["7b1f7f99", "pending", "normal", "1", "", "(my-agent)", "Close the file in every case"]
+    Screen(terminal).table(ROW_TITLES, [row], least=LEAST_INTENT)
+    assert terminal.getvalue().splitlines() == [
+        "ID        STATUS   INTENT",
+        "7b1f7f99  pending  Close the file in ev…",
+    ]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert Screen(terminal).table_lines(ROW_TITLES, [row], least=LEAST_INTENT)[0].split() == list(
+        filter(None, ROW_TITLES)
+    )
 
 
 def test_a_table_in_a_pipe_is_whole_and_separated_by_tabs() -> None:
