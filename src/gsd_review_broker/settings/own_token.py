@@ -22,7 +22,7 @@ def own_token(environment: Mapping[str, str] | None = None, *, path: Path | None
     if it is not the usual one."""
     environment = os.environ if environment is None else environment
     if VARIABLE in environment:
-        return environment[VARIABLE].strip() or None
+        return _required_form(environment[VARIABLE].strip(), f"the variable {VARIABLE}")
     path = path or token_file()
     try:
         content, status = read_with_status(path, largest=_LONGEST, follow_links=True)
@@ -36,7 +36,10 @@ def own_token(environment: Mapping[str, str] | None = None, *, path: Path | None
             f"{path} can be read or changed by others",
             f"Run `chmod 600 {path}`; if others may have read it, revoke the token and make another.",
         )
-    token = content.decode("utf-8", "replace").strip()
+    return _required_form(content.decode("utf-8", "replace").strip(), str(path))
+
+
+def _required_form(token: str, place: str) -> str | None:
     if not (token.isascii() and token.isprintable()):
-        raise BrokerError(Code.INVALID_ARGUMENT, f"{path} does not hold a token", "It holds one line: tdm_…")
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{place} does not hold a token", "It holds one line: tdm_…")
     return token or None

@@ -63,6 +63,14 @@ def test_commands_take_the_token_from_the_environment_or_a_private_file(tandem: 
         file.unlink()
 
 
+@pytest.mark.parametrize("wrong", ["tdm_caf\u00e9", "tdm_one\ntdm_two"])
+def test_a_variable_that_does_not_hold_a_token_is_named_and_the_broker_is_not_blamed(
+    tandem: Tandem, wrong: str
+) -> None:
+    said = tandem.run("list", BROKER_TOKEN=wrong)
+    assert (said.code, "the variable BROKER_TOKEN does not hold a token" in said.err) == (2, True), said
+
+
 def test_a_person_judges_under_the_tokens_name(tandem: Tandem, secured: BrokerProcess) -> None:
     ada, cy = token(tandem, "proposer", "ada"), token(tandem, "human", "cy")
     (secured.folder / "hello.txt").write_text("one\n2\nthree\n")
