@@ -68,6 +68,7 @@ def test_one_command_sets_everything_up_and_one_takes_it_back(tandem: Tandem) ->
     assert seen(tandem.folder) == installed
 
     assert tandem("uninstall", "--all", "--dry-run")["gate"] is True
+    assert "The gate: would be taken back\n" in tandem.run("uninstall", "--all", "--dry-run").out
     assert seen(tandem.folder) == installed
     undone = tandem.run("uninstall", "--all")
     assert (undone.code, "The gate: taken back" in undone.out) == (0, True)

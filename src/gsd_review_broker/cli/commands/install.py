@@ -155,7 +155,8 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
         return Exit.DONE
     _report(outcomes, options, around, undo=False)
     screen = Screen()
-    screen.say("The gate: ", "taken back" if has_gate else "nothing to remove")
+    taken_back = "would be taken back" if options.dry_run else "taken back"
+    screen.say("The gate: ", taken_back if has_gate else "nothing to remove")
     screen.say("The review history stays. The broker runs until you stop it with tandem down.")
     return Exit.DONE
 
