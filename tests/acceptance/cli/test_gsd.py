@@ -72,6 +72,13 @@ def test_a_project_with_gsd_gets_the_overlay_keeps_it_and_gives_it_back(tandem: 
     assert not (tandem.folder / ".claude" / "skills").exists()
 
 
+def test_without_gsd_its_status_does_not_advise_an_installation_that_would_fail(tandem: Tandem) -> None:
+    lines = tandem.run("gsd", "status").out.splitlines()
+    assert lines[0].split(maxsplit=1) == ["GSD", "not found here"]
+    assert lines[1].split(maxsplit=1) == ["overlay", "not installed: it comes beside GSD"]
+    assert tandem.run("install", "gsd").code == 7
+
+
 def test_the_start_of_a_session_never_fails_and_does_nothing_where_gsd_is_not(tandem: Tandem) -> None:
     assert tandem("gsd", "session-start") == {"project": None, "broker": None, "repaired": [], "problems": []}
     assert tandem.run("gsd", "session-start").out == ""

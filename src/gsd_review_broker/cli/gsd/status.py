@@ -31,7 +31,10 @@ def show_status(context: Context) -> int:
         context.screen.say(Span(f"{'GSD':<10}", Style.DIM), str(one))
     if not installed:
         context.screen.say(Span(f"{'GSD':<10}", Style.DIM), "not found here")
-    context.screen.say(Span(f"{'overlay':<10}", Style.DIM), _STATES[overlay.state])
+    # Without GSD there is nothing to install it beside.
+    is_needless = not installed and overlay.state == "absent"
+    state = "not installed: it comes beside GSD" if is_needless else _STATES[overlay.state]
+    context.screen.say(Span(f"{'overlay':<10}", Style.DIM), state)
     for problem in overlay.problems:
         context.screen.say(Span(f"{'problem':<10}", Style.RED), problem)
     for line in rules.lines():
