@@ -103,6 +103,12 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         if error.filename is not None:
             return _report(_of_file(error), options)
+        if isinstance(error, FileNotFoundError):
+            # What the system says about its own working folder has no name in it.
+            gone = BrokerError(
+                Code.NOT_FOUND, "the folder that you are in does not exist any more", "Go to another one."
+            )
+            return _report(gone, options)
         # A full disk behind the output: a sentence, not a traceback.
         _complain(f"{Path(sys.argv[0]).name}: {error}")
         _close_output()

@@ -190,3 +190,16 @@ def test_another_database_is_another_broker(tandem: Tandem, tmp_path: Path) -> N
 def test_the_state_folder_is_the_users_alone(tandem: Tandem) -> None:
     folder = Path(tandem("up")["log"]).parent
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_in_a_folder_that_is_gone_every_command_says_so(tmp_path: Path, own_home: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    environment = Tandem(folder, own_home).environment
+    script = f'rmdir "{folder}" && for command in list up setup; do "{PROGRAM}" $command; echo $?; done'
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["7", "7", "7"], done
+    told = "tandem: not_found: the folder that you are in does not exist any more\nGo to another one.\n"
+    assert done.stderr == told * 3
