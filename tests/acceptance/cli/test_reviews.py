@@ -574,3 +574,17 @@ def test_an_approval_that_is_not_enough_says_what_is_missing(repository: Path, o
         shown = tandem.run("show", review_id).out
         assert "approved by    human:ada\n" in shown
         assert "still needs    1 more approval\n" in shown
+
+
+def test_what_is_refused_is_told_without_moves_that_are_none_and_without_numbers_of_the_system(
+    tandem: Tandem, mcp: Mcp
+) -> None:
+    review_id = mcp("create_review", **PROPOSAL)["review_id"]
+    told = tandem.run("accept", review_id, "--as", "gsd-executor").err
+    assert f"review {review_id} is pending: not possible while pending\n" in told
+    said = tandem.run("request-changes", review_id, "-m", "No.", "--findings", "nowhere.json")
+    assert said.err == (
+        "tandem: invalid_argument: --findings nowhere.json: No such file or directory\nGive a JSON list.\n"
+    )
+    tandem("close", review_id)
+    assert f"review {review_id} is closed: not possible while closed\n" in tandem.run("close", review_id).err

@@ -224,8 +224,9 @@ def _findings(options: argparse.Namespace) -> list[Json]:
         text = sys.stdin.read() if options.findings == "-" else Path(options.findings).read_text("utf-8")
         listed: Any = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise BrokerError(
-            Code.INVALID_ARGUMENT, f"--findings {options.findings}: {error}", "Give a JSON list."
+            Code.INVALID_ARGUMENT, f"--findings {options.findings}: {why}", "Give a JSON list."
         ) from error
     if not isinstance(listed, list):
         raise BrokerError(Code.INVALID_ARGUMENT, f"--findings {options.findings}: not a list", "Give a JSON list.")

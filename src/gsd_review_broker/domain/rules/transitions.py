@@ -97,7 +97,9 @@ def possible_now(status: Status) -> list[str]:
 
 
 def invalid_transition(review: Review, wanted: Status | None, because: str = "") -> BrokerError:
-    where = f"cannot go from {review.status} to {wanted}" if wanted else f"not possible while {review.status}"
+    # "From closed to closed" would say nothing.
+    is_a_move = wanted not in {None, review.status}
+    where = f"cannot go from {review.status} to {wanted}" if is_a_move else f"not possible while {review.status}"
     closed_off: set[Command] = (
         set() if review.counter_patch_status is CounterPatchStatus.PENDING else _NEED_COUNTER_PATCH
     )
