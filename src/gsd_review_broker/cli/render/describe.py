@@ -128,7 +128,7 @@ def row(review: Json, *, short: bool) -> list[Part]:
 
 
 # A list without its intents says nothing, however narrow the terminal is.
-LEAST_INTENT = 16
+LEAST_INTENT = 11
 ROW_TITLES = ("ID", "STATUS", "PRIORITY", "ROUND", "", "REVIEWER", "INTENT")
 
 

@@ -42,13 +42,13 @@ def test_a_narrow_terminal_shows_the_beginning_of_the_last_column_instead_of_tho
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    row = ["7b1f7f99", "pending", "normal", "1", "", "(my-agent)", "Close the file in every case"]
+    row = ["7b1f7f99", "changes_requested", "normal", "1", "", "(my-agent)", "Close the file in every case"]
     Screen(terminal).table(ROW_TITLES, [row], least=LEAST_INTENT)
     assert terminal.getvalue().splitlines() == [
-        "ID        STATUS   INTENT",
-        "7b1f7f99  pending  Close the file in ev…",
+        "ID        STATUS             INTENT",
+        "7b1f7f99  changes_requested  Close the …",
     ]
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "100")
     assert Screen(terminal).table_lines(ROW_TITLES, [row], least=LEAST_INTENT)[0].split() == list(
         filter(None, ROW_TITLES)
     )
