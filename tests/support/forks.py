@@ -96,7 +96,8 @@ def run_forked(
         running = Forked(program, tuple(arguments), folder, environment, streams)
         try:
             code = running.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except BaseException:
+            # Also where the test's own time is over.
             running.kill()
             running.wait()
             raise
