@@ -335,7 +335,7 @@ def test_a_phase_stops_at_a_checkpoint_until_its_plans_and_commits_are_approved(
         assert (refused.code, len(refused.json["problems"])) == (5, 1)
         assert refused.json["next"].startswith("tandem propose --range ")
     refusal = tandem.run("gate", "check", "HEAD~1..HEAD").out.splitlines()
-    assert (refusal[0][:20], refusal[-1].startswith("Next: ")) == ("tandem gate: warning", True)
+    assert (refusal[0][:20], refusal[-1].startswith("Next: ")) == ("tandem gate: 1 commi", True)
     settings(tandem, review={"required_gates": {"execute": False}})
     assert "No approval is needed" in tandem.run("gsd", "checkpoint", "execute").out
     tandem("gate", "uninstall")
