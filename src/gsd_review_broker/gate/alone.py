@@ -22,8 +22,9 @@ from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.files.private import read_regular
-from gsd_review_broker.gate.hook import Site, waiting_reports
+from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.offline import decide_offline, read_proofs
+from gsd_review_broker.gate.reports import waiting_reports
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.store.sqlite import known_schema

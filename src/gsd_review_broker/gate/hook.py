@@ -23,15 +23,6 @@ _LONGEST_FILE = 10_000
 _LONGEST_LIST = 1_000_000
 _LONGEST_ANSWER = 10_000_000
 _FAILED = 1
-# A file for each report of what landed, until the broker has it; a report that it cannot read is dropped.
-_REPORT = "landed."
-_MOST_REPORTS = 200
-# How the note of a commit begins for which the broker had left a ticket (`gate/tickets`).
-_TICKET = b"ticket "
-# Nobody waits for a report, so a busy broker has time.
-_REPORT_SECONDS = 10.0
-_ANSWERED = (200, 400)
-_LANDED = "/api/gate/landed"
 
 
 class RefusedError(Exception):
@@ -41,7 +32,9 @@ class RefusedError(Exception):
 def main(arguments: "list[str]") -> int:
     state = arguments[0]
     if state == "landed":
-        return _landed(arguments[1])
+        from gsd_review_broker.gate.reports import report_note
+
+        return report_note(arguments[1])
     try:
         return _prepared(arguments[1], sys.stdin.buffer.read())
     except RefusedError as error:
@@ -74,7 +67,7 @@ def _prepared(note: str, lines: bytes) -> int:
         _say(text)
     if outcome not in {"pass", "warn"}:
         return _FAILED
-    _keep(note, body)
+    keep(note, body)
     return 0
 
 
@@ -245,10 +238,10 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
     """In state `prepared` the references still have their old values."""
-    return _log([*news, "--not", *guarded_globs(globs), "--remotes", *tips])
+    return commits_log([*news, "--not", *guarded_globs(globs), "--remotes", *tips])
 
 
-def _log(revisions: "list[str]") -> bytes:
+def commits_log(revisions: "list[str]") -> bytes:
     # git runs this hook, so it has decided that the repository is safe; with its folder named, it does not ask again.
     here = {"GIT_DIR": git_folder()} | places()
     output = read_git([*LOG, *revisions, "--"], here)
@@ -394,83 +387,13 @@ def _parsed(answer: bytes) -> "tuple[int, bytes]":
     return int(words[1]), content
 
 
-def _keep(note: str, body: bytes) -> None:
+def keep(note: str, body: bytes) -> None:
     try:
         with open(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)
     except OSError:
         # Without it the commit is not linked to its review until somebody runs `tandem gate status`.
         return
-
-
-def _landed(note: str) -> int:
-    """After the references were written, in the background: nobody waits, and nothing is blocked."""
-    import time
-
-    try:
-        site = Site.here()
-        report = f"{os.path.dirname(note)}/{_REPORT}{time.time_ns()}.{os.getpid()}"
-        os.rename(note, report)
-        _expand_ticket(site, report)
-        return 0 if report_landed(site) else _FAILED
-    except (OSError, RefusedError):
-        return _FAILED
-
-
-def _expand_ticket(site: Site, report: str) -> None:
-    """A commit with a ticket was not asked about, so its report is written only now."""
-    with open(report, "rb") as file:
-        first, _, update = file.read().partition(b"\n")
-    if not first.startswith(_TICKET):
-        return
-    old, new, name = update.decode("utf-8", "surrogateescape").rstrip("\n").split(" ", 2)
-    head = site.head("hook") + f"branch={name}\n\n".encode("utf-8", "surrogateescape")
-    _keep(report, head + _log([new, "--not", old]))
-    ticket = f"{site.common}/tandem/tickets/{first.removeprefix(_TICKET).decode('ascii')}"
-    if os.path.exists(ticket):
-        os.unlink(ticket)
-
-
-def report_landed(site: Site) -> bool:
-    """Tell the broker what landed, oldest first. What it cannot be told now, a later commit or `tandem gate status`
-    tells it; the broker records each commit once. Raises OSError if the broker does not answer."""
-    folder = f"{site.common}/tandem"
-    waiting = waiting_reports(folder)
-    url = site.broker_url if waiting else ""
-    address = None if url else next(filter(None, map(address_of, site.databases)), None)
-    if address is None and not url:
-        return not waiting
-    for name in waiting:
-        try:
-            with open(f"{folder}/{name}", "rb") as file:
-                body = file.read()
-        except FileNotFoundError:
-            # Another commit's report was quicker.
-            continue
-        status = _reported(site, address, url, body)
-        if status not in _ANSWERED:
-            return False
-        if os.path.exists(f"{folder}/{name}"):
-            os.unlink(f"{folder}/{name}")
-    return True
-
-
-def _reported(site: Site, address: "tuple[str, int] | None", url: str, body: bytes) -> int:
-    """The broker's status."""
-    if address is not None:
-        return post(address, _LANDED, body, site.authorization, _REPORT_SECONDS)[0]
-    from gsd_review_broker.errors import BrokerError
-    from gsd_review_broker.gate.elsewhere import send
-
-    try:
-        return send(site, url, _LANDED, body, _REPORT_SECONDS)[0]
-    except BrokerError as error:
-        raise OSError(error.message) from error
-
-
-def waiting_reports(folder: str) -> "list[str]":
-    """The names of the reports that the broker does not have yet, oldest first."""
-    return sorted(name for name in os.listdir(folder) if name.startswith(_REPORT))[:_MOST_REPORTS]
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ from gsd_review_broker.domain.gate.request import parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.gate.elsewhere import ELSEWHERE
+from gsd_review_broker.gate.reports import report_landed
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import run_git
@@ -163,7 +164,7 @@ def answer_about(
 def _record(context: Context, site: install.GateSite, log: bytes) -> None:
     """What landed while no broker was running, or around the hook. The broker records a commit once."""
     try:
-        hook.report_landed(install.hook_site(site))
+        report_landed(install.hook_site(site))
         if log:
             _, body = _body(context, site, "status", log)
             context.broker.connection.exchange("POST", "/api/gate/landed", body, _HEADERS, patience=_PATIENCE)
