@@ -92,7 +92,11 @@ def test_content_without_a_receipt_is_refused(landed: Gated, tmp_path: Path) -> 
     (folder / "hello.txt").write_text("not approved\n")
     plain_git(folder, "commit", "-q", "-am", "around")
     said = offline(landed, folder, "HEAD~2..HEAD")
-    assert (said.code, "hello.txt" in said.out) == (5, True)
+    assert said.code == 5
+    lines = said.out.splitlines()
+    assert lines[0] == "tandem gate: refused: 1 commit without an approved review."
+    assert lines[2] == "    without approval: hello.txt"
+    assert lines[-1].startswith("Next: tandem propose --range ")
 
 
 def test_a_commit_that_an_override_let_through_is_told_apart_and_refused_where_nobody_may(

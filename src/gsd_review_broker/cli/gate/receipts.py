@@ -92,7 +92,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     if context.wants_json:
         context.screen.json({"commits": rows, "refused": len(missing), "message": message, "reasons": proofs.reasons})
     else:
-        context.screen.say(visible_block(message) if missing else passed(len(commits), "a receipt", "receipts"))
+        context.screen.block(message if missing else passed(len(commits), "a receipt", "receipts"))
         for row in rows:
             if "override" in row:
                 context.screen.say(visible_block(_override_line(row)))
