@@ -121,7 +121,9 @@ def test_in_mode_warn_a_commit_passes_with_a_warning_and_is_listed(tmp_path: Pat
         said = here.git("commit", "-m", "x")
         assert (said.code, "tandem gate: warning" in said.err) == (0, True)
         assert here.landed(here.head())["metadata"]["because"] is None
-        assert here.tandem.run("gate", "status").code == 5
+        status = here.tandem.run("gate", "status")
+        assert status.code == 5
+        assert status.out.splitlines()[-1].startswith("Next: tandem propose --range "), status
 
 
 def test_a_configuration_that_cannot_be_read_blocks(tmp_path: Path) -> None:

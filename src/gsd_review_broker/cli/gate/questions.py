@@ -59,12 +59,15 @@ def status_of(context: Context) -> int:
     }
     if context.target.is_elsewhere:
         result["asks"] = context.target.url
+    message = ""
     if site.facts_file.exists():
         log = guarded_log(site, policy)
         try:
             if context.target.is_elsewhere:
                 result["mode"] = strictest([policy.mode, mode_there(context)]).value
-            commits: list[Json] = answer_about(context, site, "status", log)["commits"] if log else []
+            answer = answer_about(context, site, "status", log) if log else {"commits": [], "message": ""}
+            commits: list[Json] = answer["commits"]
+            message = answer["message"]
             _record(context, site, log)
         except UnreachableError as error:
             # The hook's own state is known in any case.
@@ -73,6 +76,9 @@ def status_of(context: Context) -> int:
         result["overridden"] = [row for row in commits if row.get("because") == "override"]
         result["commits"] = [row for row in commits if not row["covered"]]
     _show_status(context, result)
+    if result["commits"] and message and not context.wants_json:
+        # The last line of a refusal is the command to run.
+        context.screen.block(message.splitlines()[-1])
     return Exit.REFUSED if result["commits"] else Exit.DONE
 
 
