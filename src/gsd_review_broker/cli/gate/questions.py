@@ -59,13 +59,13 @@ def status_of(context: Context) -> int:
     }
     if context.target.is_elsewhere:
         result["asks"] = context.target.url
-    message = ""
+    message: str = ""
     if site.facts_file.exists():
         log = guarded_log(site, policy)
         try:
             if context.target.is_elsewhere:
                 result["mode"] = strictest([policy.mode, mode_there(context)]).value
-            answer = answer_about(context, site, "status", log) if log else {"commits": [], "message": ""}
+            answer: Json = answer_about(context, site, "status", log) if log else {"commits": [], "message": ""}
             commits: list[Json] = answer["commits"]
             message = answer["message"]
             _record(context, site, log)
