@@ -7,7 +7,7 @@ import structlog
 from gsd_review_broker.domain.pool import EndReason
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool.roster import Roster
-from gsd_review_broker.ports import Store
+from gsd_review_broker.ports.store import Store
 from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS, PoolRecords
 
 log = structlog.get_logger()

@@ -2,7 +2,8 @@
 
 from gsd_review_broker.domain.model import Review, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports import Reader, Transaction
+from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Transaction
 
 SHORTEST_PREFIX = 6
 _MATCHES_SHOWN = 5

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.model import (
     values_of,
 )
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports import Transaction
+from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import Moved, moved_to
 from gsd_review_broker.service.core import Core, Repeat, once, recalled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.domain.tokens import SignInLink
-from gsd_review_broker.ports import Transaction
+from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service.core import Core
 
 _VALID_MILLISECONDS = 60_000

@@ -7,7 +7,7 @@ from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.tokens import PREFIX, Token, TokenRole
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports import Transaction
+from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.identification import hash_of

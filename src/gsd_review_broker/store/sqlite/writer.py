@@ -22,7 +22,9 @@ import structlog
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports import Clock, Transaction, Wakeups, Watcher
+from gsd_review_broker.ports.clock import Clock
+from gsd_review_broker.ports.store import Transaction, Watcher
+from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.sqlite import moved
 from gsd_review_broker.store.statements import SqliteStatements
