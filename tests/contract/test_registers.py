@@ -22,6 +22,7 @@ from gsd_review_broker.cli.render.events import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
 from gsd_review_broker.domain import audit, rules, turns
 from gsd_review_broker.domain.audit import replay
+from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
     AffectedFile,
     Category,
@@ -39,7 +40,6 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
     Verdict,
-    field_names,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain import audit
+from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -22,7 +23,6 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
     Status,
-    field_names,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import Totals

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical, chained
+from gsd_review_broker.domain.fields import field_names, from_values, values_of
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -31,9 +32,6 @@ from gsd_review_broker.domain.model import (
     Side,
     Status,
     Verdict,
-    field_names,
-    from_values,
-    values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.store import tables

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gsd_review_broker.domain.fields import copy_with
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatchStatus,
@@ -13,7 +14,6 @@ from gsd_review_broker.domain.model import (
     NewEvent,
     Review,
     Status,
-    copy_with,
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
