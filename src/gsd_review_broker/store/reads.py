@@ -15,7 +15,6 @@ from gsd_review_broker.domain.model import (
     Finding,
     Message,
     Milliseconds,
-    Priority,
     Review,
     ReviewId,
     Revision,
@@ -27,7 +26,16 @@ from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, Idemp
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, FeedPosition, ListPosition, ReviewFilter
 from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
-from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
+from gsd_review_broker.store.rows import (
+    COUNTER_PATCHES,
+    EVENTS,
+    FINDINGS,
+    MESSAGES,
+    RANKS,
+    REVIEW_FIELDS,
+    REVIEWS,
+    REVISIONS,
+)
 from gsd_review_broker.store.statements import Statements, Values, off_index, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
@@ -80,11 +88,15 @@ _EVENT_ROWS = (
 )
 _EVENT_ROWS_OF_REVIEW = _EVENT_ROWS.where(events.c.review_id == parameter("review_id"))
 # The list's own index answers this, once for each rank.
-_OLDEST = (
-    sa.select(reviews.c.created_at)
-    .where(reviews.c.status == parameter("status"), reviews.c.rank == parameter("rank"))
-    .order_by(reviews.c.created_at)
-    .limit(parameter("most"))
+_OLDEST = sa.select(
+    *(
+        sa.select(reviews.c.created_at)
+        .where(reviews.c.status == parameter("status"), reviews.c.rank == rank)
+        .order_by(reviews.c.created_at)
+        .limit(1)
+        .scalar_subquery()
+        for rank in RANKS.values()
+    )
 )
 _LAST_EVENT = sa.select(events.c.timestamp).order_by(events.c.id.desc()).limit(parameter("most"))
 _MESSAGES = (
@@ -135,7 +147,6 @@ _LAST_MESSAGE = (
 _AFTER_ALL = 2**62
 # Empty for a call that has not finished, or finished without an answer.
 UNANSWERED = ""
-_RANKED = (Priority.CRITICAL, Priority.NORMAL, Priority.LOW)
 _ORDER = (reviews.c.rank, reviews.c.created_at, reviews.c.id)
 
 
@@ -209,13 +220,12 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         return self._statements.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
 
     def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
-        counted = read_counts(self._statements, scope, Counted.QUEUE, most=len(_RANKED))
-        return {priority.value: counted.get(priority.value, 0) for priority in _RANKED}
+        counted = read_counts(self._statements, scope, Counted.QUEUE, most=len(RANKS))
+        return {priority.value: counted.get(priority.value, 0) for priority in RANKS}
 
     def oldest_pending_at(self) -> Milliseconds | None:
-        wanted = {"status": Status.PENDING, "most": 1}
-        rows = [self._statements.row(_OLDEST, wanted | {"rank": rank}) for rank in range(len(_RANKED))]
-        return min((row[0] for row in rows if row), default=None)
+        oldest = self._statements.row(_OLDEST, {"status": Status.PENDING}) or ()
+        return min((moment for moment in oldest if moment is not None), default=None)
 
     def last_event_at(self) -> Milliseconds | None:
         row = self._statements.row(_LAST_EVENT, {"most": 1})

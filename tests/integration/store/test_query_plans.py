@@ -44,6 +44,8 @@ WHOLE = {
     "_REVIEWER_IDS": "SCAN reviewers USING COVERING INDEX sqlite_autoindex_reviewers_1",
     # What was found by an index is counted.
     "_PENDING_FOR_POOL": "SCAN anon_1",
+    # One row of three answers, each by an index.
+    "_OLDEST": "SCAN CONSTANT ROW",
 }
 
 

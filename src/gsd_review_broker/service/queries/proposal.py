@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revision
+from gsd_review_broker.domain.model import CounterPatch, CounterPatchStatus, Review, ReviewId, Revision
 from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.reader import Reader
@@ -104,7 +104,8 @@ def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, Co
         diff = shown_interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
     # For the present revision, the open counter-patch; for an older one, the patch that was offered on it.
     if wanted.number == review.revision:
-        return content, reader.open_counter_patch(review.id), diff
+        is_open = review.counter_patch_status is CounterPatchStatus.PENDING
+        return content, reader.open_counter_patch(review.id) if is_open else None, diff
     return content, reader.counter_patch_of(review.id, wanted.number), diff
 
 
