@@ -15,8 +15,7 @@ from gsd_review_broker.pool import neighbours
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.ports.wakeups import QUEUE
 from gsd_review_broker.service.pool import records
-from gsd_review_broker.store.postgres import listening
-from gsd_review_broker.store.postgres import store as postgres_store
+from gsd_review_broker.store.postgres import archiving, listening
 from gsd_review_broker.store.postgres.errors import unavailable
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.sqlite import verification
@@ -269,17 +268,17 @@ async def test_of_two_brokers_that_prune_into_one_archive_the_slow_one_loses_not
     one.clock.pass_time(10)
     closed_before = "2027-01-15T08:00:05Z"
     has_read, go_on = threading.Event(), threading.Event()
-    writing = postgres_store._write_archive
+    writing = archiving.write
 
     def slowly(*arguments: Any) -> None:
         has_read.set()
         assert go_on.wait(PATIENCE)
         writing(*arguments)
 
-    monkeypatch.setattr(postgres_store, "_write_archive", slowly)
+    monkeypatch.setattr(archiving, "write", slowly)
     slow = asyncio.create_task(one.application.broker.retention.prune(closed_before))
     assert await asyncio.to_thread(has_read.wait, PATIENCE)
-    monkeypatch.setattr(postgres_store, "_write_archive", writing)
+    monkeypatch.setattr(archiving, "write", writing)
     with pytest.raises(ToolError, match="stale_claim"):
         await one("submit_verdict", review_id=review_id, verdict="approved", claim_generation=0, reviewer_id="late")
     quick = asyncio.create_task(other.application.broker.retention.prune(closed_before))

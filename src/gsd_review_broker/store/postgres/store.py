@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import socket
-import sqlite3
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, time_ns
@@ -25,8 +24,7 @@ from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database, key_of
-from gsd_review_broker.store.postgres import schema
-from gsd_review_broker.store.postgres.clock import DatabaseClock
+from gsd_review_broker.store.postgres import archiving, schema
 from gsd_review_broker.store.postgres.engine import (
     CONNECTIONS,
     RETENTION_LOCK,
@@ -46,10 +44,11 @@ from gsd_review_broker.store.postgres.errors import (
 )
 from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.postgres.transaction import PostgresTransaction
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import archive, moved
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
-from gsd_review_broker.store.statements import Statements, Values, parameter
+from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
 from gsd_review_broker.store.writes import LastEvent, MovedAwayError, SqlTransaction, finish, lock_head
 
@@ -66,23 +65,6 @@ _IS_STORED = sa.select(events.c.id).where(events.c.id == parameter("id"), events
 _PING = sa.text("SELECT 1")
 _SWEEPING = sa.text(f"SELECT pg_try_advisory_xact_lock({SWEEP_LOCK})")
 _RETENTION = sa.text(f"SELECT pg_advisory_xact_lock({RETENTION_LOCK})")
-
-
-class PostgresTransaction(SqlTransaction):
-    """Its time is read when it is first needed, which is after the review was locked: of two commands on one review,
-    the later one has the later time."""
-
-    def __init__(self, statements: Statements, clock: Clock, watchers: Sequence[Watcher]) -> None:
-        super().__init__(statements, Milliseconds(0), watchers)
-        self._clock = clock
-        self._read_at: Milliseconds | None = None
-
-    @property
-    def now(self) -> Milliseconds:
-        if self._read_at is None:
-            clock = self._clock
-            self._read_at = clock.read(self._statements) if isinstance(clock, DatabaseClock) else clock.now()
-        return self._read_at
 
 
 class _Done(NamedTuple):
@@ -407,29 +389,14 @@ class PostgresStore:
             return Archived(found=len(batch), moved=len(gone))
 
     async def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
-        copies = await self.read(lambda reader: _closed_rows(reader, before))
+        copies = await self.read(lambda reader: archiving.closed_rows(reader, before))
         if copies:
-            await asyncio.to_thread(_write_archive, target, copies)
+            await asyncio.to_thread(archiving.write, target, copies)
         return {review_id: version for review_id, version, _ in copies}
 
 
 def _shutting_down() -> BrokerError:
     return BrokerError(Code.UNAVAILABLE, "the broker is shutting down", "Call again when it is back.")
-
-
-def _closed_rows(reader: Reader, before: Milliseconds) -> list[tuple[ReviewId, int, dict[sa.Table, Sequence[Values]]]]:
-    statements = cast("SqlReader", reader).statements
-    batch = archive.closed_reviews(statements, before)
-    return [(review_id, version, archive.rows_of(statements, review_id)) for review_id, version in batch.items()]
-
-
-def _write_archive(target: Path, copies: Sequence[tuple[ReviewId, int, dict[sa.Table, Sequence[Values]]]]) -> None:
-    try:
-        make_private_folder(target.parent)
-        with archive.opened_archive(target) as connection:
-            archive.copy(((review_id, rows) for review_id, _, rows in copies), connection)
-    except (OSError, sqlite3.Error, StartError) as error:
-        raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
 
 
 @contextlib.contextmanager
