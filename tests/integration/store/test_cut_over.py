@@ -88,11 +88,11 @@ def rows_of(database: Database) -> dict[str, Any]:
         return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
 
 
-def be_impatient(broker: LocalBroker) -> None:
+def wait_for_the_lock(broker: LocalBroker, seconds: float) -> None:
     if broker.store.is_shared:
-        broker.store.patience_seconds = 0.2
+        broker.store.patience_seconds = seconds
     else:
-        broker.store.writer.patience_milliseconds = 50
+        broker.store.writer.patience_milliseconds = round(seconds * 1000)
 
 
 async def at_the_database(broker: LocalBroker) -> None:
@@ -105,6 +105,7 @@ async def at_the_database(broker: LocalBroker) -> None:
 async def test_writes_wait_for_the_end_of_the_hold_and_reads_go_on(ends: Ends) -> None:
     async with ends.broker() as broker:
         review_id = (await broker.create())["review_id"]
+        wait_for_the_lock(broker, PATIENCE)
         async with moving._source_of(ends.source).held():
             # More than there are connections.
             writing = [asyncio.create_task(broker.create(intent=f"number {number}")) for number in range(15)]
@@ -118,14 +119,15 @@ async def test_writes_wait_for_the_end_of_the_hold_and_reads_go_on(ends: Ends) -
 
 async def test_a_write_that_waits_too_long_is_refused_and_its_repetition_is_done_once(ends: Ends) -> None:
     async with ends.broker() as broker:
-        be_impatient(broker)
         async with moving._source_of(ends.source).held():
+            wait_for_the_lock(broker, 0.1)
             for _ in range(2):
                 with pytest.raises(ToolError, match=r"tandem db migrate-to` (does|holds its writes)") as refused:
                     await broker.create(idempotency_key="once")
                 assert refused.value.code == "busy"
                 assert refused.value.hint == "Nothing was stored; call again in a moment."
             assert (await broker("list_reviews"))["reviews"] == []
+        wait_for_the_lock(broker, PATIENCE)
         created = [(await broker.create(idempotency_key="once"))["review_id"] for _ in range(2)]
         assert [row["id"] for row in (await broker("list_reviews"))["reviews"]] == created[:1]
 
@@ -133,10 +135,11 @@ async def test_a_write_that_waits_too_long_is_refused_and_its_repetition_is_done
 async def test_a_command_without_an_event_waits_too(ends: Ends) -> None:
     """A move must have its rows as well."""
     async with ends.broker() as broker:
-        be_impatient(broker)
         async with moving._source_of(ends.source).held():
+            wait_for_the_lock(broker, 0.1)
             with pytest.raises(Exception, match="busy"):
                 await broker.application.broker.pool.records.beat()
+        wait_for_the_lock(broker, PATIENCE)
         await broker.application.broker.pool.records.beat()
 
 
