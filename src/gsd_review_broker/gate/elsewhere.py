@@ -113,7 +113,7 @@ def send(site: Site, url: str, path: str, body: bytes, patience: float) -> tuple
         finally:
             done.release()
 
-    # Nothing can interrupt a name service; but nobody has to wait for it either, and the process ends without it.
+    # Nothing can interrupt a name service. This does not wait for it, and the process ends without it.
     _thread.start_new_thread(exchange, ())
     if not done.acquire(timeout=patience):
         raise UnreachableError(f"the broker at {url} does not answer within {patience:g} s")

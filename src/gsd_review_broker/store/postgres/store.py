@@ -1,4 +1,7 @@
-"""PostgreSQL: one transaction for each command, and any number of brokers on one database."""
+"""PostgreSQL: one transaction for each command, and any number of brokers on one database.
+
+Writing and reading stand together because they share the connections, their count and what is known of an outage.
+"""
 
 import asyncio
 import contextlib
