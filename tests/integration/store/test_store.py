@@ -8,8 +8,10 @@ import sqlite3
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
@@ -19,13 +21,15 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
 from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.store import SqliteStore
-from gsd_review_broker.store.statements import SqliteStatements
+from gsd_review_broker.store.statements import SqliteStatements, Statements, parameter
+from gsd_review_broker.store.tables import brokers
 from gsd_review_broker.store.writes import SqlTransaction
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
@@ -47,6 +51,28 @@ async def test_the_folder_it_makes_and_the_files_are_the_owners_alone(tmp_path: 
     assert (tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o700
     await store.close()
     await store.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux lists a process's open files there")
+async def test_a_command_that_changes_many_pages_writes_no_temporary_file(tmp_path: Path) -> None:
+    """For a rollback SQLite keeps the old state of each page: in memory, or in a file without a name."""
+    store = store_at(tmp_path / "x.sqlite3")
+    store.open()
+    wide = [{"id": f"{number}".ljust(3000, "x"), "heartbeat_at": 0} for number in range(100)]
+    await store.write(lambda tx: statements_of(tx).run_all(sa.insert(brokers), wide))
+
+    def change_all(tx: Transaction) -> list[str]:
+        statements_of(tx).run(sa.update(brokers).values(heartbeat_at=parameter("now")), {"now": 1})
+        return [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+
+    open_files = await store.write(change_all)
+    assert str(tmp_path / "x.sqlite3") in open_files
+    assert not [name for name in open_files if name.endswith("(deleted)") and "etilqs" in name]
+    await store.close()
+
+
+def statements_of(tx: Transaction) -> Statements:
+    return cast("SqlTransaction", tx).statements
 
 
 async def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
