@@ -8,7 +8,8 @@ import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
@@ -108,21 +109,50 @@ def sql_of(statement: Statement) -> str:
     return text
 
 
+class _Positional(NamedTuple):
+    text: str
+    # The parameters' values in their order. For each name that SQLite is given, it searches all names before it, which
+    # takes a third of the time of inserting a review.
+    values: Callable[[Parameters], Values]
+
+
+_POSITIONAL: dict[Statement, _Positional] = {}
+_NAMED = re.compile(r":(\w+)")
+
+
+def _positional(statement: Statement) -> _Positional:
+    known = _POSITIONAL.get(statement)
+    if known is None:
+        text = sql_of(statement)
+        known = _POSITIONAL[statement] = _Positional(_NAMED.sub("?", text), _in_order(_NAMED.findall(text)))
+    return known
+
+
+def _in_order(names: list[str]) -> Callable[[Parameters], Values]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    # With one name, itemgetter returns the bare value.
+    return lambda parameters: tuple(parameters[name] for name in names)
+
+
 class SqliteStatements:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]:
-        return self._connection.execute(sql_of(statement), parameters).fetchall()
+        text, values = _positional(statement)
+        return self._connection.execute(text, values(parameters)).fetchall()
 
     def row(self, statement: Statement, parameters: Parameters) -> Values | None:
         # Fetch everything, so that the cursor is closed: an open one would hold its snapshot.
-        rows = self._connection.execute(sql_of(statement), parameters).fetchall()
+        rows = self.rows(statement, parameters)
         return rows[0] if rows else None
 
     def run(self, statement: Statement, parameters: Parameters) -> None:
-        self._connection.execute(sql_of(statement), parameters)
+        text, values = _positional(statement)
+        self._connection.execute(text, values(parameters))
 
     def run_all(self, statement: Statement, parameters: Sequence[Parameters]) -> None:
         if parameters:
-            self._connection.executemany(sql_of(statement), parameters)
+            text, values = _positional(statement)
+            self._connection.executemany(text, map(values, parameters))
