@@ -36,6 +36,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
 from gsd_review_broker.store.rows import message_row, review_row, revision_row
 from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.statistics import sum_row
 
 NOW = Milliseconds(1_800_000_000_000)
 PROJECTS = ("alpha", "beta", "gamma", None)
@@ -300,16 +301,13 @@ class Generator:
         self._connection.execute("BEGIN")
         self._insert("counters", self._counter_rows())
         self._insert(
-            "histogram_buckets",
+            "histograms",
             (
-                {"scope": scope, "name": name, "bucket": bucket, "count": count,
-                 "total": spread.total if bucket == min(spread.buckets) else 0,
-                 "least": spread.least, "most": spread.most}
+                dict(sum_row(scope, name, spread))
                 for scope, totals in self._totals.items()
                 for name, spread in totals.spreads.items()
-                for bucket, count in spread.buckets.items()
             ),
-        )  # fmt: skip
+        )
         self._connection.execute("COMMIT")
 
     def _counter_rows(self) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ store's own verification: a mistake in how the store reads its rows would otherw
 import contextlib
 import json
 import sqlite3
+import struct
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.fields import field_names
+from gsd_review_broker.domain.histogram import BUCKETS, Histogram
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -164,6 +166,9 @@ def _totals(connection: sqlite3.Connection) -> dict[str, Totals]:
     totals: dict[str, Totals] = defaultdict(Totals)
     for scope, name, key, value in connection.execute("SELECT * FROM counters"):
         totals[scope].count(name, key, value)
+    for scope, name, total, least, most, packed in connection.execute("SELECT * FROM histograms"):
+        buckets = list(struct.unpack(f"<{BUCKETS}Q", packed))
+        totals[scope].spreads[name] = Histogram(sum(buckets), total, least, most, buckets)
     for scope, name, bucket, count, total, least, most in connection.execute("SELECT * FROM histogram_buckets"):
         totals[scope].spreads[name].add_bucket(bucket, count=count, total=total, least=least, most=most)
     return totals

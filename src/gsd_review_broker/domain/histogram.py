@@ -3,7 +3,9 @@
 Values are whole and not negative (milliseconds, rounds). Adding two histograms gives the histogram of both.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 _EXACT = 32
 _STEPS = 16
@@ -39,8 +41,8 @@ class Histogram:
     total: int = 0
     least: int = 0
     most: int = 0
-    # How many values each bucket holds; empty buckets are left out.
-    buckets: dict[int, int] = field(default_factory=dict[int, int])
+    # How many values each bucket holds.
+    buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
     def add(self, value: int) -> None:
         value = within_bounds(value)
@@ -52,7 +54,7 @@ class Histogram:
         self.most = max(self.most, most)
         self.count += count
         self.total += total
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.buckets[bucket] += count
 
     def average(self) -> float | None:
         return self.total / self.count if self.count else None
@@ -62,11 +64,6 @@ class Histogram:
         if not self.count:
             return None
         rank = -(-self.count * percent // 100)
-        seen = 0
-        for bucket in sorted(self.buckets):
-            seen += self.buckets[bucket]
-            if seen >= rank:
-                low, high = bounds_of(bucket)
-                # The middle of the bucket is off by half a bucket at most.
-                return min(max((low + high - 1) / 2, self.least), self.most)
-        return float(self.most)
+        low, high = bounds_of(bisect_left(list(accumulate(self.buckets)), rank))
+        # The middle of the bucket is off by half a bucket at most.
+        return min(max((low + high - 1) / 2, self.least), self.most)

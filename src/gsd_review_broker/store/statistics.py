@@ -1,17 +1,20 @@
-"""Counters and histograms. Each change adds to them in its transaction; they are read whole by key."""
+"""Counters and histograms. Each change adds to them in its transaction; they are read whole by key.
 
+A histogram is a row with all its buckets, and the rows of single buckets that were added since. A row of all buckets is
+read in the same time for any number of values; a row of one bucket is quickly written.
+"""
+
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
-from gsd_review_broker.domain.histogram import Histogram, bucket_of, within_bounds
+from gsd_review_broker.domain.histogram import BUCKETS, Histogram, bucket_of, within_bounds
 from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
-from gsd_review_broker.store.statements import Excluded, Statements, Upsert, Values, parameter
-from gsd_review_broker.store.tables import counters, histogram_buckets
+from gsd_review_broker.store.statements import Excluded, Parameters, Statements, Upsert, Values, parameter
+from gsd_review_broker.store.tables import counters, histogram_buckets, histograms
 
 # The database itself adds to the existing row. Nothing is read and nothing is kept in memory, so several writers add up
 # correctly.
@@ -37,18 +40,31 @@ COUNTS = (
     .order_by(counters.c.key)
     .limit(parameter("most"))
 )
-BUCKETS = (
-    sa.select(histogram_buckets.c.name, histogram_buckets.c.bucket, *(histogram_buckets.c[name] for name in _FIELDS))
-    .where(histogram_buckets.c.scope == parameter("scope"))
-    .order_by(histogram_buckets.c.name, histogram_buckets.c.bucket)
-)
+_ONE = (histogram_buckets.c.scope == parameter("scope"), histogram_buckets.c.name == parameter("name"))
+SUMS = sa.select(
+    histograms.c.name, histograms.c.total, histograms.c.least, histograms.c.most, histograms.c.buckets
+).where(histograms.c.scope == parameter("scope"))
+_SUM = SUMS.where(histograms.c.name == parameter("name"))
+ADDED = sa.select(
+    histogram_buckets.c.name, histogram_buckets.c.bucket, *(histogram_buckets.c[name] for name in _FIELDS)
+).where(histogram_buckets.c.scope == parameter("scope"))
+_ADDED_TO_ONE = ADDED.where(histogram_buckets.c.name == parameter("name"))
+_HOW_MANY = sa.select(sa.func.count()).select_from(histogram_buckets).where(*_ONE)
+_FORGET = sa.delete(histogram_buckets).where(*_ONE)
+_STORE_SUM = Upsert(histograms, lambda new: {name: new[name] for name in ("total", "least", "most", "buckets")})
+# A commit that reaches a multiple of so many events sums up the histograms that it changes.
+SUM_UP_EVERY = 32
+# Fewer rows than this are read more quickly than a row of all buckets, and take less space.
+ENOUGH_TO_SUM_UP = 16
+_PACKED = struct.Struct(f"<{BUCKETS}Q")
 SCOPES = sa.select(counters.c.scope).where(counters.c.scope > parameter("after")).order_by(counters.c.scope).limit(1)
 # There are fewer steps than this: each is made of a fixed set of words.
 _ALL_STEPS = 100_000
 
 
-def add(statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> None:
-    """Add what a batch of commands counted, at once and in a fixed order, so that two writers cannot deadlock."""
+def add(statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> set[tuple[str, str]]:
+    """Add what a batch of commands counted, at once and in a fixed order, so that two writers cannot deadlock. Returns
+    the scope and name of each histogram that got a value."""
     counts: dict[tuple[str, str, str], int] = defaultdict(int)
     values: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for project, tally in tallies:
@@ -77,6 +93,44 @@ def add(statements: Statements, tallies: Sequence[tuple[str | None, Tally]]) -> 
             for (scope, name, bucket), these in sorted(values.items())
         ],
     )
+    return {(scope, name) for scope, name, _ in values}
+
+
+def sum_up(statements: Statements, which: Iterable[tuple[str, str]]) -> None:
+    """Move the values of these histograms from the rows of single buckets into the row of all, where there are many."""
+    for scope, name in sorted(which):
+        key = {"scope": scope, "name": name}
+        count = statements.row(_HOW_MANY, key)
+        if count is None or count[0] < ENOUGH_TO_SUM_UP:
+            continue
+        stored = statements.row(_SUM, key)
+        spread = _unpacked(*stored[1:]) if stored else Histogram()
+        _add_rows({name: spread}, statements.rows(_ADDED_TO_ONE, key))
+        statements.run(_STORE_SUM, sum_row(scope, name, spread))
+        statements.run(_FORGET, key)
+
+
+def sum_row(scope: str, name: str, spread: Histogram) -> Parameters:
+    return {
+        "scope": scope,
+        "name": name,
+        "total": spread.total,
+        "least": spread.least,
+        "most": spread.most,
+        "buckets": _PACKED.pack(*spread.buckets),
+    }
+
+
+def _unpacked(total: int, least: int, most: int, packed: bytes) -> Histogram:
+    if len(packed) != _PACKED.size:
+        raise ValueError(f"a histogram of {len(packed)} bytes")
+    buckets = list(_PACKED.unpack(packed))
+    return Histogram(count=sum(buckets), total=total, least=least, most=most, buckets=buckets)
+
+
+def _add_rows(spreads: dict[str, Histogram], rows: Iterable[Values]) -> None:
+    for name, bucket, count, total, least, most in rows:
+        spreads[name].add_bucket(bucket, count=count, total=total, least=least, most=most)
 
 
 def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
@@ -86,22 +140,10 @@ def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
         limit = _ALL_STEPS if what is Counted.STEP else most
         for key, value in statements.rows(COUNTS, {"scope": scope, "name": what, "most": limit}):
             totals.count(what, key, value)
-    for name, rows in groupby(statements.rows(BUCKETS, {"scope": scope}), key=itemgetter(0)):
-        totals.spreads[name] = _spread(rows)
+    for name, *sums in statements.rows(SUMS, {"scope": scope}):
+        totals.spreads[name] = _unpacked(*sums)
+    _add_rows(totals.spreads, statements.rows(ADDED, {"scope": scope}))
     return totals
-
-
-def _spread(rows: Iterable[Values]) -> Histogram:
-    """Column by column: there are a thousand buckets once there are enough reviews, and a call for each takes longer
-    than reading them."""
-    _, buckets, counts, values, leasts, mosts = zip(*rows, strict=True)
-    return Histogram(
-        count=sum(counts),
-        total=sum(values),
-        least=min(leasts),
-        most=max(mosts),
-        buckets=dict(zip(buckets, counts, strict=True)),
-    )
 
 
 def read_counts(statements: Statements, scope: str, what: Counted, *, most: int) -> dict[str, int]:

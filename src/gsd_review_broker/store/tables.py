@@ -241,7 +241,19 @@ counters = sa.Table(
     sa.Column("value", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-# One row for each bucket that is not empty. Adding to it reads nothing, and several writers add up.
+# The values of a histogram up to some moment: how many each bucket holds, as numbers of eight bytes.
+histograms = sa.Table(
+    "histograms",
+    metadata,
+    sa.Column("scope", _IDENTITY, primary_key=True),
+    sa.Column("name", _STATE, primary_key=True),
+    sa.Column("total", sa.BigInteger, nullable=False),
+    sa.Column("least", sa.BigInteger, nullable=False),
+    sa.Column("most", sa.BigInteger, nullable=False),
+    sa.Column("buckets", sa.LargeBinary, nullable=False),
+)
+# The values since then: one row for each bucket that is not empty. Adding to it reads nothing, and several writers add
+# up.
 histogram_buckets = sa.Table(
     "histogram_buckets",
     metadata,

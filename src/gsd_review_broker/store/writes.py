@@ -45,6 +45,7 @@ from gsd_review_broker.store.tables import (
     events,
     findings,
     histogram_buckets,
+    histograms,
     idempotency_keys,
     messages,
     pool_switches,
@@ -70,6 +71,7 @@ LOCK_ORDER = (
     events,
     counters,
     histogram_buckets,
+    histograms,
 )
 # FOR UPDATE where the database has it. SQLite has one writer, does not need it and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
@@ -281,8 +283,12 @@ def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent 
     writers take their locks in one order (LOCK_ORDER).
     """
     new_events = [event for transaction in done for event in transaction.new_events]
-    last = _append(statements, new_events) if new_events else None
-    statistics.add(statements, [tally for transaction in done for tally in transaction.tallies])
+    if not new_events:
+        return None
+    last = _append(statements, new_events)
+    changed = statistics.add(statements, [tally for transaction in done for tally in transaction.tallies])
+    if last.number % statistics.SUM_UP_EVERY < len(new_events):
+        statistics.sum_up(statements, changed)
     return last
 
 

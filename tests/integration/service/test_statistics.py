@@ -21,6 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.caller import LOCAL
+from gsd_review_broker.store import statistics
+from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.store.tables import counters
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker, local_broker
@@ -36,6 +38,16 @@ LEAVABLE = STATES[:-1]
 CATEGORIES = ("plan_review", "code_change", "verification", "handoff", "uncategorized")
 TOLERANCE = 0.032
 NOTHING = {"p50": None, "p95": None}
+
+
+
+@pytest.fixture(autouse=True)
+def _summed_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short stories have both: sums, and values that were added since."""
+    monkeypatch.setattr(statistics, "SUM_UP_EVERY", 3)
+    monkeypatch.setattr(statistics, "ENOUGH_TO_SUM_UP", 2)
+
+
 EMPTY = {
     "total_reviews": 0,
     "by_status": dict.fromkeys(STATES, 0),
@@ -380,6 +392,29 @@ async def test_a_damaged_histogram_is_an_error_for_its_caller_and_stops_nobody_e
             connection.execute("ALTER TABLE damaged RENAME TO histogram_buckets")
         await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert problems(broker.database) == []
+
+
+@pytest.mark.sqlite
+async def test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    async with local_broker(tmp_path) as broker:
+        for number in range(100):
+            review_id = (await broker.create(project="p"))["review_id"]
+            broker.clock.pass_time(1.2**number)
+            await broker("claim_review", review_id=review_id, reviewer_id="codex")
+        stats = await broker("get_review_stats", project="p")
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection:
+        summed = connection.execute("SELECT scope, name FROM histograms ORDER BY scope, name").fetchall()
+        beside = connection.execute("SELECT count(*) FROM histogram_buckets").fetchone()[0]
+    names = ("time_in:pending", "time_to_claim")
+    assert summed == [(scope, name) for scope in ("", "p") for name in names]
+    # Of about a hundred buckets each.
+    assert 0 < beside < len(summed) * (statistics.ENOUGH_TO_SUM_UP + statistics.SUM_UP_EVERY)
+    assert stats["avg_time_to_claim_seconds"] == pytest.approx(sum(1.2**number for number in range(100)) / 100, rel=1e-3)
+    assert problems(broker.database) == []
+    assert verification.verify(broker.database).problems == []
 
 
 async def test_each_project_has_statistics_of_its_own(broker: LocalBroker) -> None:

@@ -11,6 +11,7 @@ from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.pool import EndReason, Reviewer, ReviewerState, Usage
 from gsd_review_broker.service.pool.records import Ending
+from gsd_review_broker.store import statistics
 from gsd_review_broker.store.sqlite.writer import Writer
 from gsd_review_broker.store.statements import Parameters, SqliteStatements, Statement, Upsert
 from gsd_review_broker.store.writes import LOCK_ORDER
@@ -121,7 +122,11 @@ async def use_pool(broker: LocalBroker) -> None:
     assert await records.ended(Identity("claude-r1-0a1b2c3d"), ending)
 
 
-async def test_every_command_takes_its_locks_in_one_order(broker: LocalBroker, transactions: list[list[Step]]) -> None:
+async def test_every_command_takes_its_locks_in_one_order(
+    broker: LocalBroker, transactions: list[list[Step]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "SUM_UP_EVERY", 1)
+    monkeypatch.setattr(statistics, "ENOUGH_TO_SUM_UP", 1)
     await use_pool(broker)
     await use_tools(broker)
     broker.clock.pass_time(100_000)
@@ -136,7 +141,7 @@ async def test_every_command_takes_its_locks_in_one_order(broker: LocalBroker, t
         tables = [table for table, _ in steps]
         if "audit_head" in tables:
             after = tables[tables.index("audit_head") :]
-            assert set(after) <= {"audit_head", "events", "counters", "histogram_buckets"}
+            assert set(after) <= {"audit_head", "events", "counters", "histogram_buckets", "histograms"}
 
 
 def test_the_order_of_two_reviews_matters_to_this_test() -> None:

@@ -63,7 +63,7 @@ def as_of_the_first_schema(database: Path) -> Path:
             for (name, key), value in kept.counts.items():
                 target.execute("INSERT INTO counters VALUES (?, ?, ?, ?)", (scope, name, key, value))
             for name, spread in kept.spreads.items():
-                blob = struct.pack(f"<{BUCKETS}I", *(spread.buckets.get(bucket, 0) for bucket in range(BUCKETS)))
+                blob = struct.pack(f"<{BUCKETS}I", *spread.buckets)
                 values = (scope, name, spread.count, spread.total, spread.least, spread.most, blob)
                 target.execute("INSERT INTO histograms VALUES (?, ?, ?, ?, ?, ?, ?)", values)
     return old
@@ -178,6 +178,7 @@ async def test_automatic_rejections_that_were_counted_as_verdicts_are_counted_ag
         connection.executescript(_COUNTED_BEFORE)
         connection.execute("DROP TABLE brokers")
         connection.execute("DROP TABLE sign_in_links")
+        connection.execute("DROP TABLE histograms")
     async with local_broker(tmp_path, root=repository, clock=broker.clock) as broker:
         assert [await broker("get_review_stats", project=project) for project in (None, "p", "q")] == before
         await approved(broker, (await broker.create(project="p"))["review_id"])

@@ -122,7 +122,7 @@ async def test_an_older_schema_is_upgraded_by_the_migrations(empty_url: str, tmp
     store = store_at(empty_url, tmp_path)
     store.open()
     await store.close()
-    await asked(empty_url, "DROP TABLE brokers, tokens, sign_in_links")
+    await asked(empty_url, "DROP TABLE brokers, tokens, sign_in_links, histograms")
     await asked(empty_url, f"UPDATE alembic_version SET version_num = '{schema.FIRST}'")
     store = store_at(empty_url, tmp_path)
     store.open()

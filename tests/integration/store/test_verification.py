@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.store import statistics
 from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store.statements import SqliteStatements
 from tests.support.invariants import problems as broken_invariants
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
@@ -532,6 +534,38 @@ def test_a_histogram_that_was_taken_away_is_named(made: Made) -> None:
     assert problems(made) == ["statistics of all projects: review_duration is not what the events say"]
 
 
+@pytest.fixture
+def summed_up(made: Made, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """All values of the histograms are in their sums."""
+    monkeypatch.setattr(statistics, "ENOUGH_TO_SUM_UP", 1)
+    with opened(made.database) as connection:
+        names = connection.execute("SELECT DISTINCT scope, name FROM histogram_buckets").fetchall()
+        statistics.sum_up(SqliteStatements(connection), names)
+        assert connection.execute("SELECT count(*) FROM histogram_buckets").fetchone() == (0,)
+    assert problems(made) == []
+    return made
+
+
+_ONE_MORE = "buckets = CAST(x'01' || substr(buckets, 2) AS BLOB)"
+
+
+@pytest.mark.parametrize("change", ["total = total + 1", "least = 0", "most = most + 1", _ONE_MORE])
+def test_an_altered_sum_is_named(summed_up: Made, change: str) -> None:
+    alter(summed_up, f"UPDATE histograms SET {change} WHERE scope = 'site' AND name = 'time_to_claim'")
+    assert problems(summed_up) == ["statistics of project site: time_to_claim is not what the events say"]
+
+
+def test_a_sum_that_was_taken_away_is_named(summed_up: Made) -> None:
+    alter(summed_up, "DELETE FROM histograms WHERE scope = '' AND name = 'review_duration'")
+    assert problems(summed_up) == ["statistics of all projects: review_duration is not what the events say"]
+
+
+@pytest.mark.parametrize("buckets", ["x''", "substr(buckets, 2)", "CAST(buckets || x'00' AS BLOB)"])
+def test_a_sum_of_the_wrong_size_is_told(summed_up: Made, buckets: str) -> None:
+    alter(summed_up, f"UPDATE histograms SET buckets = {buckets}")
+    assert problems(summed_up) == ["the counters were altered: they cannot be read"]
+
+
 # The file itself.
 
 
@@ -607,7 +641,10 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         verification.verify(tmp_path / "x.sqlite3")
 
 
-TABLES = ("events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histogram_buckets")
+TABLES = (
+    "events", "reviews", "revisions", "messages", "counter_patches", "findings", "counters", "histogram_buckets",
+    "histograms",
+)  # fmt: skip
 
 
 _RARE = [pytest.param(value, marks=pytest.mark.torture) for value in ("'text'", "-1")]
@@ -618,6 +655,8 @@ _RARE = [pytest.param(value, marks=pytest.mark.torture) for value in ("'text'", 
 @pytest.mark.slow
 def test_no_value_whatever_makes_verify_fall_over(made: Made, table: str, value: str) -> None:
     """SQLite stores any kind of value in any column. Whatever stands there, verify ends with an answer."""
+    if table == "histograms":
+        alter(made, "INSERT INTO histograms VALUES ('', 'time_to_claim', 1, 1, 1, zeroblob(4224))")
     if table == "audit_gaps":
         alter(made, f"INSERT INTO audit_gaps VALUES (100, 200, '{'0' * 64}', '{'0' * 64}')")
     content = made.database.read_bytes()

@@ -2,7 +2,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0007');
+INSERT INTO "alembic_version" VALUES('0008');
 CREATE TABLE approved_paths (
 	path_key VARCHAR(64) NOT NULL,
 	old_id VARCHAR(64) NOT NULL,
@@ -109,6 +109,15 @@ CREATE TABLE histogram_buckets (
 	CONSTRAINT pk_histogram_buckets PRIMARY KEY (scope, name, bucket)
 )
  WITHOUT ROWID;
+CREATE TABLE histograms (
+	scope VARCHAR(256) NOT NULL,
+	name VARCHAR(32) NOT NULL,
+	total BIGINT NOT NULL,
+	least BIGINT NOT NULL,
+	most BIGINT NOT NULL,
+	buckets BLOB NOT NULL,
+	CONSTRAINT pk_histograms PRIMARY KEY (scope, name)
+);
 CREATE TABLE idempotency_keys (
 	project VARCHAR(256) NOT NULL,
 	tool VARCHAR(32) NOT NULL,

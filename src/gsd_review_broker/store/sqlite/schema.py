@@ -12,8 +12,8 @@ from gsd_review_broker.files.private import open_private
 from gsd_review_broker.store.sqlite import known_schema
 
 # The newest migration. A test compares it with Alembic's.
-HEAD = "0007"
-_KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+HEAD = "0008"
+_KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 # The newest schema and its first rows, as SQL; `python -m tests.contract` writes it.
 NEWEST = Path(__file__).with_name("newest_schema.sql")
 STATEMENT_END = ";\n"

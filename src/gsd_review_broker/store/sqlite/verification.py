@@ -30,6 +30,7 @@ from gsd_review_broker.store.tables import (
     events,
     findings,
     histogram_buckets,
+    histograms,
     messages,
     metadata,
     reviews,
@@ -259,7 +260,7 @@ class _Whole:
         return rows[0][0], rows[0][1]
 
     def totals(self) -> dict[str, Totals]:
-        for table, what in ((counters, "counters"), (histogram_buckets, "histograms")):
+        for table, what in ((counters, "counters"), (histogram_buckets, "histograms"), (histograms, "histograms")):
             for _ in self._rows(sa.select(table), list(table.c), f"the {what} were altered: they cannot be read"):
                 pass
         statements = SqliteStatements(self._connection)
