@@ -61,9 +61,17 @@ class Histogram:
 
     def percentile(self, percent: int) -> float | None:
         """The value that this many percent of the values do not exceed."""
+        return self.percentiles(percent)[0]
+
+    def percentiles(self, *percents: int) -> list[float | None]:
         if not self.count:
-            return None
-        rank = -(-self.count * percent // 100)
-        low, high = bounds_of(bisect_left(list(accumulate(self.buckets)), rank))
-        # The middle of the bucket is off by half a bucket at most.
+            return [None] * len(percents)
+        # All other buckets are empty.
+        first, last = bucket_of(self.least), bucket_of(self.most)
+        reached = list(accumulate(self.buckets[first : last + 1]))
+        return [self._middle(first + bisect_left(reached, -(-self.count * percent // 100))) for percent in percents]
+
+    def _middle(self, bucket: int) -> float:
+        """It is off by half a bucket at most."""
+        low, high = bounds_of(bucket)
         return min(max((low + high - 1) / 2, self.least), self.most)

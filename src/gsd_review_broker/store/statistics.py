@@ -40,6 +40,12 @@ COUNTS = (
     .order_by(counters.c.key)
     .limit(parameter("most"))
 )
+# The keys of all other counts are made of a fixed set of words.
+_UNBOUNDED = (Counted.REVIEWER, Counted.PAIR)
+BOUNDED_COUNTS = sa.select(counters.c.name, counters.c.key, counters.c.value).where(
+    counters.c.scope == parameter("scope"),
+    counters.c.name.in_([sa.literal_column(f"'{what}'") for what in Counted if what not in _UNBOUNDED]),
+)
 _ONE = (histogram_buckets.c.scope == parameter("scope"), histogram_buckets.c.name == parameter("name"))
 SUMS = sa.select(
     histograms.c.name, histograms.c.total, histograms.c.least, histograms.c.most, histograms.c.buckets
@@ -136,9 +142,10 @@ def _add_rows(spreads: dict[str, Histogram], rows: Iterable[Values]) -> None:
 def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
     """At most `most` of each kind of count: the number of reviewers and pairs is not bounded."""
     totals = Totals()
-    for what in Counted:
-        limit = _ALL_STEPS if what is Counted.STEP else most
-        for key, value in statements.rows(COUNTS, {"scope": scope, "name": what, "most": limit}):
+    for name, key, value in statements.rows(BOUNDED_COUNTS, {"scope": scope}):
+        totals.count(name, key, value)
+    for what in _UNBOUNDED:
+        for key, value in statements.rows(COUNTS, {"scope": scope, "name": what, "most": most}):
             totals.count(what, key, value)
     for name, *sums in statements.rows(SUMS, {"scope": scope}):
         totals.spreads[name] = _unpacked(*sums)

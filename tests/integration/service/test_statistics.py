@@ -40,7 +40,6 @@ TOLERANCE = 0.032
 NOTHING = {"p50": None, "p95": None}
 
 
-
 @pytest.fixture(autouse=True)
 def _summed_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that short stories have both: sums, and values that were added since."""
@@ -412,7 +411,9 @@ async def test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it(
     assert summed == [(scope, name) for scope in ("", "p") for name in names]
     # Of about a hundred buckets each.
     assert 0 < beside < len(summed) * (statistics.ENOUGH_TO_SUM_UP + statistics.SUM_UP_EVERY)
-    assert stats["avg_time_to_claim_seconds"] == pytest.approx(sum(1.2**number for number in range(100)) / 100, rel=1e-3)
+    assert stats["avg_time_to_claim_seconds"] == pytest.approx(
+        sum(1.2**number for number in range(100)) / 100, rel=1e-3
+    )
     assert problems(broker.database) == []
     assert verification.verify(broker.database).problems == []
 

@@ -18,6 +18,7 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
+from gsd_review_broker.service.queries.pieces import in_pieces
 from gsd_review_broker.service.standing import can_add, missing_in
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
@@ -142,7 +143,7 @@ class ReviewQueries:
                 return None
             more = len(rows) > size
             return {
-                "reviews": [views.row(values) for values in rows[:size]],
+                "reviews": await in_pieces(views.row, rows[:size]),
                 "next_cursor": cursors.make(query, views.position(rows[size - 1])) if more else None,
                 "changed": True,
             }
@@ -194,7 +195,7 @@ class ReviewQueries:
         rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
         more = len(rows) > size
         return {
-            "reviews": [views.feed_row(values) for values in rows[:size]],
+            "reviews": await in_pieces(views.feed_row, rows[:size]),
             "next_cursor": cursors.make(query, views.feed_position(rows[size - 1])) if more else None,
         }
 
@@ -205,13 +206,7 @@ class ReviewQueries:
         rows, looked_until = await self._core.store.read(
             lambda reader: self._events(reader, wanted, after or 0, size + 1)
         )
-        shown: list[EventResult] = []
-        room = _EVENTS_CHARACTERS
-        for row in rows[:size]:
-            room -= len(row[_METADATA])
-            if shown and room < 0:
-                break
-            shown.append(views.event_row(row))
+        shown: list[EventResult] = await in_pieces(views.event_row, rows[: _how_many_fit(rows[:size])])
         more = len(shown) < len(rows)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else looked_until}
 
@@ -269,6 +264,16 @@ class ReviewQueries:
             "waiting": self._core.wakeups.waiting,
             "reviewers": await self._reviewers.running(),
         }
+
+
+def _how_many_fit(rows: Sequence[tuple[Any, ...]]) -> int:
+    """At least one, however long it is."""
+    room = _EVENTS_CHARACTERS
+    for number, row in enumerate(rows):
+        room -= len(row[_METADATA])
+        if number and room < 0:
+            return number
+    return len(rows)
 
 
 def _brief(value: Any) -> Any:
