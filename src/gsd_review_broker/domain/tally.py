@@ -27,6 +27,7 @@ from gsd_review_broker.domain.model import (
 UNCATEGORIZED = "uncategorized"
 # The scope for everything; other scopes are projects.
 EVERYTHING = ""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
@@ -63,10 +64,18 @@ def time_in(status: Status) -> str:
     return f"time_in:{status}"
 
 
+def _no_counts() -> dict[tuple[str, str], int]:
+    return defaultdict(int)
+
+
+def _no_samples() -> list[tuple[str, int]]:
+    return []
+
+
 @dataclass(slots=True)
 class Tally:
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
-    samples: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
+    samples: list[tuple[str, int]] = field(default_factory=_no_samples)
 
     def count(self, what: Counted, key: str, by: int = 1) -> None:
         self.counts[what, key] += by
@@ -204,7 +213,7 @@ def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
 
 
 def _key(*parts: str) -> str:
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(parts)
 
 
 def display_name(reviewer: str) -> str:
@@ -225,7 +234,7 @@ def kind_of(reviewer: str) -> str:
 class Totals:
     """The tallies of many reviews in one scope, added up."""
 
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
     spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
 
     def count(self, what: str, key: str, by: int) -> None:

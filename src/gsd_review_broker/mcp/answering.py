@@ -66,7 +66,8 @@ async def _called(
     finally:
         took = perf_counter() - began
         broker.meters.tools[tool.name, outcome].add(took)
-        log.debug("tool_called", outcome=outcome, seconds=took)
+        if logs.shows_debug():
+            log.debug("tool_called", outcome=outcome, seconds=took)
     if _is_page(result):
         # Work of a millisecond is done in pieces, so that a short call need not wait for all of it.
         await asyncio.sleep(0)

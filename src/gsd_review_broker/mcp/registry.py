@@ -58,6 +58,10 @@ class Tool:
         return _model(self.function)
 
     @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.arguments.model_fields)
+
+    @cached_property
     def wire(self) -> "types.Tool":
         """As tools/list shows it."""
         import mcp_types as types  # noqa: PLC0415 - only the SDK's servers need it
@@ -82,8 +86,9 @@ class Tool:
         audience: Audience = Audience.ALL,
         caller: Caller = LOCAL,
     ) -> Any:
-        for name in arguments.keys() - self.arguments.model_fields.keys():
-            encoded(ascii(name), name)
+        if not self._names.issuperset(arguments):
+            for name in arguments.keys() - self._names:
+                encoded(ascii(name), name)
         values = self._validated(arguments)
         for name, value in arguments.items():
             refuse_unstorable(name, value)
@@ -123,7 +128,7 @@ class Tool:
 
     def _validated(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            model = self.arguments.model_validate(arguments)
+            model: BaseModel = self.arguments.__pydantic_validator__.validate_python(arguments)
         except ValidationError as error:
             raise _invalid(self, error) from error
         return dict(vars(model))

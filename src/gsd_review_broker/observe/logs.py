@@ -26,6 +26,12 @@ _numbers = itertools.count(1)
 # Keys that hold secrets, whoever logs them.
 _LEFT_OUT = frozenset({"diff", "counter_patch", "body", "prompt", "token", "authorization", "password", "secret"})
 _LONGEST_ID = 64
+_shown_from = logging.NOTSET
+
+
+def shows_debug() -> bool:
+    """Asked in every call: a logger takes longer to find out by itself."""
+    return _shown_from <= logging.DEBUG
 
 
 def call_begins(tool: str, review_id: Any) -> None:
@@ -93,7 +99,8 @@ _files: list[_RotatingFile] = []
 def configure(
     *, level: str, form: str, file: Path | None = None, file_bytes: int = 10 * 1024 * 1024, file_count: int = 5
 ) -> None:
-    number = getattr(logging, level.upper())
+    global _shown_from  # noqa: PLW0603 - structlog is configured once for the process, too
+    number = _shown_from = getattr(logging, level.upper())
     target: _RotatingFile | None = None
     while _files:
         _files.pop().close()

@@ -98,6 +98,9 @@ def between(name: str, value: float, low: float, high: float) -> None:
 def refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
     """Refuse values that a database or JSON cannot hold, at any depth, before anything else reads them."""
     match value:
+        case str() if value.isascii() and "\0" not in value:
+            # Most are, and need not be encoded.
+            pass
         case str():
             encoded(name, value)
         case int() if not -(2**63) <= value < 2**63:

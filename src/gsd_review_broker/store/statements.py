@@ -129,10 +129,14 @@ def _positional(statement: Statement) -> _Positional:
 
 
 def _in_order(names: list[str]) -> Callable[[Parameters], Values]:
-    if len(names) > 1:
-        return itemgetter(*names)
-    # With one name, itemgetter returns the bare value.
-    return lambda parameters: tuple(parameters[name] for name in names)
+    match names:
+        case []:
+            return lambda _: ()
+        case [name]:
+            # With one name, itemgetter returns the bare value.
+            return lambda parameters: (parameters[name],)
+        case _:
+            return itemgetter(*names)
 
 
 class SqliteStatements:

@@ -5,6 +5,7 @@ It is not a row: SQLite up to 3.51.2 can corrupt a WAL when two processes write,
 
 import json
 import os
+from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import read_regular, write_private
@@ -25,7 +26,11 @@ def clear(database: Database) -> None:
 
 def moved_to(database: Database) -> str | None:
     """The other database, as people name it; None if this one is in use."""
-    path = moved_path(database)
+    return named_in(moved_path(database))
+
+
+def named_in(path: Path) -> str | None:
+    """The same, for whoever knows the path of the file beside the database."""
     # Asked before every commit: nothing is raised where there is no file.
     if not os.access(path, os.F_OK):
         return None
