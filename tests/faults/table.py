@@ -25,6 +25,8 @@ _POLICY = "tests/unit/pool/test_policy.py"
 _CHILD = "tests/integration/pool/test_child.py"
 _HINTS = "tests/unit/service/wire/test_hints.py"
 _INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
+_STATISTICS = "tests/integration/service/test_statistics.py"
+_JOINED = "tests/integration/web/test_joined_writes.py"
 _CUT_OVER = "tests/integration/store/test_cut_over.py"
 
 WAITING = (
@@ -460,7 +462,7 @@ MOVING = (
     _fault(
         "a broker writes into a database that was moved",
         "store/sqlite/writer.py",
-        "        to = moved.moved_to(self._database)\n",
+        "        to = moved.named_in(self._moved)\n",
         "        to = None\n",
         f"{_CUT_OVER}::test_after_the_move_the_old_broker_refuses_to_write_and_says_where_to_go",
     ),
@@ -510,4 +512,61 @@ MOVING = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*WAITING, *STORAGE, *CLAIMS, *SHOWN, *FILES, *POOL, *CLOCK, *PLANS, *MOVING, *SECURITY)
+SPEED = (
+    _fault(
+        "values of a histogram are counted twice: in its sum and beside it",
+        "store/statistics.py",
+        "        statements.run(_FORGET, key)\n",
+        "",
+        f"{_STATISTICS}::test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it",
+    ),
+    _fault(
+        "a histogram's sum forgets what was in it",
+        "store/statistics.py",
+        "        spread = _unpacked(*stored[1:]) if stored else Histogram()\n",
+        "        spread = Histogram()\n",
+        f"{_STATISTICS}::test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it",
+    ),
+    _fault(
+        "a histogram is never summed up",
+        "store/writes.py",
+        "        statistics.sum_up(statements, changed)\n",
+        "        pass\n",
+        f"{_STATISTICS}::test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it",
+    ),
+    _fault(
+        "a savepoint's old pages go to a temporary file",
+        "store/sqlite/store.py",
+        '        connection.execute("PRAGMA temp_store=MEMORY")\n',
+        "",
+        f"{_STORE}::test_a_command_that_changes_many_pages_writes_no_temporary_file",
+    ),
+    _fault(
+        "a stream's head waits for its first event",
+        "web/joined_writes.py",
+        "            self._loop.call_soon(self._send_head)\n",
+        "",
+        f"{_JOINED}::test_a_streams_head_arrives_before_its_first_event",
+    ),
+    _fault(
+        "an answer without a body is not sent before its connection is closed",
+        "web/joined_writes.py",
+        "        self._send_head()\n        self._transport.close()\n",
+        "        self._transport.close()\n",
+        f"{_JOINED}::test_a_head_is_sent_before_the_connection_is_closed",
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (
+    *WAITING,
+    *STORAGE,
+    *CLAIMS,
+    *SHOWN,
+    *FILES,
+    *POOL,
+    *CLOCK,
+    *PLANS,
+    *MOVING,
+    *SPEED,
+    *SECURITY,
+)
