@@ -40,8 +40,8 @@ BUSY_TIMEOUT_MILLISECONDS = 5_000
 # A shorter commit is not worth handing to a thread.
 _QUICK_SECONDS = 0.001
 _GATHERING = 3
-# The WAL is checkpointed at this many pages (12 MB), which takes about 5 ms. Three times as often, it would take 8 % of a
-# busy broker's time instead of 3 %; SQLite finds a page in up to 4,000 without searching twice.
+# The WAL is checkpointed at this many pages (12 MB), which takes about 5 ms. Three times as often, it would take 8 % of
+# a busy broker's time instead of 3 %; SQLite finds a page in up to 4,000 without searching twice.
 _CHECKPOINT_PAGES = 3_000
 # Estimates: commands that share a commit also share most of the pages that they change.
 _PAGES_A_COMMIT = 20
