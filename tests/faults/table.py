@@ -11,6 +11,7 @@ from tests.faults.security import SECURITY
 _LONG_POLL = "tests/integration/service/test_long_poll.py"
 _LONG_POLL_UNIT = "tests/unit/service/test_long_poll.py"
 _STORE = "tests/integration/store/test_store.py"
+_STORAGE = "tests/integration/store/test_storage_faults.py"
 _STREAM = "tests/integration/web/test_events.py"
 _FEED = "tests/integration/service/test_feed.py"
 _RULES = "tests/unit/domain/rules/test_rules.py"
@@ -513,6 +514,21 @@ MOVING = (
 )
 
 SPEED = (
+    _fault(
+        "a command that failed half way stays half done",
+        "store/sqlite/writer.py",
+        "            if self._connection.total_changes != changes:\n",
+        "            if self._connection.total_changes < changes:\n",
+        f"{_STORAGE}::test_a_command_that_fails_is_undone_alone",
+        f"{_STORAGE}::test_a_command_that_fails_in_a_batch_of_one_leaves_nothing",
+    ),
+    _fault(
+        "a command that failed half way is not taken back in its savepoint",
+        "store/sqlite/writer.py",
+        '            self._connection.execute("ROLLBACK TO command")\n',
+        "",
+        f"{_STORAGE}::test_a_command_that_fails_is_undone_alone",
+    ),
     _fault(
         "values of a histogram are counted twice: in its sum and beside it",
         "store/statistics.py",

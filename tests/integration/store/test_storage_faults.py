@@ -268,9 +268,47 @@ async def test_a_command_that_fails_is_undone_alone(lone: LocalBroker) -> None:
         await eventually(lambda: queued(lone) == 5)
     answers = await racing
     assert [type(said) for said in answers] == [dict, OwnError, dict, OwnError, dict]
-    assert (held.seen.count("BEGIN IMMEDIATE"), held.seen.count("COMMIT")) == (1, 1)
+    # The batch is taken back once and run again, with a savepoint for each command.
+    assert [held.seen.count(words) for words in ("BEGIN IMMEDIATE", "SAVEPOINT command", "COMMIT")] == [2, 5, 1]
     assert await last_event(lone) == 4
     assert (await lone("get_review_status", review_id=review_id))["status"] == "claimed"
+
+
+async def test_a_command_that_is_refused_before_it_changes_anything_costs_the_others_nothing(lone: LocalBroker) -> None:
+    def refuse(_tx: Any) -> None:
+        raise OwnError
+
+    async with busy_writer(lone) as held:
+        racing = asyncio.gather(lone.create(), lone.store.write(refuse), lone.create(), return_exceptions=True)
+        await eventually(lambda: queued(lone) == 3)
+    assert [type(said) for said in await racing] == [dict, OwnError, dict]
+    assert [held.seen.count(words) for words in ("BEGIN IMMEDIATE", "SAVEPOINT command", "COMMIT")] == [1, 0, 1]
+    assert await last_event(lone) == 2
+
+
+async def test_a_batch_that_cannot_begin_again_is_refused_and_leaves_nothing(
+    lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may take the lock between the two runs."""
+    raw, begin = writer_of(lone), lone.store.writer._begin
+    answers = iter([begin, lambda: BrokerError(Code.BUSY, "taken", "again")])
+
+    def begin_once() -> BaseException | None:
+        answer = next(answers)
+        return answer()
+
+    def half(_tx: Any) -> None:
+        raw.execute("UPDATE reviews SET status = 'approved'")
+        raise OwnError
+
+    review_id = (await lone.create())["review_id"]
+    monkeypatch.setattr(lone.store.writer, "_begin", begin_once)
+    with pytest.raises(BrokerError) as busy:
+        await lone.store.write(half)
+    assert busy.value.code is Code.BUSY
+    monkeypatch.undo()
+    assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
+    assert await last_event(lone) == 1
 
 
 async def test_a_command_that_fails_in_a_batch_of_one_leaves_nothing(lone: LocalBroker) -> None:

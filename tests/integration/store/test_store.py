@@ -65,7 +65,13 @@ async def test_a_command_that_changes_many_pages_writes_no_temporary_file(tmp_pa
         statements_of(tx).run(sa.update(brokers).values(heartbeat_at=parameter("now")), {"now": 1})
         return [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
 
-    open_files = await store.write(change_all)
+    def fail_half_way(tx: Transaction) -> None:
+        tx.save_heartbeat("x", tx.now)
+        raise RuntimeError
+
+    # Only commands that share a batch with such a one are run in savepoints.
+    _, open_files = await asyncio.gather(store.write(fail_half_way), store.write(change_all), return_exceptions=True)
+    assert isinstance(open_files, list)
     assert str(tmp_path / "x.sqlite3") in open_files
     assert not [name for name in open_files if name.endswith("(deleted)") and "etilqs" in name]
     await store.close()

@@ -239,8 +239,8 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
         connection.execute("PRAGMA foreign_keys=ON")
         # Every command touches about ten indexes at random places, which do not fit into the default 2 MB.
         connection.execute("PRAGMA cache_size=-65536")
-        # A savepoint keeps the old state of each page that its command changes. From 16 pages on (a new review has as
-        # many), SQLite would write them to a temporary file.
+        # A savepoint keeps the old state of each page that its command changes. SQLite would write it to a temporary
+        # file from 16 pages on, which is one new review.
         connection.execute("PRAGMA temp_store=MEMORY")
         # The writer checkpoints the WAL when no commit is waiting.
         connection.execute("PRAGMA wal_autocheckpoint=0")

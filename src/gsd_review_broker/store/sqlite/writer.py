@@ -1,9 +1,12 @@
 """The one connection that writes, and the commands that share its commits.
 
-Commands run on the event loop, each in its own savepoint. They are short, because everything slow was done before. The
-commit also runs there as long as the disk syncs within a millisecond: handing it to a thread and back would take as
-long. Longer waits run in a thread: commits to a slower disk, checkpoints, and a lock that another process holds.
-Meanwhile commands queue up, and the next batch takes them all.
+Commands run on the event loop. They are short, because everything slow was done before. The commit also runs there as
+long as the disk syncs within a millisecond: handing it to a thread and back would take as long. Longer waits run in a
+thread: commits to a slower disk, checkpoints, and a lock that another process holds. Meanwhile commands queue up, and
+the next batch takes them all.
+
+A command that is refused has changed nothing, so the others go on. If a command fails half way, which is rare, the whole
+batch is run again with a savepoint for each. Savepoints for all would copy every page that a command changes.
 """
 
 import asyncio
@@ -57,6 +60,14 @@ class Job:
     error: BaseException | None = None
     # When its commit began and ended, and how many commands shared it; for tracing.
     committed: tuple[int, int, int] | None = None
+
+
+class _HalfDoneError(Exception):
+    """A command failed after it had changed something."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Writer:
@@ -216,27 +227,52 @@ class Writer:
 
     def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
         try:
-            done = [transaction for job in batch if (transaction := self._run(job)) is not None]
+            try:
+                done = self._run_each(batch, self._run)
+            except _HalfDoneError:
+                done = self._run_again(batch)
             finish(SqliteStatements(self._connection), done)
             self._pages += _PAGES_A_COMMIT
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller of the batch gets it, and the next batch can begin
             return [], self._rolled_back(error)
         return [topic for transaction in done for topic in transaction.topics], None
 
-    def _run(self, job: Job) -> SqlTransaction | None:
-        """Run one command in its savepoint. An error is its own; a dead transaction fails the whole batch."""
-        transaction = SqlTransaction(SqliteStatements(self._connection), self._clock.now(), self._watchers)
+    def _run_each(self, batch: list[Job], run: Callable[[Job], SqlTransaction | None]) -> list[SqlTransaction]:
+        return [transaction for job in batch if (transaction := run(job)) is not None]
+
+    def _run_again(self, batch: list[Job]) -> list[SqlTransaction]:
+        """From the beginning, each command in a savepoint, so that one that fails half way takes back only itself."""
+        self._connection.rollback()
+        error = self._begin()
+        if error is not None:
+            raise error
+        return self._run_each(batch, self._run_in_savepoint)
+
+    def _run_in_savepoint(self, job: Job) -> SqlTransaction | None:
         self._connection.execute("SAVEPOINT command")
+        transaction = None
+        try:
+            transaction = self._run(job)
+        except _HalfDoneError as error:
+            self._connection.execute("ROLLBACK TO command")
+            job.error = translate(error.reason)
+        self._connection.execute("RELEASE command")
+        return transaction
+
+    def _run(self, job: Job) -> SqlTransaction | None:
+        """An error is the command's own if it has changed nothing yet; a dead transaction fails the whole batch."""
+        transaction = SqlTransaction(SqliteStatements(self._connection), self._clock.now(), self._watchers)
+        job.result = job.error = None
+        changes = self._connection.total_changes
         try:
             job.result = job.command(transaction)
         except Exception as error:
             if not self._connection.in_transaction:
                 raise sqlite3.OperationalError(str(error)) from error
-            self._connection.execute("ROLLBACK TO command")
-            self._connection.execute("RELEASE command")
+            if self._connection.total_changes != changes:
+                raise _HalfDoneError(error) from error
             job.error = translate(error)
             return None
-        self._connection.execute("RELEASE command")
         self._pages += _PAGES_A_COMMAND + transaction.stored_bytes // _PAGE_BYTES
         return transaction
 
