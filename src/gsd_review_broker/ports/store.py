@@ -121,8 +121,10 @@ class Store(Protocol):
         ...
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
-        """Returns only when the command is on disk; then the waiters are woken. The command may be run more than once, and
-        only the last run is stored."""
+        """Returns only when the command is on disk; then the waiters are woken.
+
+        The command may be run more than once, and only its last run is stored.
+        """
         ...
 
     async def read(self, query: Callable[[Reader], T]) -> T:
