@@ -286,6 +286,21 @@ async def test_a_command_that_is_refused_before_it_changes_anything_costs_the_ot
     assert await last_event(lone) == 2
 
 
+async def test_a_refused_call_gives_its_key_back_and_the_others_are_stored_once(lone: LocalBroker) -> None:
+    """It took the key before it was refused, so the batch is run again."""
+    closed = (await lone.create())["review_id"]
+    await lone("close_review", review_id=closed)
+    again = {"review_id": closed, "idempotency_key": "k"}
+    async with busy_writer(lone) as held:
+        racing = asyncio.gather(lone.create(), lone("close_review", **again), lone.create(), return_exceptions=True)
+        await eventually(lambda: queued(lone) == 3)
+    assert [type(said) for said in await racing] == [dict, ToolError, dict]
+    assert [held.seen.count(words) for words in ("BEGIN IMMEDIATE", "SAVEPOINT command", "COMMIT")] == [2, 3, 1]
+    assert await last_event(lone) == 4
+    assert await refused(lone("close_review", **again)) == "invalid_transition"
+    assert problems(lone.database) == []
+
+
 async def test_a_batch_that_cannot_begin_again_is_refused_and_leaves_nothing(
     lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,8 @@ long as the disk syncs within a millisecond: handing it to a thread and back wou
 thread: commits to a slower disk, checkpoints, and a lock that another process holds. Meanwhile commands queue up, and
 the next batch takes them all.
 
-A command that is refused has changed nothing, so the others go on. If one fails half way, which is rare, its whole
-batch is run again with a savepoint for each. A savepoint copies every page that its command changes.
+Most commands that are refused have changed nothing, and the others go on. If one has (it took its idempotency key), the
+whole batch is run again with a savepoint for each. A savepoint copies every page that its command changes.
 """
 
 import asyncio
