@@ -23,8 +23,8 @@ class Statistics:
 
     async def stats(self, *, project: str | None = None) -> ReviewStats:
         scope = validation.project(project, self._core.policy.limits) or EVERYTHING
-        totals = await self._core.store.read(lambda reader: reader.totals(scope, most=_MOST_COUNTS))
-        return stats_of(totals)
+        # Computed by the reading thread, too: short calls need not wait for it.
+        return await self._core.store.read(lambda reader: stats_of(reader.totals(scope, most=_MOST_COUNTS)))
 
 
 def stats_of(totals: Totals) -> ReviewStats:
