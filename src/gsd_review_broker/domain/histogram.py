@@ -50,6 +50,8 @@ class Histogram:
 
     def add_bucket(self, bucket: int, *, count: int, total: int, least: int, most: int) -> None:
         """Add several values of one bucket at once."""
+        if bucket < 0:
+            raise IndexError(f"there is no bucket {bucket}")
         self.least = least if self.count == 0 else min(self.least, least)
         self.most = max(self.most, most)
         self.count += count

@@ -20,6 +20,7 @@ from gsd_review_broker.settings.own_token import own_token
 
 # A name service, TLS and a question over a slow line take longer than a question on this machine.
 ANSWER_SECONDS = 3.0
+_MARGIN_SECONDS = 5.0
 _HEADERS = {"Content-Type": "application/x-tandem-gate", "Accept": "application/json"}
 _OK = 200
 # The first line of a question: the caller's paths are those of another machine.
@@ -107,7 +108,8 @@ def send(site: Site, url: str, path: str, body: bytes, patience: float) -> tuple
 
     def exchange() -> None:
         try:
-            outcome.append(_exchanged(site, url, path, body, patience))
+            # Longer than this call waits, so that the time-out is told in one way.
+            outcome.append(_exchanged(site, url, path, body, patience + _MARGIN_SECONDS))
         except Exception as error:  # noqa: BLE001 - the caller raises it again
             outcome.append(error)
         finally:

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
+import structlog
 
 from gsd_review_broker.domain.histogram import BUCKETS, Histogram, bucket_of, within_bounds
 from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
 from gsd_review_broker.store.statements import Excluded, Parameters, Statements, Upsert, Values, parameter
 from gsd_review_broker.store.tables import counters, histogram_buckets, histograms
+
+log = structlog.get_logger()
 
 # The database itself adds to the existing row. Nothing is read and nothing is kept in memory, so several writers add up
 # correctly.
@@ -58,8 +61,9 @@ _ADDED_TO_ONE = ADDED.where(histogram_buckets.c.name == parameter("name"))
 _HOW_MANY = sa.select(sa.func.count()).select_from(histogram_buckets).where(*_ONE)
 _FORGET = sa.delete(histogram_buckets).where(*_ONE)
 _STORE_SUM = Upsert(histograms, lambda new: {name: new[name] for name in ("total", "least", "most", "buckets")})
-# A commit that reaches a multiple of so many events sums up the histograms that it changes.
-SUM_UP_EVERY = 32
+# A commit that reaches a multiple of so many events sums up the histograms that it changes. It is a prime number,
+# because work has a rhythm: if each review had four events, every 32nd would be of the same kind.
+SUM_UP_EVERY = 31
 # Fewer rows than this are read more quickly than a row of all buckets, and take less space.
 ENOUGH_TO_SUM_UP = 16
 _PACKED = struct.Struct(f"<{BUCKETS}Q")
@@ -109,9 +113,14 @@ def sum_up(statements: Statements, which: Iterable[tuple[str, str]]) -> None:
         count = statements.row(_HOW_MANY, key)
         if count is None or count[0] < ENOUGH_TO_SUM_UP:
             continue
-        stored = statements.row(_SUM, key)
-        spread = _unpacked(*stored[1:]) if stored else Histogram()
-        _add_rows({name: spread}, statements.rows(_ADDED_TO_ONE, key))
+        try:
+            stored = statements.row(_SUM, key)
+            spread = _unpacked(*stored[1:]) if stored else Histogram()
+            _add_rows({name: spread}, statements.rows(_ADDED_TO_ONE, key))
+        except (ValueError, IndexError) as error:
+            # `tandem audit verify` reports it. A damaged histogram must not stop the reviews.
+            log.warning("histogram_damaged", scope=scope, name=name, error=str(error))
+            continue
         statements.run(_STORE_SUM, sum_row(scope, name, spread))
         statements.run(_FORGET, key)
 

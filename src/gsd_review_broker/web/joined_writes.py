@@ -30,9 +30,10 @@ class JoinedWrites(asyncio.Transport):
             self._transport.write(data)
 
     def _send_head(self) -> None:
-        if self._head:
+        # The client may have hung up meanwhile.
+        if self._head and not self._transport.is_closing():
             self._transport.write(self._head)
-            self._head = b""
+        self._head = b""
 
     def close(self) -> None:
         self._send_head()

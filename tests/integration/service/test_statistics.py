@@ -19,6 +19,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.store import statistics
@@ -416,6 +417,51 @@ async def test_a_histogram_of_many_values_is_one_row_and_a_few_beside_it(
     )
     assert problems(broker.database) == []
     assert verification.verify(broker.database).problems == []
+
+
+@pytest.mark.sqlite
+async def test_whole_reviews_one_after_the_other_sum_up_all_histograms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has four events, so a multiple of four would always meet the same one."""
+    monkeypatch.undo()
+    async with local_broker(tmp_path) as broker:
+        for number in range(100):
+            review_id = (await broker.create())["review_id"]
+            broker.clock.pass_time(1.2**number)
+            claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+            broker.clock.pass_time(1.2**number)
+            await broker("submit_verdict", review_id=review_id, verdict="approved", **generation_of(claim))
+            broker.clock.pass_time(1.2**number)
+            await broker("close_review", review_id=review_id)
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection:
+        beside = dict(connection.execute("SELECT name, count(*) FROM histogram_buckets GROUP BY name"))
+    assert beside
+    assert max(beside.values()) < statistics.ENOUGH_TO_SUM_UP + statistics.SUM_UP_EVERY
+    assert verification.verify(broker.database).problems == []
+
+
+def generation_of(claim: dict[str, Any]) -> dict[str, Any]:
+    return {"claim_generation": claim["claim_generation"]}
+
+
+@pytest.mark.sqlite
+async def test_a_damaged_sum_does_not_stop_the_reviews(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        for number in range(6):
+            review_id = (await broker.create())["review_id"]
+            broker.clock.pass_time(100**number)
+            await broker("claim_review", review_id=review_id, reviewer_id="codex")
+        with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+            damage = "UPDATE histograms SET buckets = substr(buckets, 2) WHERE name = 'time_to_claim'"
+            assert connection.execute(damage).rowcount
+        with capture_logs() as logs:
+            for number in range(6):
+                review_id = (await broker.create())["review_id"]
+                broker.clock.pass_time(50**number)
+                await broker("claim_review", review_id=review_id, reviewer_id="codex")
+        assert {(line["event"], line["name"]) for line in logs} == {("histogram_damaged", "time_to_claim")}
+    assert verification.verify(broker.database).problems == ["the counters were altered: they cannot be read"]
 
 
 async def test_each_project_has_statistics_of_its_own(broker: LocalBroker) -> None:

@@ -26,6 +26,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.ports.wakeups import review_topic
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store.sqlite.writer import Writer
 from tests.support.invariants import events_of, problems
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import Mcp, ToolError
@@ -301,29 +302,58 @@ async def test_a_refused_call_gives_its_key_back_and_the_others_are_stored_once(
     assert problems(lone.database) == []
 
 
-async def test_a_batch_that_cannot_begin_again_is_refused_and_leaves_nothing(
+@contextlib.contextmanager
+def taken_between_two_runs(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> Generator[sqlite3.Connection]:
+    """Another process takes the lock as soon as a batch is taken back."""
+    take_back = Writer._rolled_back
+    other = sqlite3.connect(broker.database, isolation_level=None, check_same_thread=False)
+
+    def taken_back(writer: Writer, error: Exception) -> BaseException:
+        result = take_back(writer, error)
+        if not other.in_transaction:
+            other.execute("BEGIN IMMEDIATE")
+        return result
+
+    with contextlib.closing(other), monkeypatch.context() as patched:
+        patched.setattr(Writer, "_rolled_back", taken_back)
+        yield other
+
+
+async def test_a_batch_that_is_run_again_waits_for_the_lock(lone: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = writer_of(lone)
+
+    def half(_tx: Any) -> None:
+        raw.execute("UPDATE reviews SET status = 'approved'")
+        raise OwnError
+
+    with taken_between_two_runs(lone, monkeypatch) as other:
+        racing = asyncio.gather(lone.create(), lone.store.write(half), lone.create(), return_exceptions=True)
+        await eventually(lambda: other.in_transaction and lone.store.writer.is_away)
+        other.execute("ROLLBACK")
+        answers = await racing
+    assert [type(said) for said in answers] == [dict, OwnError, dict]
+    assert await last_event(lone) == 2
+
+
+async def test_a_batch_that_cannot_be_run_again_is_refused_and_leaves_nothing(
     lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may take the lock between the two runs."""
-    raw, begin = writer_of(lone), lone.store.writer._begin
-    answers = iter([begin, lambda: BrokerError(Code.BUSY, "taken", "again")])
-
-    def begin_once() -> BaseException | None:
-        answer = next(answers)
-        return answer()
+    raw = writer_of(lone)
 
     def half(_tx: Any) -> None:
         raw.execute("UPDATE reviews SET status = 'approved'")
         raise OwnError
 
     review_id = (await lone.create())["review_id"]
-    monkeypatch.setattr(lone.store.writer, "_begin", begin_once)
-    with pytest.raises(BrokerError) as busy:
-        await lone.store.write(half)
+    lone.store.writer.patience_milliseconds = 50
+    with taken_between_two_runs(lone, monkeypatch) as other:
+        with pytest.raises(BrokerError) as busy:
+            await lone.store.write(half)
+        other.execute("ROLLBACK")
     assert busy.value.code is Code.BUSY
-    monkeypatch.undo()
     assert (await lone("get_review_status", review_id=review_id))["status"] == "pending"
-    assert await last_event(lone) == 1
+    assert (await lone.create())["version"] == 1
+    assert await last_event(lone) == 2
 
 
 async def test_a_command_that_fails_in_a_batch_of_one_leaves_nothing(lone: LocalBroker) -> None:

@@ -529,6 +529,12 @@ def test_an_altered_histogram_is_named(made: Made, change: str) -> None:
     assert problems(made) == ["statistics of project site: time_to_claim is not what the events say"]
 
 
+@pytest.mark.parametrize("change", ["bucket = bucket - 528", "bucket = bucket + 528"])
+def test_a_bucket_that_does_not_exist_is_told(made: Made, change: str) -> None:
+    alter(made, f"UPDATE histogram_buckets SET {change} WHERE scope = 'site' AND name = 'time_to_claim'")
+    assert problems(made) == ["the counters were altered: they cannot be read"]
+
+
 def test_a_histogram_that_was_taken_away_is_named(made: Made) -> None:
     alter(made, "DELETE FROM histogram_buckets WHERE scope = '' AND name = 'review_duration'")
     assert problems(made) == ["statistics of all projects: review_duration is not what the events say"]

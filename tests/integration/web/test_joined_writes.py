@@ -31,6 +31,9 @@ class Recorded(asyncio.Transport):
     def abort(self) -> None:
         self.is_closed = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
 
 async def test_a_head_is_sent_with_the_body_that_follows_it() -> None:
     recorded = Recorded()
@@ -61,6 +64,16 @@ async def test_a_head_is_sent_before_the_connection_is_closed() -> None:
     await asyncio.sleep(0)
     assert recorded.sent == [HEAD]
     assert recorded.is_closed
+
+
+async def test_a_head_is_not_sent_to_a_client_that_has_hung_up() -> None:
+    """uvloop's transport would raise."""
+    recorded = Recorded()
+    joined = JoinedWrites(recorded)
+    joined.write(HEAD)
+    recorded.close()
+    await asyncio.sleep(0)
+    assert recorded.sent == []
 
 
 async def test_an_aborted_connection_sends_nothing_more() -> None:

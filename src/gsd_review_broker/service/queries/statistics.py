@@ -23,7 +23,7 @@ class Statistics:
 
     async def stats(self, *, project: str | None = None) -> ReviewStats:
         scope = validation.project(project, self._core.policy.limits) or EVERYTHING
-        # Computed by the reading thread, too: short calls need not wait for it.
+        # On SQLite the thread that reads also computes, and short calls need not wait for it.
         return await self._core.store.read(lambda reader: stats_of(reader.totals(scope, most=_MOST_COUNTS)))
 
 

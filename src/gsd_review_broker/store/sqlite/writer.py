@@ -62,6 +62,10 @@ class Job:
     committed: tuple[int, int, int] | None = None
 
 
+# Runs one command.
+_Run = Callable[[Job], SqlTransaction | None]
+
+
 class _HalfDoneError(Exception):
     """A command failed after it had changed something."""
 
@@ -154,23 +158,27 @@ class Writer:
         self._last_batch = len(batch)
         self._meters.queued = len(self._jobs)
         if self._commit_seconds >= _QUICK_SECONDS or self._pages >= _CHECKPOINT_PAGES or self._begin() is not None:
-            self._turn = asyncio.get_running_loop().create_task(self._take_slow_turn(batch))
+            self._take_slow_turn(batch, self._run)
             return
         try:
-            topics, error = self._run_all(batch)
-            self._tell(batch, topics, error or self._commit())
+            topics, error = self._run_all(batch, self._run)
+            if isinstance(error, _HalfDoneError):
+                self._take_slow_turn(batch, self._run_in_savepoint)
+            else:
+                self._tell(batch, topics, error or self._commit())
         finally:
-            self._end_turn()
+            if not self.is_away:
+                self._end_turn()
 
-    async def _take_slow_turn(self, batch: list[Job]) -> None:
+    def _take_slow_turn(self, batch: list[Job], run: _Run) -> None:
+        self._turn = asyncio.get_running_loop().create_task(self._wait_for_turn(batch, run))
+
+    async def _wait_for_turn(self, batch: list[Job], run: _Run) -> None:
         in_thread = asyncio.get_running_loop().run_in_executor
-        topics: list[str] = []
         try:
-            error = self._begin()
-            if error is not None:
-                error = await in_thread(self._thread, self._begin_patiently)
-            if error is None:
-                topics, error = self._run_all(batch)
+            topics, error = await self._begin_and_run(batch, run)
+            if isinstance(error, _HalfDoneError):
+                topics, error = await self._begin_and_run(batch, self._run_in_savepoint)
             if error is None:
                 error = await in_thread(self._thread, self._commit)
             self._tell(batch, topics, error)
@@ -178,6 +186,12 @@ class Writer:
                 await in_thread(self._thread, self._checkpoint)
         finally:
             self._end_turn()
+
+    async def _begin_and_run(self, batch: list[Job], run: _Run) -> tuple[list[str], BaseException | None]:
+        error = self._begin()
+        if error is not None:
+            error = await asyncio.get_running_loop().run_in_executor(self._thread, self._begin_patiently)
+        return ([], error) if error is not None else self._run_all(batch, run)
 
     def _end_turn(self) -> None:
         self._turn = None
@@ -225,28 +239,14 @@ class Writer:
         finally:
             self._connection.execute("PRAGMA busy_timeout=0")
 
-    def _run_all(self, batch: list[Job]) -> tuple[list[str], BaseException | None]:
+    def _run_all(self, batch: list[Job], run: _Run) -> tuple[list[str], BaseException | None]:
         try:
-            try:
-                done = self._run_each(batch, self._run)
-            except _HalfDoneError:
-                done = self._run_again(batch)
+            done = [transaction for job in batch if (transaction := run(job)) is not None]
             finish(SqliteStatements(self._connection), done)
             self._pages += _PAGES_A_COMMIT
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller of the batch gets it, and the next batch can begin
             return [], self._rolled_back(error)
         return [topic for transaction in done for topic in transaction.topics], None
-
-    def _run_each(self, batch: list[Job], run: Callable[[Job], SqlTransaction | None]) -> list[SqlTransaction]:
-        return [transaction for job in batch if (transaction := run(job)) is not None]
-
-    def _run_again(self, batch: list[Job]) -> list[SqlTransaction]:
-        """From the beginning, each command in a savepoint, so that one that fails half way takes back only itself."""
-        self._connection.rollback()
-        error = self._begin()
-        if error is not None:
-            raise error
-        return self._run_each(batch, self._run_in_savepoint)
 
     def _run_in_savepoint(self, job: Job) -> SqlTransaction | None:
         self._connection.execute("SAVEPOINT command")
