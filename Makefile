@@ -91,7 +91,8 @@ CLIENT_PACKAGES := @openai/codex @anthropic-ai/claude-code@latest @google/gemini
 
 test-clients: $(VENV)/dev.stamp  ## the pool and the installers with the real agents that are found (INSTALL=1 fetches them)
 	@test -z "$(INSTALL)" || npm install --no-audit --no-fund --silent --prefix $(CLIENTS) $(CLIENT_PACKAGES)
-	@TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
+	@# Not in memory: the sandbox of Codex has a /dev of its own, in which nothing under /dev/shm exists.
+	@TMPDIR="$${TMPDIR:-/tmp}" TANDEM_CLIENTS="$${TANDEM_CLIENTS:-$(CLIENTS)/node_modules/.bin}" $(BIN)/python -m pytest -m clients --timeout=300
 
 test-gsd: $(VENV)/dev.stamp  ## the overlay with the real packages of GSD, which npm fetches (needs npm and the network once)
 	@sh tests/acceptance/gsd/fetch.sh "$${TANDEM_GSD:-$(CURDIR)/.gsd-packages}"
