@@ -4,7 +4,6 @@ The store adds each change's tally in the transaction that stores the change. Th
 all events again and compares. Tallies of different reviews are independent and add up in any order.
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from enum import StrEnum
 
 from gsd_review_broker.domain.histogram import Histogram
 from gsd_review_broker.domain.identity import is_human
+from gsd_review_broker.domain.json_text import compact
 from gsd_review_broker.domain.model import (
     Category,
     EventType,
@@ -27,7 +27,6 @@ from gsd_review_broker.domain.model import (
 UNCATEGORIZED = "uncategorized"
 # The scope for everything; other scopes are projects.
 EVERYTHING = ""
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
@@ -213,7 +212,7 @@ def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
 
 
 def _key(*parts: str) -> str:
-    return _ENCODER.encode(parts)
+    return compact(parts)
 
 
 def display_name(reviewer: str) -> str:

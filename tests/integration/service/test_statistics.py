@@ -431,7 +431,9 @@ async def test_whole_reviews_one_after_the_other_sum_up_all_histograms(
             broker.clock.pass_time(1.2**number)
             claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
             broker.clock.pass_time(1.2**number)
-            await broker("submit_verdict", review_id=review_id, verdict="approved", **generation_of(claim))
+            await broker(
+                "submit_verdict", review_id=review_id, verdict="approved", claim_generation=claim["claim_generation"]
+            )
             broker.clock.pass_time(1.2**number)
             await broker("close_review", review_id=review_id)
     with contextlib.closing(sqlite3.connect(broker.database)) as connection:
@@ -439,10 +441,6 @@ async def test_whole_reviews_one_after_the_other_sum_up_all_histograms(
     assert beside
     assert max(beside.values()) < statistics.ENOUGH_TO_SUM_UP + statistics.SUM_UP_EVERY
     assert verification.verify(broker.database).problems == []
-
-
-def generation_of(claim: dict[str, Any]) -> dict[str, Any]:
-    return {"claim_generation": claim["claim_generation"]}
 
 
 @pytest.mark.sqlite

@@ -248,6 +248,16 @@ class OwnError(Exception):
     pass
 
 
+def half_done(broker: LocalBroker) -> Callable[[Any], None]:
+    """A command that fails after it has changed something."""
+
+    def half(_tx: Any) -> None:
+        writer_of(broker).execute("UPDATE reviews SET status = 'approved'")
+        raise OwnError
+
+    return half
+
+
 async def test_a_command_that_fails_is_undone_alone(lone: LocalBroker) -> None:
     raw = writer_of(lone)
 
@@ -320,12 +330,7 @@ def taken_between_two_runs(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_batch_that_is_run_again_waits_for_the_lock(lone: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = writer_of(lone)
-
-    def half(_tx: Any) -> None:
-        raw.execute("UPDATE reviews SET status = 'approved'")
-        raise OwnError
-
+    half = half_done(lone)
     with taken_between_two_runs(lone, monkeypatch) as other:
         racing = asyncio.gather(lone.create(), lone.store.write(half), lone.create(), return_exceptions=True)
         await eventually(lambda: other.in_transaction and lone.store.writer.is_away)
@@ -338,12 +343,7 @@ async def test_a_batch_that_is_run_again_waits_for_the_lock(lone: LocalBroker, m
 async def test_a_batch_that_cannot_be_run_again_is_refused_and_leaves_nothing(
     lone: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    raw = writer_of(lone)
-
-    def half(_tx: Any) -> None:
-        raw.execute("UPDATE reviews SET status = 'approved'")
-        raise OwnError
-
+    half = half_done(lone)
     review_id = (await lone.create())["review_id"]
     lone.store.writer.patience_milliseconds = 50
     with taken_between_two_runs(lone, monkeypatch) as other:
@@ -357,12 +357,7 @@ async def test_a_batch_that_cannot_be_run_again_is_refused_and_leaves_nothing(
 
 
 async def test_a_command_that_fails_in_a_batch_of_one_leaves_nothing(lone: LocalBroker) -> None:
-    raw = writer_of(lone)
-
-    def half(_tx: Any) -> None:
-        raw.execute("UPDATE reviews SET status = 'approved'")
-        raise OwnError
-
+    half = half_done(lone)
     review_id = (await lone.create())["review_id"]
     with pytest.raises(OwnError):
         await lone.store.write(half)

@@ -1,19 +1,13 @@
 """The chain: how events are hashed, and how the hashes prove that no event was altered, added or removed."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from gsd_review_broker.domain.json_text import canonical
 from gsd_review_broker.domain.model import Event, EventType, NewEvent
 
 FIRST_HASH = "0" * 64
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def canonical(value: Any) -> str:
-    return _ENCODER.encode(value)
 
 
 def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> str:

@@ -1,13 +1,10 @@
 """Hashes of content that is too large for an event. They reveal a change of the stored rows."""
 
 import hashlib
-import json
 from typing import Any
 
+from gsd_review_broker.domain.json_text import canonical, compact
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Message, Revision
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_SORTED_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def hash_of_revision(revision: Revision) -> str:
@@ -44,12 +41,12 @@ def hash_of_counter_patch(patch: CounterPatch) -> str:
 def files_text(files: tuple[AffectedFile, ...]) -> str:
     """The files as they are stored."""
     rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
-    return _ENCODER.encode(rows)
+    return compact(rows)
 
 
 def _hash(fields: list[Any], diff: bytes | None) -> str:
     # A lone surrogate in a caller's text must not prevent hashing.
-    whole = hashlib.sha256(_SORTED_ENCODER.encode(fields).encode("utf-8", "surrogatepass"))
+    whole = hashlib.sha256(canonical(fields).encode("utf-8", "surrogatepass"))
     if diff is not None:
         whole.update(b"\0")
         whole.update(diff)
