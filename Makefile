@@ -20,7 +20,7 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run faults test covered check static quick format torture bench bench-large bench-postgres test-clients test-gsd test-postgres test-teams test-pythons lock docs clean chromium
+.PHONY: help run house faults test covered check static quick format torture bench bench-large bench-postgres test-clients test-gsd test-postgres test-teams test-pythons lock docs clean chromium
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -69,9 +69,10 @@ covered: $(VENV)/compiled.stamp
 check: $(VENV)/dev.stamp  ## the inner loop: static checks, unit tests and quick integration tests, in a minute
 	@$(MAKE) --no-print-directory -j2 static quick
 
-static: $(VENV)/dev.stamp  ## format, lint, import contracts and types
+static: $(VENV)/dev.stamp  ## format, lint, import contracts, types, and the size of the house
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/ruff check --quiet .
+	@$(BIN)/python -m tests.house --check
 	@$(BIN)/lint-imports > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 	@$(BIN)/basedpyright
 
@@ -119,6 +120,9 @@ test-teams: $(VENV)/dev.stamp  ## several brokers on one PostgreSQL: 64 clients,
 
 test-pythons: requirements-dev.lock  ## the tests on every supported Python found (3.11, 3.12, 3.13)
 	@sh tests/on-every-python.sh
+
+house: $(VENV)/dev.stamp  ## how large the house is: modules, lines, names, and the modules of two journeys
+	@$(BIN)/python -m tests.house --journeys
 
 docs: $(VENV)/dev.stamp  ## regenerate the generated pages and snapshots
 	@$(BIN)/python -m tests.contract
