@@ -20,7 +20,7 @@ import uvicorn
 from gsd_review_broker.app import Application
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git.checkout import exclude_from_git
+from gsd_review_broker.git.discovery import exclude_from_git
 from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration

@@ -36,7 +36,7 @@ _GATE = "tests/integration/service/test_gate.py"
 # What git reads: another layer stands behind each of these, so a claim is misled only without all three.
 _REPLACED_OBJECTS_COUNT = ("git/command.py", '"GIT_NO_REPLACE_OBJECTS": "1", ', "")
 _CLAIMS_READ_THE_REAL_REPOSITORY = (
-    "git/apart.py",
+    "git/scratch.py",
     '        "GIT_DIR": str(repository),\n',
     '        "GIT_DIR": os.path.dirname(objects),\n',
 )
@@ -116,7 +116,7 @@ OTHER_CONTENT = (
     ),
     fault(
         "security H3: a path may be changed twice",
-        "domain/patch/clarity.py",
+        "domain/patch/safety.py",
         "    if repeated:\n",
         "    if False:\n",
         f"{_CLAIMS}::test_a_path_that_a_diff_changes_twice_is_refused",
@@ -159,7 +159,7 @@ OTHER_CONTENT = (
     ),
     fault(
         "security L1: every file mode is taken",
-        "domain/patch/clarity.py",
+        "domain/patch/safety.py",
         "    if modes:\n",
         "    if False:\n",
         f"{_CLAIMS}::test_a_file_mode_that_git_does_not_store_is_refused",
@@ -229,7 +229,7 @@ A_CLONE = (
     ),
     fault(
         "security H5: the configuration may move the work tree",
-        "git/checkout.py",
+        "git/discovery.py",
         "    _refuse_moved(folder, own)\n",
         "",
         f"{_STATE}::test_a_configuration_that_moves_the_work_tree_is_refused",
@@ -292,14 +292,14 @@ A_CLONE = (
     ),
     fault(
         "security H9: a file is untracked if git does not answer",
-        "git/checkout.py",
+        "git/discovery.py",
         "    if entries is None:\n        return list(files)\n",
         "    if entries is None:\n        return []\n",
         f"{_STATE}::test_whether_git_tracks_a_file_is_answered_yes_unless_git_says_no",
     ),
     fault(
         "security H9: a file in another repository is untracked",
-        "git/checkout.py",
+        "git/discovery.py",
         "    return top is not None and _real(top) == root\n",
         "    return True\n",
         f"{_STATE}::test_whether_git_tracks_a_file_is_answered_yes_unless_git_says_no",

@@ -14,7 +14,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
 from gsd_review_broker.settings.tracked_state import refuse_tracked

@@ -45,7 +45,7 @@ class TokenDesk:
 
     def _here(self, do: Callable[[Any], Awaitable[Any]]) -> Json:
         from gsd_review_broker import maintenance
-        from gsd_review_broker.git.checkout import find_root
+        from gsd_review_broker.git.discovery import find_root
         from gsd_review_broker.settings import config
         from gsd_review_broker.settings.tracked_state import refuse_tracked
 

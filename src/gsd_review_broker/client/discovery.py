@@ -70,7 +70,7 @@ def _root_of(folder: Path) -> Path | None:
     root = plain_root(folder)
     if root is not None and (root / PROJECT_FOLDER / f"{DATABASE_NAME}.runtime.json").exists():
         return root
-    from gsd_review_broker.git.checkout import find_root  # noqa: PLC0415 - it starts processes
+    from gsd_review_broker.git.discovery import find_root  # noqa: PLC0415 - it starts processes
 
     return find_root(folder)
 

@@ -25,7 +25,7 @@ from gsd_review_broker.files.private import read_regular
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.offline import decide_offline, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports
-from gsd_review_broker.git.checkout import is_tracked
+from gsd_review_broker.git.discovery import is_tracked
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.store.sqlite import known_schema
 

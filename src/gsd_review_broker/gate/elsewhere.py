@@ -140,7 +140,7 @@ def _for_elsewhere(site: Site, body: bytes) -> bytes:
     """Paths here mean nothing to that broker; it compares the root commit, which all clones share."""
     if not site.known.get("commit"):
         # There was none when the gate was installed.
-        from gsd_review_broker.git.origin import root_commit  # noqa: PLC0415 - it starts processes
+        from gsd_review_broker.git.discovery import root_commit  # noqa: PLC0415 - it starts processes
 
         body = body.replace(b"\ncommit=\n", b"\ncommit=%b\n" % (root_commit(site.common) or "").encode("ascii"), 1)
     return ELSEWHERE + body

@@ -18,8 +18,7 @@ from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
 from gsd_review_broker.gate.tickets import remove_tickets
-from gsd_review_broker.git.checkout import find_root
-from gsd_review_broker.git.origin import git_folder, root_commit
+from gsd_review_broker.git.discovery import find_root, git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.brokers_file import record_url, recorded_url

@@ -15,12 +15,20 @@ from pathlib import Path
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git import index_file
-from gsd_review_broker.git.apart import Apart, make_apart, make_empty_repository
 from gsd_review_broker.git.digest import Record, digest_of_records
-from gsd_review_broker.git.index_file import Entry
-from gsd_review_broker.git.objects import MOST_BYTES, SUBMODULE_MODE, BaseTree, Objects, TooLargeError, opened_objects
+from gsd_review_broker.git.objects import (
+    MOST_BYTES,
+    SUBMODULE_MODE,
+    BaseTree,
+    IndexEntry,
+    Objects,
+    TooLargeError,
+    index_bytes,
+    opened_objects,
+    read_index,
+)
 from gsd_review_broker.git.program import Answer, run_git, text_of
+from gsd_review_broker.git.scratch import IsolatedRepository, make_empty_repository, make_isolated_repository
 from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")
@@ -95,7 +103,7 @@ class DiffCheck:
         # A change that HEAD has already is not made on HEAD.
         return replace(answer, base=commit) if isinstance(answer, Applies) and not reverse else answer
 
-    def _scratch(self) -> tuple[str | None, Apart]:
+    def _scratch(self) -> tuple[str | None, IsolatedRepository]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""
         answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", self._base)
         # A path may contain a line feed, so the lines are taken from the end.
@@ -108,11 +116,11 @@ class DiffCheck:
                 f"git does not answer in {self._workspace}: {answer.why}",
                 "See that git runs there, then claim again.",
             )
-        return commit, make_apart(self._folder, objects="\n".join(lines), object_format=object_format)
+        return commit, make_isolated_repository(self._folder, objects="\n".join(lines), object_format=object_format)
 
-    def apply(self, scratch: Apart, entries: dict[bytes, Entry], *options: str) -> Answer:
+    def apply(self, scratch: IsolatedRepository, entries: dict[bytes, IndexEntry], *options: str) -> Answer:
         """git's answer about the diff, over an index with these entries."""
-        scratch.index.write_bytes(index_file.written(entries, scratch.object_format))
+        scratch.index.write_bytes(index_bytes(entries, scratch.object_format))
         arguments = (*_APPLY, "--cached", *options, "--", str(self._patch))
         return self._git(scratch.folder, *arguments, environment=scratch.environment)
 
@@ -138,7 +146,13 @@ class DiffCheck:
 
 class _OnHead:
     def __init__(
-        self, check: DiffCheck, scratch: Apart, objects: Objects, sections: list[_Section], *, reverse: bool
+        self,
+        check: DiffCheck,
+        scratch: IsolatedRepository,
+        objects: Objects,
+        sections: list[_Section],
+        *,
+        reverse: bool,
     ) -> None:
         self._check, self._scratch, self._objects = check, scratch, objects
         self._sections, self._reverse = sections, reverse
@@ -152,10 +166,10 @@ class _OnHead:
         answer = self._check.apply(self._scratch, before, *(("--reverse",) if self._reverse else ()))
         if not answer.is_good:
             return DoesNotApply(git_says=self._check.said(answer))
-        after = index_file.read(self._scratch.index.read_bytes(), self._scratch.object_format)
+        after = read_index(self._scratch.index.read_bytes(), self._scratch.object_format)
         return self._compared(before, after)
 
-    def _compared(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> Applies:
+    def _compared(self, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> Applies:
         self._require_shown(before, after)
         moved = [section for section in self._sections if not self._is_as_shown(section, before, after)]
         offsets = self._offsets(moved, before) if moved else ()
@@ -171,7 +185,7 @@ class _OnHead:
         raw = b"".join(sorted(b"%b\0%b\0" % record for record in records))
         return Applies(digest=digest, offsets=offsets, records=raw)
 
-    def _require_shown(self, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> None:
+    def _require_shown(self, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> None:
         """The outcome has no path and no mode that the diff does not show."""
         expected = dict(before)
         for section in self._sections:
@@ -184,12 +198,12 @@ class _OnHead:
                 expected.pop(section.source, None)
             if section.target is not None:
                 default = source.mode if source else "100644"
-                expected[section.target] = Entry(section.target_mode or default, "")
+                expected[section.target] = IndexEntry(section.target_mode or default, "")
         outcome = {path: entry.mode for path, entry in after.items()}
         if outcome != {path: entry.mode for path, entry in expected.items()}:
             raise MisleadingDiffError(f"git's result differs from what the diff shows: {_REGENERATE}")
 
-    def _is_as_shown(self, section: _Section, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> bool:
+    def _is_as_shown(self, section: _Section, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> bool:
         """Does the outcome follow from the hunks at their own lines? The blob that is stored is hashed again."""
         if section.target is None:
             return True
@@ -205,7 +219,7 @@ class _OnHead:
         content = patch.applied(self._check.diff, section.file, self._content(source), reverse=self._reverse)
         return content is not None and self._content_id(content, outcome.mode) == outcome.object_id
 
-    def _content(self, entry: Entry | None) -> bytes:
+    def _content(self, entry: IndexEntry | None) -> bytes:
         if entry is None:
             return b""
         if entry.mode == SUBMODULE_MODE:
@@ -218,7 +232,7 @@ class _OnHead:
         header = b"blob %d\0" % len(content)
         return hashlib.new(self._scratch.object_format, header + content, usedforsecurity=False).hexdigest()
 
-    def _offsets(self, moved: list[_Section], before: dict[bytes, Entry]) -> tuple[Offset, ...]:
+    def _offsets(self, moved: list[_Section], before: dict[bytes, IndexEntry]) -> tuple[Offset, ...]:
         """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""
         answer = self._check.apply(self._scratch, before, "--check", "--verbose")
         reported = _reported(answer.errors, self._sections)
@@ -244,10 +258,10 @@ def _section(file: FilePatch, *, reverse: bool) -> _Section:
     return _Section(file, file.old_name, file.new_name, file.old_mode, file.new_mode)
 
 
-def _record(path: bytes, old: Entry | None, new: Entry | None) -> Record:
+def _record(path: bytes, old: IndexEntry | None, new: IndexEntry | None) -> Record:
     """As `git diff-tree --raw` writes it."""
-    size = len((old or new or Entry("", "")).object_id)
-    absent = Entry("000000", "0" * size)
+    size = len((old or new or IndexEntry("", "")).object_id)
+    absent = IndexEntry("000000", "0" * size)
     before, after = old or absent, new or absent
     if old is None or new is None:
         status = "A" if old is None else "D"

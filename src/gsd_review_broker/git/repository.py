@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.blobs import read_blob
 from gsd_review_broker.git.check import DiffCheck, ask_git
-from gsd_review_broker.git.origin import git_folder, project_of_remote, root_commit
+from gsd_review_broker.git.discovery import git_folder, project_of_remote, root_commit
+from gsd_review_broker.git.objects import TooLargeError, opened_objects
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
-from gsd_review_broker.git.scratch import make_scratch, remove_stale
+from gsd_review_broker.git.scratch import make_isolated_repository, make_scratch, remove_stale
 from gsd_review_broker.ports.repository import Applies, DoesNotApply
 
 T = TypeVar("T")
@@ -175,3 +175,23 @@ def _not_allowed(workspace: str) -> BrokerError:
         f"workspace: {workspace} is neither this broker's repository nor one that it may read",
         "Add its folder to allowed_roots in the user's configuration file, or use the broker that serves it.",
     )
+
+
+_STORE = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
+
+
+def read_blob(workspace: str, scratch: Path, object_id: str, *, most: int, timeout: float) -> bytes:
+    """Raises BrokerError if it is missing or larger than `most` bytes."""
+    answer = ask_git(workspace, *_STORE, timeout=timeout)
+    # A path may contain a line feed, so the format is taken from the end.
+    store, _, object_format = text_of(answer.output).rpartition("\n")
+    if answer.code != 0 or object_format not in {"sha1", "sha256"}:
+        raise BrokerError(Code.UNAVAILABLE, f"git does not answer in {workspace}: {answer.why}", "See that git runs.")
+    apart = make_isolated_repository(scratch, objects=store, object_format=object_format)
+    with opened_objects(apart.folder, apart.environment, object_format, timeout, most=most) as objects:
+        try:
+            return objects.read(object_id, "blob")
+        except TooLargeError:
+            raise BrokerError(
+                Code.TOO_LARGE, f"the file has more than {most} bytes", "Look at it in an editor."
+            ) from None

@@ -6,7 +6,10 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+from gsd_review_broker.git.command import alternate
 
 # In memory if possible: a folder lives for a few milliseconds.
 PLACE = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())  # noqa: S108 - folders in it are private
@@ -40,3 +43,39 @@ def _is_own_folder_before(entry: "os.DirEntry[str]", moment: float) -> bool:
     except OSError:
         return False
     return entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid() and status.st_mtime < moment
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedRepository:
+    folder: Path
+    object_format: str
+    environment: dict[str, str]
+
+    @property
+    def index(self) -> Path:
+        return self.folder / "index"
+
+
+def make_isolated_repository(folder: Path, *, objects: str, object_format: str) -> IsolatedRepository:
+    """`objects` is the real repository's object store."""
+    repository = make_empty_repository(folder / "git", object_format)
+    environment = {
+        "GIT_DIR": str(repository),
+        "GIT_INDEX_FILE": str(folder / "index"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate(objects),
+        # The folder above is not a repository, whatever lies there.
+        "GIT_CEILING_DIRECTORIES": os.fspath(folder),
+    }
+    return IsolatedRepository(folder, object_format, environment)
+
+
+def make_empty_repository(folder: Path, object_format: str, *, attributes: str = "") -> Path:
+    for name in ("refs", "objects", "info"):
+        (folder / name).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    if attributes:
+        (folder / "info" / "attributes").write_text(attributes)
+    is_usual = object_format == "sha1"
+    special = "" if is_usual else f"[extensions]\n\tobjectformat = {object_format}\n"
+    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {int(not is_usual)}\n\tbare = true\n{special}")
+    return folder

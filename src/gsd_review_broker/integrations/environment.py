@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings import locations
 

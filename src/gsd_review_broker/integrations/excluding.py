@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from gsd_review_broker.git.checkout import exclude_file
+from gsd_review_broker.git.discovery import exclude_file
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.planning import FileChange
 from gsd_review_broker.integrations.receipts import Receipt

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git import checkout
+from gsd_review_broker.git import discovery
 from gsd_review_broker.settings import locations, pool, tracked
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.declared import Settings
@@ -165,7 +165,7 @@ def _project_layer(root: Path | None, chosen: Path | None, users: _Layer, proble
         )
         return None
     values = _without_users_own(path, values, root, problems)
-    is_tracked = bool(values) and root is not None and path.is_relative_to(root) and checkout.is_tracked(root, path)
+    is_tracked = bool(values) and root is not None and path.is_relative_to(root) and discovery.is_tracked(root, path)
     if is_tracked:
         values, loosened = tracked.tightened(path, values, _usual(users))
         problems += loosened

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git.checkout import tracked_among
+from gsd_review_broker.git.discovery import tracked_among
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import state_files
 

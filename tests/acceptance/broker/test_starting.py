@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker import __version__
-from gsd_review_broker.git.checkout import exclude_from_git, find_root
+from gsd_review_broker.git.discovery import exclude_from_git, find_root
 from tests.support.local import PROPOSAL
 from tests.support.mcp import ToolError
 from tests.support.processes import DATABASE, BrokerProcess, free_environment, git, make_repository, run_broker

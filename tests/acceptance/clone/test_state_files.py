@@ -11,7 +11,7 @@ import pytest
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.git.checkout import find_root, is_tracked, tracked_among
+from gsd_review_broker.git.discovery import find_root, is_tracked, tracked_among
 from gsd_review_broker.observe import logs
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.database import Database

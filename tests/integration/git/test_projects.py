@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git.origin import project_of_remote
+from gsd_review_broker.git.discovery import project_of_remote
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git, make_repository

@@ -121,7 +121,7 @@ def _key(options: argparse.Namespace) -> int:
 
 def _override(options: argparse.Namespace) -> int:
     from gsd_review_broker.gate import install
-    from gsd_review_broker.git.origin import root_commit
+    from gsd_review_broker.git.discovery import root_commit
 
     context = Context(options)
     site = install.GateSite.of(Path.cwd())

@@ -32,7 +32,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _configuration(options: argparse.Namespace) -> Any:
     # Imported here, so that other commands do not pay for it.
-    from gsd_review_broker.git.checkout import find_root
+    from gsd_review_broker.git.discovery import find_root
     from gsd_review_broker.settings import config
 
     flags = {

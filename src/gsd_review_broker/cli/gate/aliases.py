@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.cli.gate.shell import GIT, Call, calls_in
-from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.git.program import run_users_git_config, text_of
 
 # git looks for an alias only if it does not know the word. These are the ones that are typed most; asking about another

@@ -15,7 +15,7 @@ from gsd_review_broker.cli.gate.would_be import question_about
 from gsd_review_broker.domain.gate.policy import Mode
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import hook, install
-from gsd_review_broker.git.origin import git_folder
+from gsd_review_broker.git.discovery import git_folder
 
 _COUNTS = "This is an early warning by tandem's hook in Claude Code. The git hook decides, whatever command commits."
 _NO_HOOK = "The git hook decides, and it is not in place here: run `tandem gate install`."

@@ -19,7 +19,7 @@ from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.gate.elsewhere import ELSEWHERE
 from gsd_review_broker.gate.reports import report_landed
 from gsd_review_broker.git.command import places
-from gsd_review_broker.git.origin import root_commit
+from gsd_review_broker.git.discovery import root_commit
 from gsd_review_broker.git.program import run_git
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy

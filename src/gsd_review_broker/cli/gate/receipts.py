@@ -16,7 +16,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import alone, hook, install
 from gsd_review_broker.gate.offline import NOTES, Proofs, decide_offline, read_proofs
 from gsd_review_broker.git.command import places
-from gsd_review_broker.git.origin import root_commit
+from gsd_review_broker.git.discovery import root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy_file

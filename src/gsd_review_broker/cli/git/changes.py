@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gsd_review_broker.cli.git.installed import installed_files
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.apart import make_empty_repository
 from gsd_review_broker.git.command import alternate
 from gsd_review_broker.git.digest import digest_of_records, range_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
+from gsd_review_broker.git.scratch import make_empty_repository
 from gsd_review_broker.settings.locations import DATABASE_NAME
 
 _DIFF = (

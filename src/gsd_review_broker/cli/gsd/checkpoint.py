@@ -15,7 +15,7 @@ from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command
 from gsd_review_broker.gate import install
 from gsd_review_broker.gate.plans import active_plans
-from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.discovery import find_root
 
 _SHORT = 12
 # What is wrong, a line each, and the command to run next.

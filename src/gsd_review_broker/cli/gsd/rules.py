@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.cli.gate.setup import gate_state
-from gsd_review_broker.git.checkout import find_root
+from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW

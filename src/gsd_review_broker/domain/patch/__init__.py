@@ -5,12 +5,10 @@ Git decides whether a diff applies. Tests and fuzzing check that this package re
 """
 
 from gsd_review_broker.domain.patch.anchors import LinePlace, ShownLines
-from gsd_review_broker.domain.patch.applying import applied
-from gsd_review_broker.domain.patch.clarity import unclear_sections
 from gsd_review_broker.domain.patch.interdiff import ComparedFile, ShownLine, compared, interdiff, shown_interdiff
 from gsd_review_broker.domain.patch.pages import Page, page_of
-from gsd_review_broker.domain.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, read
-from gsd_review_broker.domain.patch.safety import unsafe_paths
+from gsd_review_broker.domain.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, applied, read
+from gsd_review_broker.domain.patch.safety import unclear_sections, unsafe_paths
 
 __all__ = [
     "ComparedFile",

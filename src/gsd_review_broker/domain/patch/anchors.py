@@ -1,10 +1,49 @@
-"""Where a remark stands in a diff, and where it stands in the next one. The text of its lines is what identifies it."""
+"""The lines that a diff shows of a file, each with its place on both sides."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from gsd_review_broker.domain.model import Anchor, Side
-from gsd_review_broker.domain.patch.lines import lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+
+
+@dataclass(frozen=True, slots=True)
+class PatchLine:
+    """`kind` is a space, + or -. The number is None on a side that does not have the line."""
+
+    kind: str
+    text: str
+    old: int | None
+    new: int | None
+    # Only the last line of a file may be without a line feed.
+    is_ended: bool = True
+
+    def number(self, side: Side) -> int | None:
+        return self.new if side is Side.NEW else self.old
+
+
+def lines_of(diff: bytes, file: FilePatch) -> Iterator[PatchLine]:
+    for hunk in file.hunks:
+        old, new = hunk.old_start, hunk.new_start
+        raw_lines = diff[hunk.body : hunk.end].removesuffix(b"\n").split(b"\n")
+        for raw, following in zip_longest(raw_lines, raw_lines[1:], fillvalue=b""):
+            kind, text = chr(raw[0]) if raw else " ", raw[1:].decode("utf-8", "replace")
+            is_ended = not following.startswith(b"\\")
+            match kind:
+                case "+":
+                    yield PatchLine("+", text, None, new, is_ended)
+                    new += 1
+                case "-":
+                    yield PatchLine("-", text, old, None, is_ended)
+                    old += 1
+                case " ":
+                    yield PatchLine(" ", text, old, new, is_ended)
+                    old, new = old + 1, new + 1
+                case _:
+                    # "\ No newline at end of file" is about the line above; it is not a line itself.
+                    continue
+
 
 # A block in another file must have this much text to count as a match: a lone brace is everywhere.
 _TELLING_CHARACTERS = 12

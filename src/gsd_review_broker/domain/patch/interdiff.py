@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from gsd_review_broker.domain.patch.lines import Line, lines_of
+from gsd_review_broker.domain.patch.anchors import PatchLine, lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
 
 _CONTEXT = 3
@@ -97,7 +97,7 @@ def _file(key: _Key, old: bytes, before: FilePatch | None, new: bytes, after: Fi
     return ComparedFile(key[0], _notes(old, before, new, after), hunks)
 
 
-def _lines(diff: bytes, file: FilePatch) -> Iterator[Line]:
+def _lines(diff: bytes, file: FilePatch) -> Iterator[PatchLine]:
     """A line without a line feed differs from the same text with one."""
     for line in lines_of(diff, file):
         yield line if line.is_ended else replace(line, text=line.text + _NO_LINE_FEED)
@@ -130,7 +130,7 @@ def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | 
     return "".join(notes)
 
 
-def _compared(before: list[Line], after: list[Line], *, same_base: bool) -> Iterator[ShownLine]:
+def _compared(before: list[PatchLine], after: list[PatchLine], *, same_base: bool) -> Iterator[ShownLine]:
     """Every line worth showing, numbered in both results."""
     old_at = new_at = 0
     steps = _same_base(before, after) if same_base else _moved_base(before, after)
@@ -158,7 +158,7 @@ def _removals_first(steps: Iterator[_Step]) -> Iterator[_Step]:
         yield from sorted(run, key=lambda step: step.kind == "+")
 
 
-def _bases_agree(before: list[Line], after: list[Line]) -> bool:
+def _bases_agree(before: list[PatchLine], after: list[PatchLine]) -> bool:
     """Compares the lines that both show. If they have none in common, they agree unless the lines of one stand
     elsewhere in the other.
     """
@@ -174,11 +174,11 @@ def _bases_agree(before: list[Line], after: list[Line]) -> bool:
 class _Slot:
     """The lines before a line of the base, and that line itself if a diff shows it."""
 
-    added: list[Line]
-    line: Line | None = None
+    added: list[PatchLine]
+    line: PatchLine | None = None
 
 
-def _slots(lines: list[Line]) -> dict[int, _Slot]:
+def _slots(lines: list[PatchLine]) -> dict[int, _Slot]:
     """The replacement of a run of removed lines stands before the first of them, however long the run is."""
     slots: dict[int, _Slot] = {}
     place = 1
@@ -196,7 +196,7 @@ def _slots(lines: list[Line]) -> dict[int, _Slot]:
     return slots
 
 
-def _same_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+def _same_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
     """A line that a diff does not show is kept by it."""
     olds, news = _slots(before), _slots(after)
     for number in sorted(olds.keys() | news.keys()):
@@ -213,10 +213,10 @@ def _same_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
             yield _Step(" ", text, old.line.new if old.line else None, new.line.new if new.line else None)
 
 
-_NOTHING = Line(" ", "", None, None)
+_NOTHING = PatchLine(" ", "", None, None)
 
 
-def _additions(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+def _additions(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
     for tag, b_start, b_end, a_start, a_end in _matched(before, after):
         if tag == "equal":
             for one, other in zip(before[b_start:b_end], after[a_start:a_end], strict=True):
@@ -228,7 +228,7 @@ def _additions(before: list[Line], after: list[Line]) -> Iterator[_Step]:
             yield _Step("+", line.text, after=line.new)
 
 
-def _moved_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+def _moved_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
     """Lines of the base are matched by text. Between two matches stand the lines that only one side shows."""
     old_base = [index for index, line in enumerate(before) if line.old is not None]
     new_base = [index for index, line in enumerate(after) if line.old is not None]
@@ -248,7 +248,7 @@ def _moved_base(before: list[Line], after: list[Line]) -> Iterator[_Step]:
         old_at, new_at = old_index + 1, new_index + 1
 
 
-def _base_line(one: Line, other: Line) -> Iterator[_Step]:
+def _base_line(one: PatchLine, other: PatchLine) -> Iterator[_Step]:
     if one.kind == " " and other.kind == "-":
         yield _Step("-", other.text, before=one.new)
     elif one.kind == "-" and other.kind == " ":
@@ -257,7 +257,7 @@ def _base_line(one: Line, other: Line) -> Iterator[_Step]:
         yield _Step(" ", other.text, one.new, other.new)
 
 
-def _gap(before: list[Line], after: list[Line]) -> Iterator[_Step]:
+def _gap(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
     """Context that only one side shows comes from the base or from a wider view; it is not a change.
 
     Where both sides remove lines, they remove what the base had there at the time.
@@ -276,7 +276,7 @@ def _gap(before: list[Line], after: list[Line]) -> Iterator[_Step]:
         yield from (_Step("+", line.text) for line in removed_before)
 
 
-def _matched(before: list[Line], after: list[Line]) -> Iterator[tuple[str, int, int, int, int]]:
+def _matched(before: list[PatchLine], after: list[PatchLine]) -> Iterator[tuple[str, int, int, int, int]]:
     """difflib's opcodes over the texts. The common lines at both ends are taken off first."""
     one, other = [line.text for line in before], [line.text for line in after]
     shorter = min(len(one), len(other))

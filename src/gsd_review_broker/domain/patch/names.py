@@ -5,7 +5,7 @@
 
 import re
 
-from gsd_review_broker.domain.patch.scanner import UnreadableDiffError
+from gsd_review_broker.domain.patch.headers import UnreadableDiffError
 
 _ESCAPES = {
     b"a": b"\a",

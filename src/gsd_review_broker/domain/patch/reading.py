@@ -1,14 +1,15 @@
 """From bytes to files and hunks, by the grammar that `git apply` reads."""
 
+import base64
 import contextlib
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.model import AffectedFile, Operation
-from gsd_review_broker.domain.patch import binary, names
-from gsd_review_broker.domain.patch.headers import GIT, Header, git_header, plain_header
-from gsd_review_broker.domain.patch.scanner import Scanner, UnreadableDiffError
+from gsd_review_broker.domain.patch import names
+from gsd_review_broker.domain.patch.headers import GIT, Header, Scanner, UnreadableDiffError, git_header, plain_header
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _LONGEST_COUNT = 10  # digits; no file has that many lines
@@ -125,9 +126,9 @@ def _with_content(lines: Scanner, header: Header) -> FilePatch:
         hunks.append(_hunk(lines))
     if hunks:
         return _patch(header, tuple(hunks))
-    if binary.starts(lines):
-        return replace(_patch(header), binary=True, unpacked_bytes=binary.unpacked_bytes(lines))
-    if binary.is_summary(lines):
+    if is_binary_patch(lines):
+        return replace(_patch(header), binary=True, unpacked_bytes=skip_binary_patch(lines))
+    if is_binary_summary(lines):
         lines.next()
         return replace(_patch(header), binary=True)
     patch = _patch(header)
@@ -232,3 +233,124 @@ def affected_files(files: tuple[FilePatch, ...]) -> tuple[AffectedFile, ...]:
         )
         for file in files
     )
+
+
+_BINARY_START = b"GIT binary patch\n"
+_BLOCK = re.compile(rb"(literal|delta) (\d{1,18})\n")
+_DATA = re.compile(rb"(?:[A-Za-z](?:[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5}){1,13}\n)++(?=\n)")
+_SIZES = 24  # bytes: two numbers of seven bits a byte, the first thing in a delta
+
+
+def is_binary_patch(lines: Scanner) -> bool:
+    return lines.starts(_BINARY_START)
+
+
+def is_binary_summary(lines: Scanner) -> bool:
+    """`Binary files a/x and b/x differ`: git says no more than that."""
+    if not lines.starts(b"Binary files ") and not lines.starts(b"Files "):
+        return False
+    return lines.is_ended and lines.line.endswith(b" differ")
+
+
+def skip_binary_patch(lines: Scanner) -> int:
+    """Skip the forward block and, if there is one, the reverse block. Returns the size of the larger result."""
+    lines.next()
+    size = _skip_block(lines)
+    if size is None:
+        raise UnreadableDiffError(f"a binary patch without data at byte {lines.at}")
+    return max(size, _skip_block(lines) or 0)
+
+
+def _skip_block(lines: Scanner) -> int | None:
+    if not lines.starts(b"literal ") and not lines.starts(b"delta "):
+        return None
+    start = _BLOCK.match(lines.diff, lines.at)
+    data = _DATA.match(lines.diff, start.end()) if start else None
+    if start is None or data is None:
+        raise UnreadableDiffError(f"a broken binary patch at byte {lines.at}")
+    lines.at = data.end() + 1
+    # Git allocates the size that the line states and refuses data of any other size, so that size is the upper bound.
+    size = int(start.group(2))
+    return size if start.group(1) == b"literal" else max(size, _result_of_delta(data.group()))
+
+
+def _result_of_delta(data: bytes) -> int:
+    """A delta states the size of its result in its first bytes; only those are unpacked."""
+    try:
+        packed = b"".join(_decoded(line) for line in data[:256].split(b"\n")[:3])
+        head = zlib.decompressobj().decompress(packed, _SIZES)
+    except (ValueError, zlib.error) as error:
+        raise UnreadableDiffError("a delta that cannot be unpacked") from error
+    _source, rest = _number_in_delta(head)
+    result, _rest = _number_in_delta(rest)
+    return result
+
+
+def _decoded(line: bytes) -> bytes:
+    if not line:
+        return b""
+    length = line[0] - 64 if line[:1].isupper() else line[0] - 70
+    return base64.b85decode(line[1:])[:length]
+
+
+def _number_in_delta(data: bytes) -> tuple[int, bytes]:
+    value = 0
+    for place, byte in enumerate(data):
+        value |= (byte & 0x7F) << 7 * place
+        if not byte & 0x80:
+            return value, data[place + 1 :]
+    return value, b""
+
+
+def applied(diff: bytes, file: FilePatch, base: bytes, *, reverse: bool = False) -> bytes | None:
+    """The file's content after its hunks; None if one of them does not match at its own line."""
+    lines = lines_with_ends(base)
+    result: list[bytes] = []
+    position = 0
+    for hunk in file.hunks:
+        old, new = _sides(diff, hunk)
+        start, target = _first(hunk.old_start, hunk.old_count), _first(hunk.new_start, hunk.new_count)
+        if reverse:
+            old, new, start, target = new, old, target, start
+        if start < position or lines[start : start + len(old)] != old:
+            return None
+        result += lines[position:start]
+        if len(result) != target:
+            return None
+        result += new
+        position = start + len(old)
+    result += lines[position:]
+    # Only the last line of a file may be without a line feed.
+    if any(not line.endswith(b"\n") for line in result[:-1]):
+        return None
+    return b"".join(result)
+
+
+def lines_with_ends(content: bytes) -> list[bytes]:
+    """Each line with its line feed; the last one may lack it."""
+    lines = [line + b"\n" for line in content.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _first(start: int, count: int) -> int:
+    """The index of a hunk's first line. A side without lines names the line before it."""
+    return start - 1 if count else start
+
+
+def _sides(diff: bytes, hunk: Hunk) -> tuple[list[bytes], list[bytes]]:
+    old: list[bytes] = []
+    new: list[bytes] = []
+    last: tuple[list[bytes], ...] = ()
+    for line in lines_with_ends(diff[hunk.body : hunk.end]):
+        kind = line[:1]
+        if kind == b"\\":
+            for side in last:
+                side[-1] = side[-1].removesuffix(b"\n")
+            continue
+        last = {b"-": (old,), b"+": (new,)}.get(kind, (old, new))
+        # Some programs drop the space of an empty context line.
+        text = line if kind == b"\n" else line[1:]
+        for side in last:
+            side.append(text)
+    return old, new

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from gsd_review_broker.domain.patch import names
+from gsd_review_broker.domain.patch.headers import UnreadableDiffError
 from gsd_review_broker.domain.patch.reading import FilePatch
-from gsd_review_broker.domain.patch.scanner import UnreadableDiffError
 
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
 _IGNORED_BY_HFS = re.compile("[\u200c\u200d\u200e\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
@@ -111,3 +111,43 @@ def _both_names(raw: bytes) -> set[bytes]:
     except UnreadableDiffError:
         return set(raw.split())
     return {first.rstrip(b" "), quoted[0], other[0] if other else second}
+
+
+_KINDS = {"100644": "file", "100755": "file", "120000": "link", "160000": "submodule"}
+_MOST_NAMED = 5
+
+
+def unclear_sections(files: tuple[FilePatch, ...]) -> str | None:
+    """Why a reader could be mistaken about the outcome; None if nothing is unclear."""
+    repeated = _repeated(files)
+    if repeated:
+        return f"it changes a path more than once: {', '.join(map(repr, repeated[:_MOST_NAMED]))}"
+    modes = {mode for file in files for mode in (file.old_mode, file.new_mode) if mode and mode not in _KINDS}
+    if modes:
+        return f"it names file modes that git does not store: {', '.join(sorted(modes)[:_MOST_NAMED])}"
+    return None
+
+
+def _repeated(files: tuple[FilePatch, ...]) -> list[str]:
+    """Paths that two sections write or remove. One pair is git's own way to write a change: a file that becomes a link
+    or a submodule, or the other way round, is removed and then created."""
+    changed: dict[str, FilePatch] = {}
+    repeated: set[str] = set()
+    for file in files:
+        for path in _changed(file):
+            earlier = changed.get(path)
+            if earlier is not None and not _changes_kind(earlier, file):
+                repeated.add(path)
+            changed[path] = file
+    return sorted(repeated)
+
+
+def _changed(file: FilePatch) -> set[str]:
+    paths = {file.new_path, None if file.copied else file.old_path}
+    return {path for path in paths if path is not None}
+
+
+def _changes_kind(removed: FilePatch, created: FilePatch) -> bool:
+    if removed.new_path is not None or created.old_path is not None:
+        return False
+    return _KINDS.get(removed.old_mode or "") != _KINDS.get(created.new_mode or "")
