@@ -21,7 +21,6 @@ from gsd_review_broker.cli.gsd import lane, statusline
 from gsd_review_broker.cli.render.events import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
 from gsd_review_broker.domain import audit, rules, turns
-from gsd_review_broker.domain.audit import replay
 from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -145,7 +144,7 @@ UNPROVEN_OF_FINDINGS = {
 
 
 def test_every_field_of_a_finding_is_proven_or_named_as_unproven() -> None:
-    assert {*replay._WORDS, "disposition", "note"} | UNPROVEN_OF_FINDINGS == set(field_names(Finding))
+    assert {*audit._WORDS, "disposition", "note"} | UNPROVEN_OF_FINDINGS == set(field_names(Finding))
 
 
 FILES = (

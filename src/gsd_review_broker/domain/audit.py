@@ -1,5 +1,10 @@
-"""Replay a review's events and compare the outcome with what is stored."""
+"""The audit: a hash chain of events, and their replay, which must give what is stored.
 
+`check` serves both `tandem audit verify` and the tests after a fault run (invariants I2 to I6). It reads everything as
+streams, in the order of the chain and then review by review, so a million reviews need no more memory than ten.
+"""
+
+import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -7,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.json_text import canonical
 from gsd_review_broker.domain.model import (
     CounterPatch,
     CounterPatchStatus,
@@ -15,12 +21,83 @@ from gsd_review_broker.domain.model import (
     EventType,
     Finding,
     Milliseconds,
+    NewEvent,
     Review,
     Status,
 )
 from gsd_review_broker.domain.rules.proposals import FIXED
 from gsd_review_broker.domain.rules.transitions import FACTS
 from gsd_review_broker.domain.tally import Progress, Tally, Totals, observe, scopes_of
+
+FIRST_HASH = "0" * 64
+
+
+def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> str:
+    """The hash of an event: over the previous hash, its number and all its fields."""
+    text = canonical(
+        [
+            previous_hash,
+            number,
+            event.review_id,
+            event.event_type,
+            event.actor,
+            event.old_status,
+            event.new_status,
+            event.timestamp,
+            metadata,
+        ]
+    )
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gap:
+    """A run of events that was moved into an archive, and the hashes between which the chain goes on."""
+
+    first: int
+    last: int
+    previous_hash: str
+    hash: str
+
+
+def seal(gaps: Iterable[Gap]) -> str:
+    """One hash over all gaps. The newest checkpoint event records it, so that nobody can add a gap afterwards."""
+    whole = hashlib.sha256()
+    for gap in gaps:
+        whole.update(f"{gap.first} {gap.last} {gap.previous_hash} {gap.hash}\n".encode())
+    return whole.hexdigest()
+
+
+def check_chain(
+    chain: Iterable[Event], *, gaps: list[Gap], head: tuple[int, str], with_archives: bool
+) -> Iterator[str]:
+    """Stops at the first event that was altered: nothing can be proven about the events after it."""
+    over = {} if with_archives else {gap.first: gap for gap in gaps}
+    number, previous = 0, FIRST_HASH
+    sealed = seal([])
+    for event in chain:
+        while gap := over.pop(number + 1, None):
+            if gap.previous_hash != previous:
+                yield f"gap: the archived events {gap.first} to {gap.last} do not continue event {number}"
+                return
+            number, previous = gap.last, gap.hash
+        if event.id != number + 1:
+            yield f"gap: event {number + 1} is missing, the next is {event.id}"
+            return
+        if event.previous_hash != previous or event.hash != recomputed(event):
+            yield f"event {event.id} was altered: its hash does not fit"
+            return
+        number, previous = event.id, event.hash
+        if event.event_type is EventType.AUDIT_CHECKPOINT:
+            sealed = event.metadata.get("gaps_hash", "")
+    if (number, previous) != head:
+        yield f"gap: the chain ends at event {number}, its head says {head[0]}"
+    elif over or sealed != seal(gaps):
+        yield "the record of archived events was altered: it is not what the newest checkpoint says"
+
+
+def recomputed(event: Event) -> str:
+    return chained(event.previous_hash, event.id, event, canonical(event.metadata))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,3 +287,42 @@ def _compare_rows(review: Review, what: str, replayed: list[Any], stored: list[A
     for number, (expected, actual) in enumerate(itertools.zip_longest(replayed, stored), 1):
         if expected != actual:
             yield f"review {review.id}: {what} {number} is not what its events say"
+
+
+def check(
+    chain: Iterable[Event],
+    *,
+    gaps: Iterable[Gap],
+    head: tuple[int, str],
+    by_review: Iterable[Event],
+    stored: Iterable[Stored],
+    totals: dict[str, Totals] | None,
+    with_archives: bool = False,
+) -> list[str]:
+    """What is wrong, as sentences that name the first bad event. An empty list means that nothing is wrong.
+
+    `by_review` holds the same events grouped by review; `stored` holds the reviews in the same order of ids. Without
+    `totals` the statistics are not compared, because they count archived reviews too. With its archives the chain has
+    no gaps.
+    """
+    problems = list(check_chain(chain, gaps=list(gaps), head=head, with_archives=with_archives))
+    if problems:
+        return problems
+    counted: dict[str, Totals] = defaultdict(Totals)
+    problems += check_reviews(by_review, stored, counted)
+    if totals is not None:
+        problems += _compare_totals(counted, totals)
+    return problems
+
+
+def _compare_totals(counted: dict[str, Totals], stored: dict[str, Totals]) -> Iterator[str]:
+    for scope in sorted(counted.keys() | stored.keys()):
+        where = f"project {scope}" if scope else "all projects"
+        replayed, recorded = counted.get(scope) or Totals(), stored.get(scope) or Totals()
+        for name, key in sorted(replayed.counts.keys() | recorded.counts.keys()):
+            expected, actual = replayed.counts.get((name, key), 0), recorded.counts.get((name, key), 0)
+            if expected != actual:
+                yield f"statistics of {where}: {name} {key} is {actual}, the events say {expected}"
+        for name in sorted(replayed.spreads.keys() | recorded.spreads.keys()):
+            if replayed.spreads.get(name) != recorded.spreads.get(name):
+                yield f"statistics of {where}: {name} is not what the events say"
