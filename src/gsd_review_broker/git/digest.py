@@ -47,10 +47,6 @@ def digest_of_records(records: Iterable[Record]) -> str | None:
     return digest_of_sorted(b"".join(lines)) if lines else None
 
 
-def digest_of(raw: bytes) -> str | None:
-    return digest_of_records(records_of(raw))
-
-
 def range_records(folder: str | Path, old: str, new: str, *, environment: dict[str, str] | None = None) -> list[Record]:
     """What changes from one commit or tree to another. Use full object names: a branch may move."""
     return _records(folder, "diff-tree", *RAW, "--end-of-options", old, new, "--", environment=environment)
@@ -65,11 +61,6 @@ def commit_records(folder: str | Path, commit: str, *, environment: dict[str, st
     parents = [text_of(line.removeprefix(b"parent ")) for line in headers if line.startswith(b"parent ")]
     parent = parents[0] if parents else empty_tree(folder, environment=environment)
     return range_records(folder, parent, commit, environment=environment)
-
-
-def index_records(folder: str | Path, tree: str, *, environment: dict[str, str] | None = None) -> list[Record]:
-    """What changes from a tree to the index (the one that the environment names, else the repository's)."""
-    return _records(folder, "diff-index", "--cached", *RAW, tree, "--", environment=environment)
 
 
 def empty_tree(folder: str | Path, *, environment: dict[str, str] | None = None) -> str:

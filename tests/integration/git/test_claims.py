@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.git import program
-from gsd_review_broker.git.digest import commit_records, digest_of, digest_of_records
+from gsd_review_broker.git.digest import commit_records, digest_of_records, records_of
 from gsd_review_broker.git.repository import GitRepository
 from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError
@@ -59,7 +59,7 @@ async def test_a_replace_ref_does_not_change_what_a_claim_names(broker: LocalBro
     other = git(repository, "hash-object", "-w", "--stdin", stdin=b"one\ntwo\nthree\nunseen\n").decode().strip()
     git(repository, "replace", name_of(repository, "HEAD:hello.txt"), other)
     result = await claim(broker, GOOD)
-    assert result["digest"] == digest_of(expected)
+    assert result["digest"] == digest_of_records(records_of(expected))
 
 
 @pytest.mark.parametrize("spelled", ["HEAD", "HEAD^{tree}", "HEAD:hello.txt"])
