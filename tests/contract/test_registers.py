@@ -20,26 +20,19 @@ from gsd_review_broker.cli.exits import OF_STATUS, Exit, of_review
 from gsd_review_broker.cli.gsd import lane, statusline
 from gsd_review_broker.cli.render.events import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
-from gsd_review_broker.domain import audit, rules, turns
+from gsd_review_broker.domain import audit, rules
 from gsd_review_broker.domain.audit import replay
 from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
     AffectedFile,
-    Category,
     CounterPatch,
-    CounterPatchStatus,
     Draft,
     Event,
-    EventType,
     Finding,
     Message,
-    Operation,
     Origin,
     Review,
     Revision,
-    Role,
-    Status,
-    Verdict,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision
@@ -47,10 +40,24 @@ from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
 from gsd_review_broker.domain.rules.transitions import FACTS, STEPS
 from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
+from gsd_review_broker.domain.words import (
+    AGENTS,
+    CLIENTS,
+    PROPOSERS_TURN,
+    REVIEWERS_TURN,
+    Audience,
+    Category,
+    CounterPatchStatus,
+    EventType,
+    Operation,
+    Role,
+    Status,
+    Verdict,
+    proposer_must_act,
+)
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import every_client
 from gsd_review_broker.mcp import arguments
-from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.pool.launch.agents import module_of
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
@@ -67,7 +74,6 @@ from gsd_review_broker.service.wire.reviews import (
     ReviewRow,
 )
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
-from gsd_review_broker.settings import agents, clients
 from gsd_review_broker.store import reads, rows
 from gsd_review_broker.web.api.verdict import VerdictRequest
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
@@ -301,7 +307,7 @@ STATUS_TABLES = {
     "the live view and the end": {*OPEN_STATES, Status.CLOSED},
     "the exit codes": set(OF_STATUS),
     "the words of the status line and the end": {*statusline._WORDS, Status.CLOSED},
-    "whose turn it is": turns.PROPOSERS_TURN | turns.REVIEWERS_TURN,
+    "whose turn it is": {*PROPOSERS_TURN, *REVIEWERS_TURN},
 }
 
 
@@ -332,7 +338,7 @@ def test_every_deciding_verdict_ends_the_work_and_makes_it_the_proposers_turn(ve
     assert outcome_of_verdict(verdict) in JUDGED
     decided = STEPS[_COMMANDS[verdict]].target
     assert decided is not None
-    assert turns.proposer_must_act(decided, None)
+    assert proposer_must_act(decided, None)
     assert of_review(decided, verdict) in {Exit.DONE, Exit.REFUSED}
 
 
@@ -343,8 +349,8 @@ def test_a_comment_decides_nothing() -> None:
 
 @pytest.mark.parametrize("status", Status)
 def test_an_open_counter_patch_makes_it_the_proposers_turn(status: Status) -> None:
-    assert turns.proposer_must_act(status, CounterPatchStatus.PENDING)
-    assert turns.proposer_must_act(status, None) == (status in turns.PROPOSERS_TURN)
+    assert proposer_must_act(status, CounterPatchStatus.PENDING)
+    assert proposer_must_act(status, None) == (status in PROPOSERS_TURN)
 
 
 def test_a_status_that_only_a_newer_broker_knows_is_a_failure() -> None:
@@ -361,11 +367,11 @@ def test_the_tools_take_every_word_of_the_model(literal: Any, kind: type[enum.St
 
 
 def test_every_agent_has_a_module_with_what_a_start_needs() -> None:
-    for agent in agents.AGENTS:
+    for agent in AGENTS:
         module = module_of(agent)
         assert callable(module.launch)
         assert all(isinstance(name, str) for name in module.ENVIRONMENT)
 
 
 def test_every_client_is_known_by_the_name_of_its_module() -> None:
-    assert tuple(client.name for client in every_client()) == clients.CLIENTS
+    assert tuple(client.name for client in every_client()) == CLIENTS

@@ -8,7 +8,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit, of_review
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.turns import proposer_must_act
+from gsd_review_broker.domain.words import proposer_must_act
 
 SLICE_SECONDS = 20.0
 _RETRY_SECONDS = 0.5

@@ -4,7 +4,7 @@ import argparse
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.domain.tokens import TokenRole
+from gsd_review_broker.domain.words import TokenRole
 
 _TITLES = ("NAME", "ROLE", "PROJECT", "STATE", "CREATED", "EXPIRES", "BY")
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.json_text import canonical
-from gsd_review_broker.domain.model import Event, EventType, NewEvent
+from gsd_review_broker.domain.model import Event, NewEvent
+from gsd_review_broker.domain.words import EventType
 
 FIRST_HASH = "0" * 64
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.model import Anchor, Side
 from gsd_review_broker.domain.patch.lines import lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+from gsd_review_broker.domain.words import Anchor, Side
 
 # A block in another file must have this much text to count as a match: a lone brace is everywhere.
 _TELLING_CHARACTERS = 12

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from gsd_review_broker.domain.model import Side
 from gsd_review_broker.domain.patch.reading import FilePatch
+from gsd_review_broker.domain.words import Side
 
 
 @dataclass(frozen=True, slots=True)

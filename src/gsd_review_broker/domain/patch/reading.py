@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain.model import AffectedFile, Operation
+from gsd_review_broker.domain.model import AffectedFile
 from gsd_review_broker.domain.patch import binary, names
 from gsd_review_broker.domain.patch.headers import GIT, Header, git_header, plain_header
 from gsd_review_broker.domain.patch.scanner import Scanner, UnreadableDiffError
+from gsd_review_broker.domain.words import Operation
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _LONGEST_COUNT = 10  # digits; no file has that many lines

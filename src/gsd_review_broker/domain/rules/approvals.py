@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.gate.patterns import Patterns
 from gsd_review_broker.domain.identity import identity_key, is_human, same_identity
-from gsd_review_broker.domain.model import ApprovalPolicy, EventType, Identity, NewEvent, Review, Verdict
+from gsd_review_broker.domain.model import ApprovalPolicy, Identity, NewEvent, Review
 from gsd_review_broker.domain.tally import kind_of
+from gsd_review_broker.domain.words import EventType, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 _VENDORS = {"codex": "openai", "gpt": "openai", "claude": "anthropic", "gemini": "google"}

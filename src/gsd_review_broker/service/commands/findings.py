@@ -5,19 +5,10 @@ import secrets
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.identity import BROKER
-from gsd_review_broker.domain.model import (
-    Anchor,
-    Disposition,
-    Finding,
-    Identity,
-    Limits,
-    Milliseconds,
-    Review,
-    Severity,
-    Side,
-)
+from gsd_review_broker.domain.model import Finding, Identity, Limits, Milliseconds, Review
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
 from gsd_review_broker.domain.rules.findings import same_finding
+from gsd_review_broker.domain.words import Anchor, Disposition, Severity, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service import validation

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gsd_review_broker.domain.model import Verdict
+from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict

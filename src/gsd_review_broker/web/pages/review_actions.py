@@ -9,8 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller, person
-from gsd_review_broker.domain.model import Disposition, Identity, Review, Role, Severity, Side, Status, Verdict
+from gsd_review_broker.domain.model import Identity, Review
 from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage

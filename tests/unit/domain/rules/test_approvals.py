@@ -3,8 +3,9 @@
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Policy, Review, Status, Verdict
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Policy, Review
 from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
+from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import LATER, REVIEWER, claimed, created
 
