@@ -9,6 +9,7 @@ from typing import Any, NewType
 
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.words import (
+    CLAIM_IS_LIVE,
     Anchor,
     Category,
     CounterPatchStatus,
@@ -133,7 +134,7 @@ class Review(Origin):
     @property
     def is_claim_live(self) -> bool:
         """A reviewer is judging it now: it is claimed and has no verdict yet."""
-        return self.status in {Status.CLAIMED, Status.IN_REVIEW}
+        return self.status in CLAIM_IS_LIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

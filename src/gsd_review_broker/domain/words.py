@@ -294,6 +294,11 @@ class EventType(StrEnum):
     ACCESS_REFUSED = "access_refused"
 
 
+def values(words: type[StrEnum] | tuple[StrEnum, ...]) -> list[str]:
+    """Return plain strings, for schemas and for the choices of a command."""
+    return [word.value for word in words]
+
+
 def either(words: tuple[str, ...], *, joined: str = "or") -> str:
     """Return the words as a sentence names them: "critical, high, medium or low"."""
     *first, last = words

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
 from gsd_review_broker.domain.rules import Right
-from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import Act, names_in
 from gsd_review_broker.service.broker import Broker
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _KEY = "idempotency_key"
-EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
+EVERYBODY = frozenset(ROLES_WITH_TOOLS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
-from gsd_review_broker.domain.words import INSTALLABLE, Audience
+from gsd_review_broker.domain.words import INSTALLABLE, ROLES_WITH_TOOLS, Audience, values
 from gsd_review_broker.errors import BrokerError, Code
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def register(commands: Commands) -> None:
     _add_common(install)
     install.add_argument(
         "--role",
-        choices=["proposer", "reviewer", "observer", "all"],
-        default="proposer",
+        choices=values((*ROLES_WITH_TOOLS, Audience.ALL)),
+        default=Audience.PROPOSER.value,
         help="the role whose tools the client sees (proposer)",
     )
     how = install.add_mutually_exclusive_group()

@@ -3,6 +3,7 @@
 from gsd_review_broker.cli.render.events import moment, short_id, status_span
 from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import CLAIM_IS_LIVE
 
 _REASON_CHARACTERS = 80
 
@@ -12,7 +13,7 @@ def outcome(status: Json) -> list[Part]:
     parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
     if status["verdict"] and status["verdict"] != status["status"]:
         parts.append(f" ({status['verdict']})")
-    if status["claimed_by"] and status["status"] in {"claimed", "in_review"}:
+    if status["claimed_by"] and status["status"] in CLAIM_IS_LIVE:
         parts.append(f" by {shortened(status['claimed_by'], 30)}")
     if status["open_finding_count"]:
         parts.append(f", {counted(status['open_finding_count'], 'open finding')}")

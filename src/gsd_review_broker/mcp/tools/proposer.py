@@ -6,9 +6,10 @@ from pydantic import Field
 
 from gsd_review_broker.domain import model, words
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.arguments import Category, Key, Label, Role
+from gsd_review_broker.mcp.arguments import Key, Label
 from gsd_review_broker.mcp.registry import Call, Registry
 from gsd_review_broker.service.commands.proposals import NewProposal
+from gsd_review_broker.service.wire.arguments import Category, Role
 from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
 
 TOOLS = Registry()

@@ -6,10 +6,11 @@ from pydantic import Field
 
 from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key, Label, Role, Since, Status
+from gsd_review_broker.mcp.arguments import Key, Label, Since
 from gsd_review_broker.mcp.registry import EVERYBODY, Call, Registry
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
+from gsd_review_broker.service.wire.arguments import Category, Disposition, Integer, Role, Status
 from gsd_review_broker.service.wire.reviews import (
     Discussion,
     NothingNew,

@@ -44,7 +44,7 @@ _PATHS = frozenset(
     )
 )
 _DRIVE = re.compile(r"([A-Za-z]):[\\/]")
-_VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent)\}")
+_VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent|severities)\}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
