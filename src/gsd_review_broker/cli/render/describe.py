@@ -3,13 +3,14 @@
 from gsd_review_broker.cli.render.events import moment, short_id, status_span
 from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.words import CLAIM_IS_LIVE
 
 _REASON_CHARACTERS = 80
 
 
 def outcome(status: Json) -> list[Part]:
     """A review's state, short enough for an agent that waited ten minutes; `show` has the whole story."""
+    from gsd_review_broker.domain.words import CLAIM_IS_LIVE
+
     parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
     if status["verdict"] and status["verdict"] != status["status"]:
         parts.append(f" ({status['verdict']})")

@@ -3,17 +3,17 @@
 from typing import Any
 
 from gsd_review_broker.cli.render.screen import Part, Span, Style
-from gsd_review_broker.domain.words import Status
 
 Json = dict[str, Any]
 
-STATUS_STYLES: dict[str, Style] = {
-    Status.PENDING: Style.YELLOW,
-    Status.CLAIMED: Style.BLUE,
-    Status.IN_REVIEW: Style.BLUE,
-    Status.APPROVED: Style.GREEN,
-    Status.CHANGES_REQUESTED: Style.RED,
-    Status.CLOSED: Style.DIM,
+# Not by the words of the domain: `tandem status` reads this table, and starts without them.
+STATUS_STYLES = {
+    "pending": Style.YELLOW,
+    "claimed": Style.BLUE,
+    "in_review": Style.BLUE,
+    "approved": Style.GREEN,
+    "changes_requested": Style.RED,
+    "closed": Style.DIM,
 }
 _TOLD = ("verdict", "reason", "body_preview", "disposition", "intent")
 SHORT_ID = 8
