@@ -19,7 +19,6 @@ from typing import Any
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import FIRST_HASH, canonical, chained
 from gsd_review_broker.domain.model import (
-    Category,
     Change,
     Identity,
     Message,
@@ -30,10 +29,9 @@ from gsd_review_broker.domain.model import (
     Review,
     ReviewId,
     Revision,
-    Role,
-    Verdict,
 )
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
+from gsd_review_broker.domain.words import Category, Role, Verdict
 from gsd_review_broker.store.rows import message_row, review_row, revision_row
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.statistics import sum_row

@@ -7,8 +7,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker import first_answers
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp import server
-from gsd_review_broker.mcp.registry import Audience
 
 FIRST_ANSWERS = Path(first_answers.__file__).with_name(first_answers.FILE)
 

@@ -7,9 +7,10 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.domain import model
+from gsd_review_broker.domain import words
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import Code
-from gsd_review_broker.mcp.registry import Audience, Tool
+from gsd_review_broker.mcp.registry import Tool
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.settings.declared import Settings
 
@@ -48,11 +49,11 @@ def snapshot() -> dict[str, Any]:
             }
             for tool in tools()
         },
-        "states": [status.value for status in model.Status],
-        "verdicts": [verdict.value for verdict in model.Verdict],
-        "categories": [category.value for category in model.Category],
-        "priorities": [priority.value for priority in model.Priority],
-        "events": [event.value for event in model.EventType],
+        "states": [status.value for status in words.Status],
+        "verdicts": [verdict.value for verdict in words.Verdict],
+        "categories": [category.value for category in words.Category],
+        "priorities": [priority.value for priority in words.Priority],
+        "events": [event.value for event in words.EventType],
         "error_codes": [code.value for code in Code],
     }
 
@@ -75,8 +76,8 @@ def page() -> str:
     for tool in tools():
         parts += _tool(tool)
     parts += ["## Error codes", "", ", ".join(f"`{code.value}`" for code in Code), ""]
-    parts += ["## States", "", ", ".join(f"`{status.value}`" for status in model.Status), ""]
-    parts += ["## Audit events", "", ", ".join(f"`{event.value}`" for event in model.EventType), ""]
+    parts += ["## States", "", ", ".join(f"`{status.value}`" for status in words.Status), ""]
+    parts += ["## Audit events", "", ", ".join(f"`{event.value}`" for event in words.EventType), ""]
     return "\n".join(parts)
 
 

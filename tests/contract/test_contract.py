@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.server import all_tools
 from tests.contract.first_answers import FIRST_ANSWERS, first_answers_text
 from tests.contract.page import CONFIGURATION, PAGE, ROOT, SNAPSHOT, page, setting_names, snapshot, snapshot_text

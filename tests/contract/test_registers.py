@@ -6,39 +6,33 @@ fails here.
 
 import collections
 import dataclasses
-import enum
+import re
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gsd_review_broker.cli.commands.list import STATUSES
-from gsd_review_broker.cli.exits import OF_STATUS, Exit, of_review
-from gsd_review_broker.cli.gsd import lane, statusline
+import gsd_review_broker
+from gsd_review_broker.cli.broker.verdicts import exit_of
+from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.gsd import statusline
 from gsd_review_broker.cli.render.events import STATUS_STYLES
-from gsd_review_broker.cli.render.live_view import OPEN_STATES
-from gsd_review_broker.domain import audit, rules, turns
+from gsd_review_broker.domain import audit, rules
 from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
     AffectedFile,
-    Category,
     CounterPatch,
-    CounterPatchStatus,
     Draft,
     Event,
-    EventType,
     Finding,
     Message,
-    Operation,
     Origin,
     Review,
     Revision,
-    Role,
-    Status,
-    Verdict,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision
@@ -46,10 +40,26 @@ from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
 from gsd_review_broker.domain.rules.transitions import FACTS, STEPS
 from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
+from gsd_review_broker.domain.words import (
+    AGENTS,
+    CLIENTS,
+    PROPOSERS_TURN,
+    REVIEWERS_TURN,
+    VENDORS,
+    Audience,
+    CallerKind,
+    CounterPatchStatus,
+    EventType,
+    Operation,
+    Role,
+    Severity,
+    Status,
+    TokenRole,
+    Verdict,
+    proposer_must_act,
+)
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import every_client
-from gsd_review_broker.mcp import arguments
-from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.pool.launch.agents import module_of
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
@@ -66,11 +76,9 @@ from gsd_review_broker.service.wire.reviews import (
     ReviewRow,
 )
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
-from gsd_review_broker.settings import agents, clients
 from gsd_review_broker.store import reads, rows
-from gsd_review_broker.web.api.verdict import VerdictRequest
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
-from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
+from gsd_review_broker.web.status_words import STATUS_MARKS
 from tests.support import reviews
 
 # Fields of a review that no fact of an event repeats: replay derives them from the events themselves.
@@ -287,20 +295,11 @@ def test_every_argument_that_names_who_acts_is_guarded() -> None:
     assert arguments - NAMES_NOBODY == set(access._ACTING_WHEN_WRITING)
 
 
-def words(literal: Any) -> set[str]:
-    return set(typing.get_args(literal))
-
-
 STATUS_TABLES = {
-    "the tools' argument": words(arguments.Status),
-    "the words of the dashboard": set(STATUS_WORDS),
     "the marks of the dashboard": set(STATUS_MARKS),
-    "the choices of tandem list": set(STATUSES),
     "the colours of the command line": set(STATUS_STYLES),
-    "the live view and the end": {*OPEN_STATES, Status.CLOSED},
-    "the exit codes": set(OF_STATUS),
     "the words of the status line and the end": {*statusline._WORDS, Status.CLOSED},
-    "whose turn it is": turns.PROPOSERS_TURN | turns.REVIEWERS_TURN,
+    "whose turn it is": {*PROPOSERS_TURN, *REVIEWERS_TURN},
 }
 
 
@@ -309,15 +308,10 @@ def test_every_status_is_in_every_table_of_statuses(table: str) -> None:
     assert STATUS_TABLES[table] == set(Status)
 
 
-# Other spellings that reviewers use.
-VERDICT_ALIASES = {"approve", "request_changes"}
 VERDICT_TABLES = {
-    "the tools' argument": words(arguments.Verdict) - VERDICT_ALIASES,
     "the rule's commands": set(_COMMANDS),
     "the statistics of a reviewer": set(typing.get_type_hints(ReviewerVerdicts)) - {"reviewer"},
     "the words of the timeline": {*_VERDICTS, Verdict.COMMENT},
-    "the words of GSD's lane": {*lane._VERDICTS, Verdict.COMMENT},
-    "the people's API": words(VerdictRequest.model_fields["verdict"].annotation),
 }
 
 
@@ -326,13 +320,33 @@ def test_every_verdict_is_in_every_table_of_verdicts(table: str) -> None:
     assert VERDICT_TABLES[table] == set(Verdict)
 
 
+# Shown in the colour of other text.
+WITHOUT_COLOUR = {Severity.LOW}
+
+
+def test_every_severity_has_a_colour() -> None:
+    style = (Path(gsd_review_broker.__file__).parent / "web" / "static" / "style.css").read_text()
+    coloured = {name for rule in re.findall(r"^([^{\n]*){ --mark:", style, re.MULTILINE) for name in rule.split(", ")}
+    assert {severity for severity in Severity if f".{severity}" not in map(str.strip, coloured)} == WITHOUT_COLOUR
+
+
+def test_every_role_of_a_token_is_a_kind_of_caller() -> None:
+    assert set(CallerKind) - set(TokenRole) == {CallerKind.LOCAL, CallerKind.UNKNOWN}
+
+
+@pytest.mark.parametrize("name", [*AGENTS, *CLIENTS])
+def test_the_vendor_of_every_agent_and_client_is_decided(name: str) -> None:
+    """None, if it can use any vendor's model."""
+    assert name.split("-", maxsplit=1)[0] in VENDORS
+
+
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.COMMENT])
 def test_every_deciding_verdict_ends_the_work_and_makes_it_the_proposers_turn(verdict: Verdict) -> None:
     assert outcome_of_verdict(verdict) in JUDGED
     decided = STEPS[_COMMANDS[verdict]].target
     assert decided is not None
-    assert turns.proposer_must_act(decided, None)
-    assert of_review(decided, verdict) in {Exit.DONE, Exit.REFUSED}
+    assert proposer_must_act(decided, None)
+    assert exit_of({"status": decided, "verdict": verdict}) in {Exit.DONE, Exit.REFUSED}
 
 
 def test_a_comment_decides_nothing() -> None:
@@ -342,29 +356,24 @@ def test_a_comment_decides_nothing() -> None:
 
 @pytest.mark.parametrize("status", Status)
 def test_an_open_counter_patch_makes_it_the_proposers_turn(status: Status) -> None:
-    assert turns.proposer_must_act(status, CounterPatchStatus.PENDING)
-    assert turns.proposer_must_act(status, None) == (status in turns.PROPOSERS_TURN)
+    assert proposer_must_act(status, CounterPatchStatus.PENDING)
+    assert proposer_must_act(status, None) == (status in PROPOSERS_TURN)
 
 
 def test_a_status_that_only_a_newer_broker_knows_is_a_failure() -> None:
-    assert of_review("escalated", None) is Exit.FAILED
+    assert exit_of({"status": "escalated", "verdict": None}) is Exit.FAILED
 
 
 def test_every_event_has_a_sentence_in_the_timeline() -> None:
     assert {*_SENTENCES, EventType.VERDICT_SUBMITTED} == set(EventType)
 
 
-@pytest.mark.parametrize(("literal", "kind"), [(arguments.Category, Category), (arguments.Role, Role)])
-def test_the_tools_take_every_word_of_the_model(literal: Any, kind: type[enum.StrEnum]) -> None:
-    assert words(literal) == set(kind)
-
-
 def test_every_agent_has_a_module_with_what_a_start_needs() -> None:
-    for agent in agents.AGENTS:
+    for agent in AGENTS:
         module = module_of(agent)
         assert callable(module.launch)
         assert all(isinstance(name, str) for name in module.ENVIRONMENT)
 
 
 def test_every_client_is_known_by_the_name_of_its_module() -> None:
-    assert tuple(client.name for client in every_client()) == clients.CLIENTS
+    assert tuple(client.name for client in every_client()) == CLIENTS

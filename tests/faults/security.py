@@ -575,7 +575,7 @@ A_REVIEWER = (
     fault(
         "security L6: names may hold what cannot be seen",
         "service/validation.py",
-        "    if hidden is not None:\n",
+        "    if hidden:\n",
         "    if False:\n",
         f"{_ODD}::test_a_name_that_cannot_be_told_from_another_is_refused_wherever_it_is_given",
     ),

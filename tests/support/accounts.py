@@ -5,10 +5,10 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations import (
     Choice,
     Client,
-    ClientRole,
     Environment,
     InstallOutcome,
     Scope,
@@ -48,7 +48,7 @@ class Account:
         scope: Scope = Scope.PROJECT,
         *,
         url: str | None = URL,
-        role: ClientRole = ClientRole.PROPOSER,
+        role: Audience = Audience.PROPOSER,
         trust: bool = False,
         shared: bool = False,
         dry_run: bool = False,

@@ -12,8 +12,8 @@ from typing import Any
 
 from gsd_review_broker.app import Application
 from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config

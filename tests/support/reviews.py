@@ -5,21 +5,23 @@ from typing import Any
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import (
     AffectedFile,
-    Anchor,
     Change,
     CounterPatch,
-    CounterPatchStatus,
-    Disposition,
     Finding,
     Identity,
     Message,
     Milliseconds,
-    Operation,
     Origin,
     Policy,
     Review,
     ReviewId,
     Revision,
+)
+from gsd_review_broker.domain.words import (
+    Anchor,
+    CounterPatchStatus,
+    Disposition,
+    Operation,
     Role,
     Severity,
     Side,

@@ -37,22 +37,3 @@ OF_ERROR = {
     Code.UNAVAILABLE: Exit.UNAVAILABLE,
     Code.INTERNAL: Exit.FAILED,
 }
-
-
-# An approval also counts after the review was closed.
-OF_STATUS = {
-    "pending": Exit.PENDING,
-    "claimed": Exit.PENDING,
-    "in_review": Exit.PENDING,
-    "approved": Exit.DONE,
-    "changes_requested": Exit.REFUSED,
-    "closed": Exit.REFUSED,
-}
-
-
-def of_review(status: str, verdict: str | None) -> Exit:
-    """The exit code of `wait` and `propose --wait` for a review's state.
-
-    A state that only a newer broker knows is a failure; it is not waited for.
-    """
-    return Exit.DONE if verdict == "approved" else OF_STATUS.get(status, Exit.FAILED)

@@ -5,6 +5,7 @@ import time
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.client.http import BAD_REQUEST, TOO_LARGE, HttpConnection
 from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
 
@@ -16,7 +17,6 @@ _IDLE_SECONDS = 2.0
 _NOT_ADMITTED = (401, 403)
 # A proxy without a broker behind it, or a broker that is stopping.
 _NO_BROKER = (502, 503, 504)
-_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 _ASK = "It is on another machine: check its address, or ask whoever runs it. Then call again."
 _PORTS = {"http": 80, "https": 443}
 _META: dict[str, Any] = {
@@ -34,7 +34,7 @@ class UnreachableError(BrokerError):
 
 def is_here(url: str) -> bool:
     """Is it an address of this machine's loopback?"""
-    return urlsplit(url).hostname in _HERE
+    return urlsplit(url).hostname in LOOPBACK
 
 
 class Connection:

@@ -13,21 +13,11 @@ from typing import Any
 
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.json_text import canonical
-from gsd_review_broker.domain.model import (
-    CounterPatch,
-    CounterPatchStatus,
-    Disposition,
-    Event,
-    EventType,
-    Finding,
-    Milliseconds,
-    NewEvent,
-    Review,
-    Status,
-)
+from gsd_review_broker.domain.model import CounterPatch, Event, Finding, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.rules.proposals import FIXED
 from gsd_review_broker.domain.rules.transitions import FACTS
 from gsd_review_broker.domain.tally import Progress, Tally, Totals, observe, scopes_of
+from gsd_review_broker.domain.words import CounterPatchStatus, Disposition, EventType, Status
 
 FIRST_HASH = "0" * 64
 

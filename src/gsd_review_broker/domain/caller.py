@@ -1,21 +1,9 @@
 """Who calls: made once where a request arrives, and handed to every command."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gsd_review_broker.domain.identity import Identity
-
-
-class CallerKind(StrEnum):
-    # Nothing is proven, and on the loopback nothing has to be: callers are who they say.
-    LOCAL = "local"
-    PROPOSER = "proposer"
-    REVIEWER = "reviewer"
-    OBSERVER = "observer"
-    HUMAN = "human"
-    ADMIN = "admin"
-    # Carries a token that is nobody's, or not any more.
-    UNKNOWN = "unknown"
+from gsd_review_broker.domain.words import CallerKind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,125 +5,30 @@ Times are milliseconds since 1970, UTC; they become ISO 8601 where they leave th
 
 import secrets
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, NewType
 
 from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.words import (
+    CLAIM_IS_LIVE,
+    Anchor,
+    Category,
+    CounterPatchStatus,
+    Disposition,
+    EventType,
+    Fence,
+    Operation,
+    Outcome,
+    Priority,
+    Role,
+    Severity,
+    Side,
+    Status,
+    Verdict,
+)
 from gsd_review_broker.errors import BrokerError
 
 ReviewId = NewType("ReviewId", str)
 Milliseconds = NewType("Milliseconds", int)
-
-
-class Status(StrEnum):
-    PENDING = "pending"
-    CLAIMED = "claimed"
-    IN_REVIEW = "in_review"
-    APPROVED = "approved"
-    CHANGES_REQUESTED = "changes_requested"
-    CLOSED = "closed"
-
-
-class Verdict(StrEnum):
-    APPROVED = "approved"
-    CHANGES_REQUESTED = "changes_requested"
-    COMMENT = "comment"
-
-
-class Category(StrEnum):
-    PLAN_REVIEW = "plan_review"
-    CODE_CHANGE = "code_change"
-    VERIFICATION = "verification"
-    HANDOFF = "handoff"
-
-
-class Priority(StrEnum):
-    CRITICAL = "critical"
-    NORMAL = "normal"
-    LOW = "low"
-
-
-class Role(StrEnum):
-    PROPOSER = "proposer"
-    REVIEWER = "reviewer"
-
-
-class Outcome(StrEnum):
-    APPROVED = "approved"
-    CHANGES_REQUESTED = "changes_requested"
-    WITHDRAWN = "withdrawn"
-
-
-class CounterPatchStatus(StrEnum):
-    PENDING = "pending"
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    SUPERSEDED = "superseded"
-
-
-class Severity(StrEnum):
-    CRITICAL = "critical"
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
-class Side(StrEnum):
-    OLD = "old"
-    NEW = "new"
-
-
-class Anchor(StrEnum):
-    ANCHORED = "anchored"
-    UNANCHORED = "unanchored"
-    OUTDATED = "outdated"
-
-
-class Disposition(StrEnum):
-    OPEN = "open"
-    FIXED = "fixed"
-    REJECTED = "rejected"
-    DEFERRED = "deferred"
-
-
-class Operation(StrEnum):
-    CREATE = "create"
-    MODIFY = "modify"
-    DELETE = "delete"
-    RENAME = "rename"
-
-
-class Fence(StrEnum):
-    STRICT = "strict"
-    MANAGED = "managed"
-
-
-class EventType(StrEnum):
-    REVIEW_CREATED = "review_created"
-    REVIEW_REVISED = "review_revised"
-    REVIEW_CLAIMED = "review_claimed"
-    REVIEW_AUTO_REJECTED = "review_auto_rejected"
-    REVIEW_RELEASED = "review_released"
-    REVIEW_RECLAIMED = "review_reclaimed"
-    VERDICT_SUBMITTED = "verdict_submitted"
-    VERDICT_COMMENT = "verdict_comment"
-    VERDICT_REFUSED = "verdict_refused"
-    FINDING_RESOLVED = "finding_resolved"
-    MESSAGE_SENT = "message_sent"
-    COUNTER_PATCH_OFFERED = "counter_patch_offered"
-    COUNTER_PATCH_ACCEPTED = "counter_patch_accepted"
-    COUNTER_PATCH_REJECTED = "counter_patch_rejected"
-    HUMAN_REQUESTED = "human_requested"
-    HUMAN_CLEARED = "human_cleared"
-    REVIEW_CLOSED = "review_closed"
-    AUDIT_CHECKPOINT = "audit_checkpoint"
-    REVIEWER_SPAWNED = "reviewer_spawned"
-    REVIEWER_DRAIN_START = "reviewer_drain_start"
-    REVIEWER_TERMINATED = "reviewer_terminated"
-    GATE_REFUSED = "gate_refused"
-    GATE_OVERRIDDEN = "gate_overridden"
-    COMMIT_LANDED = "commit_landed"
-    ACCESS_REFUSED = "access_refused"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +134,7 @@ class Review(Origin):
     @property
     def is_claim_live(self) -> bool:
         """A reviewer is judging it now: it is claimed and has no verdict yet."""
-        return self.status in {Status.CLAIMED, Status.IN_REVIEW}
+        return self.status in CLAIM_IS_LIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,45 +1,13 @@
 """The words of the pool: a reviewer whose process the broker started, what it worked on, what failed."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import assert_never
 
-from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, Verdict
+from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId
+from gsd_review_broker.domain.words import EndReason, ReviewerState, Verdict, WorkOutcome
 
 # After this many reviewers that stop without a verdict, a person is asked.
 FAILURES_THAT_NEED_A_PERSON = 3
-
-
-class ReviewerState(StrEnum):
-    ACTIVE = "active"
-    DRAINING = "draining"
-    TERMINATED = "terminated"
-
-
-class EndReason(StrEnum):
-    """Why a reviewer was drained or stopped."""
-
-    TTL = "ttl"
-    IDLE = "idle"
-    MANUAL = "manual"
-    # By itself.
-    EXITED = "exited"
-    # It let its claim run out, or did not finish in time.
-    HUNG = "hung"
-    BROKER_STOPPED = "broker_stopped"
-    # The broker was killed; the next one stopped the processes it left behind.
-    BROKER_DIED = "broker_died"
-
-
-class WorkOutcome(StrEnum):
-    APPROVED = "approved"
-    CHANGES_REQUESTED = "changes_requested"
-    RELEASED = "released"
-    RECLAIMED = "reclaimed"
-    TAKEN_OVER = "taken_over"
-    # The proposer ended it first: by closing, or by accepting a counter-patch.
-    WITHDRAWN = "withdrawn"
-    SUPERSEDED = "superseded"
 
 
 def outcome_of_verdict(verdict: Verdict) -> WorkOutcome | None:

@@ -13,16 +13,8 @@ from enum import StrEnum
 from gsd_review_broker.domain.histogram import Histogram
 from gsd_review_broker.domain.identity import is_human
 from gsd_review_broker.domain.json_text import compact
-from gsd_review_broker.domain.model import (
-    Category,
-    EventType,
-    Milliseconds,
-    NewEvent,
-    Priority,
-    Review,
-    Status,
-    Verdict,
-)
+from gsd_review_broker.domain.model import Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.words import Category, EventType, Priority, Status, Verdict
 
 UNCATEGORIZED = "uncategorized"
 # The scope for everything; other scopes are projects.

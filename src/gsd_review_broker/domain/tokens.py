@@ -1,11 +1,11 @@
 """A token: who holds it, what it allows, and how long. Its text is known to its holder alone; we keep a hash."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from gsd_review_broker.domain.caller import Caller, CallerKind
+from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import HUMAN_PREFIX
 from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.words import CallerKind, TokenRole, TokenState
 
 # How the text of a token begins, so that people and secret scanners recognize one.
 PREFIX = "tdm_"
@@ -21,20 +21,6 @@ class SignInLink:
     sealed_token: str
     page: str
     expires_at: Milliseconds
-
-
-class TokenRole(StrEnum):
-    PROPOSER = "proposer"
-    REVIEWER = "reviewer"
-    OBSERVER = "observer"
-    HUMAN = "human"
-    ADMIN = "admin"
-
-
-class TokenState(StrEnum):
-    LIVE = "live"
-    EXPIRED = "expired"
-    REVOKED = "revoked"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ git calls it with `prepared` (its exit code decides), `committed` or `aborted`, 
 import os
 import sys
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.git.command import places, read_git
 
 LOG = (
@@ -17,7 +18,6 @@ LOG = (
 )  # fmt: skip
 _BRANCHES = "refs/heads/"
 ANSWER_SECONDS = 0.7
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OF_OTHERS = 0o077
 _LONGEST_FILE = 10_000
 _LONGEST_LIST = 1_000_000
@@ -313,7 +313,7 @@ def address_of(database: str) -> "tuple[str, int] | None":
     _, found, rest = text.partition('"url": "http://')
     host, colon, port = rest.partition('"')[0].rpartition(":")
     host = host.strip("[]")
-    if not found or not colon or not port.isdigit() or host not in _LOOPBACK:
+    if not found or not colon or not port.isdigit() or host not in LOOPBACK:
         return None
     return (host, int(port)) if holder and holder == _pid_in(text) else None
 

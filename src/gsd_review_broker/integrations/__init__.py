@@ -9,7 +9,7 @@ from gsd_review_broker.integrations.addresses import given_endpoint, running_end
 from gsd_review_broker.integrations.clients import client_named, every_client, everything_installable
 from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
 from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile, Origin, status
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.gsd_found import InstalledGsd, installed_gsd
 from gsd_review_broker.integrations.install import (
     InstallOutcome,
@@ -27,7 +27,6 @@ __all__ = [
     "POOL",
     "Choice",
     "Client",
-    "ClientRole",
     "ClientStatus",
     "ConfigFile",
     "Environment",

@@ -2,14 +2,15 @@
 
 from urllib.parse import urlsplit
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.client import Target, UnreachableError, connect
 from gsd_review_broker.client.discovery import answering, described
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
-from gsd_review_broker.settings.runtime_file import LOOPBACK
+from gsd_review_broker.integrations.environment import Environment, Scope
 
 
-def running_endpoint(role: ClientRole, scope: Scope, around: Environment) -> str:
+def running_endpoint(role: Audience, scope: Scope, around: Environment) -> str:
     """Of the broker that serves this project, or this account, at this moment."""
     try:
         broker = connect(_target(scope, around))
@@ -20,7 +21,7 @@ def running_endpoint(role: ClientRole, scope: Scope, around: Environment) -> str
     return broker.connection.url + role.endpoint
 
 
-def given_endpoint(address: str, role: ClientRole, scope: Scope, around: Environment) -> str:
+def given_endpoint(address: str, role: Audience, scope: Scope, around: Environment) -> str:
     """As the user gave it, unless the broker of another repository answers there."""
     endpoint = _checked(address, role)
     broker = answering(endpoint) if urlsplit(endpoint).hostname in LOOPBACK else None
@@ -41,7 +42,7 @@ def _target(scope: Scope, around: Environment, url: str | None = None) -> Target
     return Target.of(folder, url=url, user=scope is Scope.USER, environment=environment)
 
 
-def _checked(address: str, role: ClientRole) -> str:
+def _checked(address: str, role: Audience) -> str:
     try:
         parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0

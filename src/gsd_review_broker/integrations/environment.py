@@ -19,27 +19,6 @@ class Scope(StrEnum):
     USER = "user"
 
 
-class ClientRole(StrEnum):
-    """The endpoints of the broker, as a client is connected to one of them."""
-
-    PROPOSER = "proposer"
-    REVIEWER = "reviewer"
-    OBSERVER = "observer"
-    ALL = "all"
-
-    @property
-    def endpoint(self) -> str:
-        return "/mcp" if self is ClientRole.ALL else f"/mcp/{self.value}"
-
-    @property
-    def proposes(self) -> bool:
-        return self in {ClientRole.PROPOSER, ClientRole.ALL}
-
-    @property
-    def reviews(self) -> bool:
-        return self in {ClientRole.REVIEWER, ClientRole.ALL}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
     home: Path

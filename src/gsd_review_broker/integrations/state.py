@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients.setup import FORMATS, Choice, Client
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import MISSING, UnfitError, UnreadableError, is_still_ours
 from gsd_review_broker.integrations.install import InstallOutcome, install
 from gsd_review_broker.integrations.planning import text_of
@@ -66,7 +67,7 @@ def _choice(receipt: Receipt) -> Choice:
     is_address = receipt.address.startswith(("http://", "https://"))
     return Choice(
         url=receipt.address if is_address else None,
-        role=ClientRole(receipt.role),
+        role=Audience(receipt.role),
         scope=Scope(receipt.scope),
         trust=receipt.trust,
         gate=receipt.gate,

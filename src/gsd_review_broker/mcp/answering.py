@@ -7,10 +7,11 @@ from typing import Any, cast
 import structlog
 from starlette.types import Scope
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code, broker_failed
 from gsd_review_broker.mcp.encoding import as_text
 from gsd_review_broker.mcp.lean import AnswerCall
-from gsd_review_broker.mcp.registry import Audience, Tool
+from gsd_review_broker.mcp.registry import Tool
 from gsd_review_broker.observe import logs
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker

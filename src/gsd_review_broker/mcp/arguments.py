@@ -1,14 +1,11 @@
 """The types of arguments that several tools share."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from gsd_review_broker.service.wire.arguments import FindingArgument, Integer
-
-# Re-exported for the tools.
-__all__ = ["FindingArgument", "Integer"]
+from gsd_review_broker.service.wire.arguments import Integer
 
 
 def _number_as_text(value: Any) -> Any:
@@ -18,11 +15,6 @@ def _number_as_text(value: Any) -> Any:
     return str(value) if math.isfinite(value) else value
 
 
-Status = Literal["pending", "claimed", "in_review", "approved", "changes_requested", "closed"]
-Category = Literal["plan_review", "code_change", "verification", "handoff"]
-Role = Literal["proposer", "reviewer"]
-Verdict = Literal["approved", "changes_requested", "comment", "approve", "request_changes"]
 Since = Annotated[Integer | None, Field(description="the last version you know")]
 Key = str | None
 Label = Annotated[str, BeforeValidator(_number_as_text)]
-Disposition = Literal["fixed", "rejected", "deferred"]

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
 from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import Act, names_in
 from gsd_review_broker.service.broker import Broker
@@ -21,17 +21,8 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 
-class Audience(StrEnum):
-    """The endpoints: /mcp shows everything, /mcp/ROLE what that role uses."""
-
-    ALL = "all"
-    PROPOSER = "proposer"
-    REVIEWER = "reviewer"
-    OBSERVER = "observer"
-
-
 _KEY = "idempotency_key"
-EVERYBODY = frozenset({Audience.PROPOSER, Audience.REVIEWER, Audience.OBSERVER})
+EVERYBODY = frozenset(ROLES_WITH_TOOLS)
 
 
 @dataclass(frozen=True, slots=True)

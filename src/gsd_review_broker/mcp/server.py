@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from gsd_review_broker import __version__
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.answering import answering
 from gsd_review_broker.mcp.late_sdk import LateSdk
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.offer import Offer
-from gsd_review_broker.mcp.registry import Audience, Registry
+from gsd_review_broker.mcp.registry import Registry
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.service.broker import Broker

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from gsd_review_broker.domain.pool import EndReason
+from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool.roster import Roster
 from gsd_review_broker.ports.store import Store

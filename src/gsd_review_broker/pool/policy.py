@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import EndReason
+from gsd_review_broker.domain.words import EndReason
 
 # The limit for a crash loop: one try in a quarter of an hour.
 LONGEST_PAUSE = 900_000

@@ -6,7 +6,8 @@ import time
 import structlog
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import EndReason, Reviewer, Usage
+from gsd_review_broker.domain.pool import Reviewer, Usage
+from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.agent_output import AgentOutput, in_one_line
 from gsd_review_broker.pool.child.ending import end_all

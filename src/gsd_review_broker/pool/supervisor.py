@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import structlog
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import EndReason, Reviewer
+from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.words import AGENTS, EndReason
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool import policy
 from gsd_review_broker.pool.child import tree
@@ -25,7 +26,7 @@ from gsd_review_broker.ports.wakeups import POOL, QUEUE, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.control import PoolFacts
 from gsd_review_broker.service.pool.records import PoolRecords, Workload
-from gsd_review_broker.settings.agents import AGENTS, Agent
+from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.pool import PoolSettings
 
 T = TypeVar("T")

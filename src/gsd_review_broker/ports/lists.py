@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.model import Identity, Milliseconds, Status
+from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.words import Status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

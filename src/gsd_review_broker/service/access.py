@@ -13,8 +13,8 @@ from typing import Any
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, reviewer
 from gsd_review_broker.domain.identity import BROKER, identity_key
-from gsd_review_broker.domain.model import EventType, Identity, Milliseconds, NewEvent, Review
-from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.model import Identity, Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.words import EventType, ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store, Transaction

@@ -4,9 +4,10 @@ import hashlib
 import hmac
 from enum import StrEnum
 
-from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, CallerKind
+from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller
 from gsd_review_broker.domain.identity import Identity
-from gsd_review_broker.domain.tokens import PREFIX, TokenState
+from gsd_review_broker.domain.tokens import PREFIX
+from gsd_review_broker.domain.words import CallerKind, TokenState
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store
 from gsd_review_broker.service.access import TOKEN_PREFIX, Access

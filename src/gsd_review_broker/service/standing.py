@@ -1,7 +1,8 @@
 """How far a review is from the approvals that the policy asks for: read from its events, which the audit protects."""
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import ApprovalPolicy, Identity, Review, Status
+from gsd_review_broker.domain.model import ApprovalPolicy, Identity, Review
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.ports.reader import Reader
 
 # Events of one review that are looked at; a review with so many rounds has long called for a person.

@@ -4,7 +4,8 @@ import math
 import re
 from typing import Any, cast
 
-from gsd_review_broker.domain.identity import identity_key, invisible_in, is_reserved
+from gsd_review_broker.domain.characters import hidden_in
+from gsd_review_broker.domain.identity import identity_key, is_reserved
 from gsd_review_broker.domain.model import Identity, Limits
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -55,11 +56,11 @@ def identity(name: str, value: str, limits: Limits) -> Identity:
     if not identity_key(value):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: has no visible character", f"Give {name} a name.")
     checked = Identity(text(name, value, limits.name).strip())
-    hidden = invisible_in(checked)
-    if hidden is not None:
+    hidden = hidden_in(checked)
+    if hidden:
         raise BrokerError(
             Code.INVALID_ARGUMENT,
-            f"{name}: holds U+{ord(hidden):04X}, which is invisible",
+            f"{name}: holds U+{ord(hidden[0]):04X}, which is invisible",
             "Leave it out: two names must not look the same.",
         )
     if is_reserved(checked):

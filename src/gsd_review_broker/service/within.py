@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
-from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId, Status
+from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
 from gsd_review_broker.domain.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.lists import FEED, FeedPosition, ListPosition, ReviewFilter
 from gsd_review_broker.ports.reader import Reader

@@ -1,11 +1,8 @@
-"""The programs that the pool can start as reviewers, by name, each with the models that a project may choose.
-
-To add one: an entry here, and a module of the same name in `pool/launch/agents` (a dash in the name is an underscore
-in the module's). The command line, the settings, the tools and the doctor read this list. It is light on purpose: the
-command line imports it at every start.
-"""
+"""The models that a project may choose for the programs that the pool starts, and the type of these programs' names."""
 
 from typing import TYPE_CHECKING, Literal
+
+from gsd_review_broker.domain.words import AGENTS
 
 # The models that a project's file may name: those of the programs of November 2026. The user's own file may name any.
 MODELS: dict[str, tuple[str, ...]] = {
@@ -28,15 +25,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         *("openai/gpt-6.1-sol", "openai/gpt-6.1-terra", "openai/gpt-6-sol", "google/gemini-3.1-pro-preview"),
         *("google/gemini-3.8-flash", "google/gemini-2.5-pro"),
     ),
-    # The user's own program, which takes any model.
-    "command": (),
 }
-AGENTS = tuple(MODELS)
-OWN_COMMAND = "command"
-# What can be looked for on the PATH.
-PROGRAMS = tuple(name for name in AGENTS if name != OWN_COMMAND)
-# The one that is used where none is named.
-DEFAULT_AGENT = AGENTS[0]
 
 if TYPE_CHECKING:
     Agent = str

@@ -11,6 +11,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from gsd_review_broker import LOOPBACK
+from gsd_review_broker.domain.words import either
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import discovery
 from gsd_review_broker.settings import locations, pool, tracked
@@ -30,7 +32,7 @@ USERS_OWN = frozenset(
 # Set for reviewer programs; they are not settings.
 _NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
 
-_LOCAL = "127.0.0.1, localhost and ::1"
+_LOCAL = either(LOOPBACK, joined="and")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

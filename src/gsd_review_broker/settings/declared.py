@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT
-from gsd_review_broker.domain.model import ApprovalPolicy, Fence, Limits, Policy
+from gsd_review_broker.domain.model import ApprovalPolicy, Limits, Policy
+from gsd_review_broker.domain.words import Fence
 from gsd_review_broker.settings.lists import AbsoluteFolders, Addresses, HostNames
 from gsd_review_broker.settings.locations import DEFAULT_PORT
 from gsd_review_broker.settings.pool import PoolSettings
@@ -95,7 +97,7 @@ class Settings(_Section):
 
     @property
     def is_local(self) -> bool:
-        return self.host in {"127.0.0.1", "localhost", "::1"}
+        return self.host in LOOPBACK
 
     def policy(self) -> Policy:
         limits = self.limits

@@ -6,9 +6,9 @@ listens elsewhere, or with TLS, that is a listener of its own.
 
 from dataclasses import dataclass
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.settings.declared import Settings
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - the names, to recognize them
 _STANDARD_PORTS = ("", ":80", ":443")
 
@@ -31,7 +31,7 @@ def listening(settings: Settings, *, port: int, local_port: int | None = None) -
     """`local_port` is that of the local listener, if there is one."""
     own = port if local_port is None else local_port
     host = settings.host if settings.is_local and local_port is None else "127.0.0.1"
-    local = {name for each in LOOPBACK for name in _with_port(each, own)}
+    local = {name for each in LOOPBACK for name in _with_port(bracketed(each), own)}
     public = {name for each in _public_names(settings, port) for name in _spelled(each)}
     scheme = "https" if settings.tls_certificate or settings.trusted_proxies else "http"
     return Listening(
@@ -51,7 +51,7 @@ def _public_names(settings: Settings, port: int) -> list[str]:
     if settings.host not in _EVERYWHERE and not settings.is_local:
         names.append(f"{bracketed(settings.host)}:{port}")
     if settings.tls_certificate:
-        names += [f"{name}:{port}" for name in LOOPBACK]
+        names += [f"{bracketed(name)}:{port}" for name in LOOPBACK]
     return names
 
 

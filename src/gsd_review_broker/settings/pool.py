@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from gsd_review_broker.domain.words import AGENTS, DEFAULT_AGENT, OWN_COMMAND
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT, MODELS, OWN_COMMAND, Agent
+from gsd_review_broker.settings.agents import MODELS, Agent
 
 Effort = Literal["low", "medium", "high"]
 
@@ -93,7 +94,7 @@ class PoolSettings(_Section):
 
     def models_for(self, agent: Agent) -> list[str]:
         further = self.allowed_models if isinstance(self.allowed_models, list) else self.allowed_models.get(agent, [])
-        return [*MODELS[agent], *further]
+        return [*MODELS.get(agent, ()), *further]
 
 
 def refuse_in_project(path: Path, values: dict[str, Any], *, root: Path | None, users: Path) -> None:

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from gsd_review_broker import __version__
+from gsd_review_broker import LOOPBACK, __version__
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status, write_private
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import lock_path, runtime_path
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SECRET_BYTES = 32
 _SHORTEST_SECRET = 2 * _SECRET_BYTES
 _CHALLENGE = re.compile(r"[0-9a-f]{32,128}")

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     CounterPatch,
-    CounterPatchStatus,
     Event,
     Finding,
     Message,
@@ -18,9 +17,9 @@ from gsd_review_broker.domain.model import (
     Review,
     ReviewId,
     Revision,
-    Status,
 )
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
+from gsd_review_broker.domain.words import CounterPatchStatus, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, FeedPosition, ListPosition, ReviewFilter

@@ -12,28 +12,30 @@ from gsd_review_broker.domain.fields import field_names, from_values, values_of
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     AffectedFile,
-    Anchor,
-    Category,
     CounterPatch,
-    CounterPatchStatus,
-    Disposition,
     Event,
-    EventType,
     Finding,
     Message,
     NewEvent,
+    Review,
+    Revision,
+)
+from gsd_review_broker.domain.rules.contents import files_text
+from gsd_review_broker.domain.words import (
+    Anchor,
+    Category,
+    CounterPatchStatus,
+    Disposition,
+    EventType,
     Operation,
     Outcome,
     Priority,
-    Review,
-    Revision,
     Role,
     Severity,
     Side,
     Status,
     Verdict,
 )
-from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.statements import Values
 

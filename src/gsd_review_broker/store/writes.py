@@ -7,18 +7,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.model import (
-    Change,
-    CounterPatchStatus,
-    Finding,
-    Message,
-    Milliseconds,
-    NewEvent,
-    Review,
-    ReviewId,
-    Status,
-)
+from gsd_review_broker.domain.model import Change, Finding, Message, Milliseconds, NewEvent, Review, ReviewId
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
+from gsd_review_broker.domain.words import CounterPatchStatus, Status
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
 from gsd_review_broker.ports.store import Watcher
 from gsd_review_broker.ports.wakeups import EVENTS, QUEUE, review_topic

@@ -1,19 +1,14 @@
 """The pages' names for each status. Separate from the templates, which are loaded with the first page."""
 
-STATUS_WORDS = {
-    "pending": "Pending",
-    "claimed": "Claimed",
-    "in_review": "In review",
-    "approved": "Approved",
-    "changes_requested": "Changes requested",
-    "closed": "Closed",
-}
+from gsd_review_broker.domain.words import Status
+
+STATUS_WORDS = {status.value: status.replace("_", " ").capitalize() for status in Status}
 # Shown beside the colour, for readers who cannot tell colours apart.
 STATUS_MARKS = {
-    "pending": "○",
-    "claimed": "◐",
-    "in_review": "◑",
-    "approved": "✓",
-    "changes_requested": "↺",
-    "closed": "■",
+    Status.PENDING: "○",
+    Status.CLAIMED: "◐",
+    Status.IN_REVIEW: "◑",
+    Status.APPROVED: "✓",
+    Status.CHANGES_REQUESTED: "↺",
+    Status.CLOSED: "■",
 }

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from gsd_review_broker.domain.identity import HUMAN_PREFIX
 from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.domain.words import RESOLUTIONS, Severity, Verdict, values
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
@@ -47,6 +48,9 @@ class Templates:
             "static": static,
             "status_words": STATUS_WORDS,
             "status_marks": STATUS_MARKS,
+            "severities": list(Severity),
+            "verdicts": values(Verdict),
+            "resolutions": RESOLUTIONS,
             **shared,
         }
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.domain.model import Event, EventType, Identity, Milliseconds, ReviewId
+from gsd_review_broker.domain.model import Event, Identity, Milliseconds, ReviewId
+from gsd_review_broker.domain.words import EventType
 from tests.support.invariants import events_of, problems
 from tests.support.load import Acknowledged, Load, lost
 from tests.support.processes import BrokerProcess, free_environment

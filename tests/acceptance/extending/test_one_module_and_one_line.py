@@ -1,20 +1,28 @@
-"""A made-up agent and a made-up client, each added to a copy of the package as a contributor would add it: one new
-module and one line. Everything that knows agents or clients then knows it."""
+"""A made-up agent, client, vendor and severity, each added to a copy of the package as a contributor would add it: one
+line in the list of words, and for an agent or a client one new module. Everything then knows it."""
 
 import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import gsd_review_broker
+from tests.support.dashboard import hello
+from tests.support.http import Browser
+from tests.support.local import PROPOSAL
+from tests.support.mcp import Mcp, ToolError
 from tests.support.pool import user_file
 from tests.support.processes import BrokerProcess, make_repository
 from tests.support.tandem import Tandem
 
+WORDS = Path("domain", "words.py")
 AGENT = "ada-2"
 AGENT_MODULE = """
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
@@ -79,7 +87,7 @@ def tandem(tmp_path: Path, own_home: Path, package: Path, monkeypatch: pytest.Mo
 
 def test_an_agent(tandem: Tandem, package: Path) -> None:
     (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
-    add_line(package / "settings" / "agents.py", "] = {\n", '    "ada-2": ("deep",),\n')
+    add_line(package / WORDS, 'AGENTS = ("codex", ', '"ada-2", ')
     user_file(tandem.home, agent=AGENT, model="deep", max_pool_size=1, kill_grace_seconds=1)
     assert AGENT in tandem.run("pool", "spawn", "--help").out
     checks = {check["name"]: check["found"] for check in tandem("doctor")["checks"]}
@@ -98,7 +106,7 @@ def test_an_agent(tandem: Tandem, package: Path) -> None:
 
 def test_a_client_without_a_server_entry(tandem: Tandem, package: Path) -> None:
     (package / "integrations" / "clients" / "gsd_core.py").write_text(CLIENT_MODULE)
-    add_line(package / "settings" / "clients.py", "CLIENTS = (", '"gsd-core", ')
+    add_line(package / WORDS, "\nCLIENTS = (", '"gsd-core", ')
     assert CLIENT in tandem.run("install", "--help").out
     folder = tandem.folder / ".gsd"
     (result,) = tandem("install", CLIENT)["results"]
@@ -108,3 +116,62 @@ def test_a_client_without_a_server_entry(tandem: Tandem, package: Path) -> None:
     assert CLIENT in {client["client"] for client in tandem("install", "status")["clients"]}
     tandem("uninstall", CLIENT)
     assert not folder.exists()
+
+
+def judge(call: Mcp, review_id: str, reviewer: str, verdict: str, **more: Any) -> Any:
+    claim = call("claim_review", review_id=review_id, reviewer_id=reviewer)
+    return call(
+        "submit_verdict", review_id=review_id, claim_generation=claim["claim_generation"], verdict=verdict, **more
+    )
+
+
+def test_a_vendor_and_its_agent(tandem: Tandem, package: Path) -> None:
+    add_line(package / WORDS, 'AGENTS = ("codex", ', '"ada-2", ')
+    add_line(package / WORDS, "VENDORS = {\n", '    "ada": "lovelace",\n')
+    (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
+    for command in (("pool", "spawn"), ("pool", "enable"), ("setup",)):
+        assert AGENT in tandem.run(*command, "--help").out
+    user_file(tandem.home).write_text(json.dumps({"approvals": {"required": 2, "distinct_vendors": True}}))
+    with BrokerProcess(tandem.folder, home=tandem.home) as broker:
+        call = broker.client()
+        review_id = call("create_review", **PROPOSAL)["review_id"]
+        judge(call, review_id, f"{AGENT}-r1-0a1b2c3d", "approved")
+        with pytest.raises(ToolError, match="lovelace has approved it already"):
+            call("claim_review", review_id=review_id, reviewer_id="ada")
+        with pytest.raises(ToolError, match="begin with ada, claude, codex, gemini or gpt"):
+            call("claim_review", review_id=review_id, reviewer_id="lovelace")
+        assert judge(call, review_id, "codex", "approved")["status"] == "approved"
+
+
+LOOK_AT_THE_PROMPT = """
+from gsd_review_broker.pool.launch.prompting import prompt, template
+from gsd_review_broker.pool.launch.recipe import LaunchRequest
+request = LaunchRequest(agent="codex", reviewer_id="r", broker_url="", token="", model=None, effort="", workspace="",
+    scratch="")
+print(prompt(template(None), request).decode())
+"""
+
+
+def test_a_severity(tandem: Tandem, package: Path) -> None:
+    add_line(package / WORDS, '    """The most important first."""\n\n', '    FATAL = "fatal"\n')
+    asked = tandem.run("request-changes", "--help").out
+    assert "SEVERITY is fatal, critical, high, medium or low" in " ".join(asked.split())
+    told = subprocess.run(
+        [sys.executable, "-c", LOOK_AT_THE_PROMPT], env=tandem.environment, capture_output=True, text=True, check=True
+    )
+    assert "severity (fatal, critical, high, medium, low)" in told.stdout
+    with BrokerProcess(tandem.folder, home=tandem.home) as broker:
+        call = broker.client()
+        tools = {tool["name"]: tool["inputSchema"] for tool in call.tools()}
+        assert '"enum": ["fatal", "critical", "high", "medium", "low", "P0",' in json.dumps(tools["submit_verdict"])
+        review_id = call("create_review", **PROPOSAL, diff=hello("deux"))["review_id"]
+        remarks = ("--finding", "hello.txt:2:medium:a remark", "--finding", "hello.txt:2:fatal:the worst")
+        assert tandem.run("request-changes", review_id, "-m", "no", *remarks).code == 0
+        assert "fatal open" in tandem.run("show", review_id).out
+        page = Browser(broker.port).get(f"/r/{review_id}").text
+        assert "No open finding of severity fatal, critical or high" in page
+        assert "fatal: the worst" in page
+        assert '<span class="badge fatal">fatal</span>' in page
+        other = call("create_review", **PROPOSAL, diff=hello("zwei"))["review_id"]
+        form = Browser(broker.port).get(f"/r/{other}?at=f0n2").text
+        assert '<option value="fatal">a finding: fatal</option>' in form

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.integrations import ClientRole, client_named
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.integrations import client_named
 from tests.acceptance.pool.test_clients import AGENTS
 from tests.support.model_server import SERVER, ModelServer, Step
 from tests.support.processes import git, make_repository
@@ -51,7 +52,7 @@ DIFF = """diff --git a/hello.txt b/hello.txt
 class HandModel(ModelServer):
     """Does what a model in this role would do. After its first call of the broker, the broker restarts."""
 
-    def __init__(self, role: ClientRole, client: str, restart: Callable[[], None]) -> None:
+    def __init__(self, role: Audience, client: str, restart: Callable[[], None]) -> None:
         super().__init__("approved", "as the test wants it", "")
         self._role, self._client, self._restart = role, client, restart
         self._has_restarted = False
@@ -60,7 +61,7 @@ class HandModel(ModelServer):
         named = {name.replace("__", "_").rpartition(f"{SERVER}_")[2]: name for name in tools if SERVER in name}
         if not named and "ToolSearch" in tools and "CALLED:ToolSearch" not in spoken:
             return Step(tool="ToolSearch", arguments={"query": f"+{SERVER}", "max_results": 30})
-        name, arguments = self._review(spoken) if self._role is ClientRole.REVIEWER else self._propose(spoken)
+        name, arguments = self._review(spoken) if self._role is Audience.REVIEWER else self._propose(spoken)
         if name not in named:
             return Step(text="done")
         return Step(tool=named[name], arguments=arguments)
@@ -136,20 +137,20 @@ def run(words: list[str], tandem: Tandem, environment: dict[str, str]) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize("role", [ClientRole.PROPOSER, ClientRole.REVIEWER])
+@pytest.mark.parametrize("role", [Audience.PROPOSER, Audience.REVIEWER])
 @pytest.mark.parametrize("client", sorted(COMMANDS))
 def test_it_works_by_the_entry_over_a_restart_and_is_listed_as_connected(
-    tandem: Tandem, client: str, role: ClientRole
+    tandem: Tandem, client: str, role: Audience
 ) -> None:
     if shutil.which(client, path=PATH) is None:
         pytest.skip(f"{client} was not found on the PATH or in $TANDEM_CLIENTS")
     partner = PARTNERS[client]
-    pair = (client, partner) if role is ClientRole.PROPOSER else (partner, client)
+    pair = (client, partner) if role is Audience.PROPOSER else (partner, client)
     done = tandem("setup", "--yes", "--trust", "--no-gate", "--proposer", pair[0], "--reviewer", pair[1])
     assert done["broker"]["started"] is True
     sentence = next(step["type"] for step in done["next"] if step["client"] == client)
     assert sentence == client_named(client).sentences[role]
-    if role is ClientRole.REVIEWER:
+    if role is Audience.REVIEWER:
         (tandem.folder / "hello.txt").write_text("bonjour\ntwo\nthree\n")
         tandem("propose", "-m", "Say it in French", "--agent-type", "proposer")
         git(tandem.folder, "checkout", "-q", "hello.txt")
@@ -167,7 +168,7 @@ def test_it_works_by_the_entry_over_a_restart_and_is_listed_as_connected(
 
     assert tandem("status")["pid"] != first, f"the broker was not restarted; {shown}"
     (review,) = tandem("list")["reviews"]
-    expected = "approved" if role is ClientRole.REVIEWER else "pending"
+    expected = "approved" if role is Audience.REVIEWER else "pending"
     assert review["status"] == expected, shown
     asked = json.dumps([request for _, request in model.requests])
     assert "tandem-proposing" in asked or "tandem-reviewing" in asked, "it was told of its role"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.integrations import ClientRole
+from gsd_review_broker.domain.words import Audience
 from tests.acceptance.integrations.test_by_hand import PATH, HandModel, environment_of, run
 from tests.support.model_server import SERVER, ModelServer, Step
 from tests.support.processes import make_repository
@@ -112,7 +112,7 @@ def test_a_whole_page_of_a_diff_reaches_the_model(tandem: Tandem, *, has_limit: 
     if not has_limit:
         config = tandem.folder / ".codex" / "config.toml"
         config.write_text(config.read_text().replace("tool_output_token_limit = 50000\n", ""))
-    with HandModel(ClientRole.REVIEWER, "codex", lambda: None) as model:
+    with HandModel(Audience.REVIEWER, "codex", lambda: None) as model:
         environment = environment_of("codex", tandem, model.url)
         run([*WITH_TOOLS, "Review."], tandem, environment)
     (review,) = tandem("list")["reviews"]

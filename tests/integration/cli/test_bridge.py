@@ -14,7 +14,7 @@ import pytest
 
 from gsd_review_broker.cli.broker.bridge import Bridge
 from gsd_review_broker.client import UnreachableError
-from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.server import all_tools
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.cli.main import build
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
     Client,
-    ClientRole,
     Origin,
     Scope,
     every_client,
@@ -409,7 +409,7 @@ def test_an_installation_that_is_killed_anywhere_can_be_taken_back(
     put(account.root / ".claude/settings.json", JSON_FILES["windows"] or "")
     before = account.seen()
     if older:
-        account.install(url="http://127.0.0.1:9/mcp", role=ClientRole.ALL)
+        account.install(url="http://127.0.0.1:9/mcp", role=Audience.ALL)
 
     # A receipt, two documents and three texts; over an older one two texts that go, and the receipt once more.
     assert dies(monkeypatch, account.install, moment=moment) == (moment < 6)
@@ -477,17 +477,17 @@ def test_from_an_address_to_a_program_and_back(account: Account) -> None:
 )
 def test_an_address_is_completed_or_refused(account: Account, given: str, url: str | None) -> None:
     if url is not None:
-        assert given_endpoint(given, ClientRole.REVIEWER, Scope.USER, account.around) == url
+        assert given_endpoint(given, Audience.REVIEWER, Scope.USER, account.around) == url
         return
     with pytest.raises(BrokerError, match="is not an http address"):
-        given_endpoint(given, ClientRole.REVIEWER, Scope.USER, account.around)
+        given_endpoint(given, Audience.REVIEWER, Scope.USER, account.around)
 
 
 def test_without_a_broker_there_is_no_address_to_write(tmp_path: Path, account: Account) -> None:
     around = dataclasses.replace(account.around, root=make_repository(tmp_path / "repository"))
     for scope in Scope:
         with pytest.raises(BrokerError, match="there is no address to write: no broker is running for") as refusal:
-            running_endpoint(ClientRole.PROPOSER, scope, around)
+            running_endpoint(Audience.PROPOSER, scope, around)
         assert "Without --http" in refusal.value.hint
 
 
@@ -584,10 +584,10 @@ def test_a_linked_exclude_file_is_not_written(versioned: Account) -> None:
 
 def test_another_role_brings_other_files_and_takes_the_old_ones(account: Account) -> None:
     before = account.seen()
-    account.install(role=ClientRole.ALL)
+    account.install(role=Audience.ALL)
     assert (account.root / ".claude/skills/tandem-reviewing/SKILL.md").is_file()
 
-    account.install(role=ClientRole.PROPOSER)
+    account.install(role=Audience.PROPOSER)
 
     assert not (account.root / ".claude/skills/tandem-reviewing").exists()
     assert (account.root / ".claude/commands/tandem/propose.md").is_file()
@@ -622,7 +622,7 @@ def test_a_foreign_command_of_our_name_comes_back(account: Account) -> None:
     put(account.root / ".claude/commands/tandem/propose.md", "foreign\r\n", mode=0o600)
     before = account.seen()
     account.install()
-    account.install(role=ClientRole.ALL)
+    account.install(role=Audience.ALL)
     account.uninstall()
     assert account.seen() == before
 
@@ -690,8 +690,8 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
 
 
-@pytest.mark.parametrize("role", ClientRole)
-def test_the_plugin_holds_the_same_texts(account: Account, role: ClientRole) -> None:
+@pytest.mark.parametrize("role", Audience)
+def test_the_plugin_holds_the_same_texts(account: Account, role: Audience) -> None:
     account.install(role=role)
     plugin = account.root.parent / "plugin"
     write_plugin(plugin, Choice(url=URL, role=role))
@@ -716,11 +716,11 @@ def test_a_plugin_is_written_over_nobodys_work(account: Account) -> None:
 
 
 def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
-    from gsd_review_broker.mcp.registry import Audience
+    from gsd_review_broker.domain.words import Audience
     from gsd_review_broker.mcp.server import all_tools
 
     every = set(all_tools().shown_to(Audience.ALL))
-    for role, audience in ((ClientRole.PROPOSER, Audience.PROPOSER), (ClientRole.REVIEWER, Audience.REVIEWER)):
+    for role, audience in ((Audience.PROPOSER, Audience.PROPOSER), (Audience.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
         for text in (*texts.commands(role, texts.claude_command), *texts.skills(role, texts.CLAUDE)):
             named = every & set(re.findall(r"[a-z_]+", text.content))
@@ -738,10 +738,10 @@ READS = {
 @pytest.mark.parametrize("client", every_client(), ids=str)
 @pytest.mark.parametrize(
     ("role", "do", "doing"),
-    [(ClientRole.PROPOSER, "propose", "proposing"), (ClientRole.REVIEWER, "review", "reviewing")],
+    [(Audience.PROPOSER, "propose", "proposing"), (Audience.REVIEWER, "review", "reviewing")],
 )
 def test_each_client_is_told_its_role_in_its_own_form(
-    account: Account, client: Client, role: ClientRole, do: str, doing: str
+    account: Account, client: Client, role: Audience, do: str, doing: str
 ) -> None:
     before = account.seen()
     account.install(client, url=None, role=role)

@@ -12,10 +12,10 @@ from mcp_types import methods
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp import plain
 from gsd_review_broker.mcp.lean import LeanCalls
-from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
 from gsd_review_broker.service.access import CALLER
 from gsd_review_broker.service.identification import Identification

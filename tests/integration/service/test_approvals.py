@@ -94,6 +94,19 @@ async def test_a_list_for_a_reviewer_leaves_out_what_it_cannot_add_to(tmp_path: 
         assert nothing == {"reviews": [], "next_cursor": None, "changed": False}
 
 
+async def test_a_client_of_an_unknown_vendor_does_not_make_the_rule_weaker(tmp_path: Path, repository: Path) -> None:
+    policy = {"required": 2, "distinct_vendors": True}
+    async with local_broker(tmp_path, root=repository, approvals=policy) as broker:
+        review_id = (await broker.create())["review_id"]
+        await approve(broker, review_id, "opencode-a")
+        half = await approve(broker, review_id, "codex-a")
+        assert half["status"] == "pending"
+        (missing,) = half["missing"]
+        assert missing.startswith("an approval from another vendor than openai (the vendor of opencode-a is unknown;")
+        assert await offered(broker, "cursor-a") == []
+        assert (await approve(broker, review_id, "claude-a"))["status"] == "approved"
+
+
 @pytest.mark.parametrize(
     ("policy", "approver", "waits_for"),
     [

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.server import all_tools
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import ToolError

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.cli.gate.questions import commits_log
-from gsd_review_broker.domain.caller import Caller, CallerKind
+from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.gate import receipts, search
 from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import hook, install
 from gsd_review_broker.service.queries.receipts import Receipts

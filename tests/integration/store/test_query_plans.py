@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 import sqlalchemy as sa
 
-from gsd_review_broker.domain.model import Status
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.ports.lists import SUMMARY
 from gsd_review_broker.store import pool_rows, reads, statistics
 from gsd_review_broker.store.statements import sql_of

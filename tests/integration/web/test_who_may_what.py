@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gsd_review_broker.mcp.registry import Audience
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.server import all_tools
 from tests.support.asgi import AsgiAnswer
 from tests.support.local import PROPOSAL, LocalBroker, local_broker

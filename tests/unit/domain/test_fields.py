@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from gsd_review_broker.domain.fields import copy_with, field_names, from_values, values_of
-from gsd_review_broker.domain.model import Review, Status
+from gsd_review_broker.domain.model import Review
+from gsd_review_broker.domain.words import Status
 from tests.support.reviews import in_status
 
 

@@ -9,18 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import (
-    Category,
-    Change,
-    EventType,
-    Identity,
-    Milliseconds,
-    NewEvent,
-    Policy,
-    Review,
-    Status,
-    Verdict,
-)
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Policy, Review
 from gsd_review_broker.domain.tally import (
     Counted,
     Measured,
@@ -33,6 +22,7 @@ from gsd_review_broker.domain.tally import (
     tally_of,
     time_in,
 )
+from gsd_review_broker.domain.words import Category, EventType, Status, Verdict
 from tests.support.reviews import (
     DIGEST,
     LATER,

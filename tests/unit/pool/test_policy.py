@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import EndReason
+from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.pool.policy import (
     LONGEST_PAUSE,
     Drain,

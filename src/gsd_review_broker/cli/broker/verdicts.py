@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 
 from gsd_review_broker.cli.context import Context
-from gsd_review_broker.cli.exits import Exit, of_review
+from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.turns import proposer_must_act
+from gsd_review_broker.domain.words import PROPOSERS_TURN, REVIEWERS_TURN, Verdict, proposer_must_act
 
 SLICE_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
@@ -73,5 +73,14 @@ def is_decided(status: Json) -> bool:
     return proposer_must_act(status["status"], status["counter_patch_status"])
 
 
-def exit_of(status: Json) -> Exit:
-    return of_review(status["status"], status["verdict"])
+def exit_of(review: Json) -> Exit:
+    """Return the exit code of `wait` and `propose --wait`; an approval also applies after the review was closed.
+
+    A state that only a newer broker knows is a failure; it is not waited for.
+    """
+    status = review["status"]
+    if Verdict.APPROVED in {status, review["verdict"]}:
+        return Exit.DONE
+    if status in REVIEWERS_TURN:
+        return Exit.PENDING
+    return Exit.REFUSED if status in PROPOSERS_TURN else Exit.FAILED

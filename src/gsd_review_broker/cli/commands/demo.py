@@ -13,6 +13,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import CLIENTS
 
 _DETAILS = """\
 Makes a scratch repository, starts a broker on a free port, and runs two scripted agents that negotiate a change over
@@ -56,7 +57,9 @@ def run_demo(options: argparse.Namespace) -> int:
     screen.say()
     screen.say(f"{len(events)} events are on record for this, each in the hash chain. Everything is cleaned up.")
     screen.say("The gate's answers were the real git hook's; `tandem gate install` puts it into your repository.")
-    screen.say("Next, in your repository: `tandem up`, then `tandem install claude` (or codex, gemini, opencode).")
+    screen.say(
+        f"Next, in your repository: `tandem up`, then `tandem install {CLIENTS[0]}` (or {', '.join(CLIENTS[1:])})."
+    )
     return Exit.DONE
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.domain.words import INSTALLABLE, ROLES_WITH_TOOLS, Audience, values
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.clients import INSTALLABLE
 
 if TYPE_CHECKING:
     from gsd_review_broker.integrations import (
@@ -47,8 +47,8 @@ def register(commands: Commands) -> None:
     _add_common(install)
     install.add_argument(
         "--role",
-        choices=["proposer", "reviewer", "observer", "all"],
-        default="proposer",
+        choices=values((*ROLES_WITH_TOOLS, Audience.ALL)),
+        default=Audience.PROPOSER.value,
         help="the role whose tools the client sees (proposer)",
     )
     how = install.add_mutually_exclusive_group()
@@ -179,7 +179,7 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
     from gsd_review_broker import integrations
 
     scope = _scope(options, around)
-    role = integrations.ClientRole(options.role)
+    role = Audience(options.role)
     if options.gate and options.clients != ["claude"]:
         raise BrokerError(
             Code.INVALID_ARGUMENT,

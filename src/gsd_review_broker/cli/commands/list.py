@@ -7,9 +7,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.cli.render import describe
-
-STATUSES = ["pending", "claimed", "in_review", "approved", "changes_requested", "closed"]
-CATEGORIES = ["plan_review", "code_change", "verification", "handoff"]
+from gsd_review_broker.domain.words import Category, Status, values
 
 
 def register(commands: Commands) -> None:
@@ -19,8 +17,8 @@ def register(commands: Commands) -> None:
         summary="list reviews: critical first, then oldest",
         parents=[broker_options()],
     )
-    listing.add_argument("--status", choices=STATUSES, help="only reviews in this state")
-    listing.add_argument("--category", choices=CATEGORIES)
+    listing.add_argument("--status", choices=values(Status), help="only reviews in this state")
+    listing.add_argument("--category", choices=values(Category))
     listing.add_argument("--project")
     listing.add_argument("--phase")
     listing.add_argument("--plan")

@@ -13,6 +13,7 @@ from gsd_review_broker.cli.broker.first_answers import FirstAnswers
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find
+from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, values
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.own_token import own_token
@@ -26,7 +27,7 @@ def register(commands: Commands) -> None:
     mcp = commands.add(
         "mcp", run_bridge, summary="the broker's MCP tools over standard input and output", details=_DETAILS
     )
-    mcp.add_argument("--role", choices=["proposer", "reviewer", "observer"], help="only the tools of this role")
+    mcp.add_argument("--role", choices=values(ROLES_WITH_TOOLS), help="only the tools of this role")
     mcp.add_argument("--no-start", action="store_true", help="do not start a broker")
     mcp.add_argument(
         "--patience", type=float, metavar="SECONDS", help="how long to wait for a stopped broker to come back (20)"

@@ -12,11 +12,15 @@ from gsd_review_broker.cli.render.events import moment, short_id
 from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import AGENTS, DEFAULT_AGENT, ReviewerState
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.agents import AGENTS, DEFAULT_AGENT
 
-_STATES = {"active": Style.GREEN, "draining": Style.YELLOW, "terminated": Style.DIM}
+_STATES: dict[str, Style] = {
+    ReviewerState.ACTIVE: Style.GREEN,
+    ReviewerState.DRAINING: Style.YELLOW,
+    ReviewerState.TERMINATED: Style.DIM,
+}
 _TITLES = ("REVIEWER", "STATE", "MODEL", "REVIEW", "DONE", "APPROVED", "LAST HEARD OF", "DOING")
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gsd_review_broker.cli.broker.browser import open_page
 from gsd_review_broker.cli.broker.verdicts import DEFAULT_SECONDS, exit_of, wait_for_verdict
-from gsd_review_broker.cli.commands.list import CATEGORIES
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
@@ -15,6 +14,7 @@ from gsd_review_broker.cli.git.sources import add_source_options, as_text, chose
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import Category, values
 from gsd_review_broker.errors import BrokerError, Code
 
 _DETAILS = """\
@@ -57,7 +57,7 @@ def register(commands: Commands) -> None:
         ("--project", None),
     ):
         who.add_argument(flag, default=_from_environment(flag), metavar="NAME", help=text)
-    who.add_argument("--category", choices=CATEGORIES, default=_from_environment("--category"))
+    who.add_argument("--category", choices=values(Category), default=_from_environment("--category"))
     who.add_argument("--parent-id", metavar="ID", help="the review that this one follows")
     more = propose.add_argument_group("more")
     more.add_argument(

@@ -10,6 +10,7 @@ from gsd_review_broker.cli.render import describe
 from gsd_review_broker.cli.render.events import status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.words import RESOLUTIONS, Role, values
 from gsd_review_broker.errors import BrokerError, Code
 
 
@@ -28,20 +29,18 @@ def register(commands: Commands) -> None:
     message = commands.add("message", run_message, summary="send a message to the other side", parents=shared)
     add_review(message)
     message.add_argument("-m", "--body", required=True, metavar="TEXT", help="what")
-    message.add_argument(
-        "--role", choices=["proposer", "reviewer"], help="on which side you act (found from your identity)"
-    )
+    message.add_argument("--role", choices=values(Role), help="on which side you act (found from your identity)")
     message.add_argument("--path", help="about this file")
     message.add_argument("--line", type=int, help="about this line of the file")
     message.add_argument("--reply-to", type=int, metavar="MESSAGE", help="in reply to the message with this number")
     resolve = commands.add("resolve", run_resolve, summary="record what was done about a finding", parents=shared)
     add_review(resolve)
     resolve.add_argument("finding", metavar="FINDING", help="its id, as `tandem show` lists it")
-    resolve.add_argument("disposition", choices=["fixed", "rejected", "deferred"])
+    resolve.add_argument("disposition", choices=values(RESOLUTIONS))
     resolve.add_argument("-m", "--note", metavar="TEXT", help="why; needed for rejected")
     resolve.add_argument(
         "--role",
-        choices=["proposer", "reviewer"],
+        choices=values(Role),
         help="on which side you act (the side of --as; without it, the proposer's)",
     )
 

@@ -14,9 +14,8 @@ from gsd_review_broker.cli.registering import Commands, add_review, broker_optio
 from gsd_review_broker.cli.render.events import moment, status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.words import CLAIM_IS_LIVE, Severity, either
 from gsd_review_broker.errors import BrokerError, Code
-
-_LIVE = {"claimed", "in_review"}
 
 
 def register(commands: Commands) -> None:
@@ -58,7 +57,7 @@ def _add_verdict(parser: argparse.ArgumentParser, *, needs_reason: bool) -> None
         action="append",
         default=[],
         metavar="PATH:LINE[-LINE]:SEVERITY:TEXT",
-        help="a remark on lines; SEVERITY is critical, high, medium or low; can be repeated",
+        help=f"a remark on lines; SEVERITY is {either(tuple(Severity))}; can be repeated",
     )
     parser.add_argument("--findings", metavar="FILE", help="a JSON list of findings; - is standard input")
 
@@ -72,7 +71,7 @@ def run_claim(options: argparse.Namespace) -> int:
         if not claim["claimed"]:
             context.answer(claim, "No review is waiting for you.")
             return Exit.PENDING
-    elif options.take_over and (status := _status(context, options))["status"] in _LIVE:
+    elif options.take_over and (status := _status(context, options))["status"] in CLAIM_IS_LIVE:
         claim = context.post(f"/api/reviews/{status['review_id']}/take-over", person=context.identity)
     else:
         claim = _claimed(context, options.review)
@@ -109,7 +108,7 @@ def _hint_at_take_over(context: Context, review_id: str, error: BrokerError) -> 
     if error.code is not Code.ALREADY_CLAIMED:
         return
     status = context.call("get_review_status", review_id=review_id)
-    if status["status"] in _LIVE:
+    if status["status"] in CLAIM_IS_LIVE:
         error.hint = (
             "Wait: the claim ends with a verdict, a release or its deadline. A person can take it over: "
             f"`tandem claim {status['review_id']} --take-over`."
@@ -119,13 +118,13 @@ def _hint_at_take_over(context: Context, review_id: str, error: BrokerError) -> 
 def run_release(options: argparse.Namespace) -> int:
     context = Context(options)
     status = _status(context, options)
-    if status["status"] in _LIVE and not _is_me(context, status["claimed_by"]):
+    if status["status"] in CLAIM_IS_LIVE and not _is_me(context, status["claimed_by"]):
         raise BrokerError(
             Code.NOT_CLAIMANT,
             f"review {status['review_id']} is claimed by {status['claimed_by']}, not by {context.identity}",
             "Only the claimant can release it; `tandem claim --take-over` takes it over.",
         )
-    if status["status"] not in _LIVE:
+    if status["status"] not in CLAIM_IS_LIVE:
         raise BrokerError(
             Code.INVALID_TRANSITION,
             f"review {status['review_id']} is {status['status']}: it has no claim to release",

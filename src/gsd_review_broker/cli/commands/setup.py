@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.cli.render.screen import Screen
+from gsd_review_broker.domain.words import AGENTS, CLIENTS
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.agents import AGENTS
-from gsd_review_broker.settings.clients import CLIENTS
 
 if TYPE_CHECKING:
     from gsd_review_broker.cli.setup.carrying_out import SetupResult

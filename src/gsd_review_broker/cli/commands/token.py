@@ -4,7 +4,7 @@ import argparse
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.domain.tokens import TokenRole
+from gsd_review_broker.domain.words import TokenRole, values
 
 _TITLES = ("NAME", "ROLE", "PROJECT", "STATE", "CREATED", "EXPIRES", "BY")
 
@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
         "database may do this, whether the broker is running or not.",
         parents=shared,
     )
-    new.add_argument("--role", required=True, choices=[role.value for role in TokenRole], help="what it allows")
+    new.add_argument("--role", required=True, choices=values(TokenRole), help="what it allows")
     new.add_argument("--name", help="whose it is; rules compare this name (a new one)")
     new.add_argument("--project", help="its holder sees only this project")
     new.add_argument("--expires", metavar="TIME", help="in minutes, hours or days: 90m, 12h, 30d (never)")

@@ -21,11 +21,11 @@ from gsd_review_broker.cli.doctor.stored import what_is_wrong
 from gsd_review_broker.client import Target, UnreachableError
 from gsd_review_broker.client.connection import Connection
 from gsd_review_broker.client.discovery import described
+from gsd_review_broker.domain.words import PROGRAMS
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.agents import PROGRAMS
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _LEAST_PYTHON = (3, 11)

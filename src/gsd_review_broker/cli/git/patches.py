@@ -79,7 +79,7 @@ def painted(screen: Screen, line: str) -> str:
     if heading is not None:
         line = f"{heading[1]} (heading by the author:{heading[2]})"
     style = Style.BOLD if line.startswith(_HEADERS) else _STYLES.get(line[:1], Style.PLAIN)
-    return screen.painted(Span(line, style), keep="\t")
+    return screen.painted(Span(line, style), is_block=True)
 
 
 def _pager() -> list[str] | None:

@@ -10,6 +10,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.errors import BrokerError, Code
 
 _AGENT = "gsd-review"
@@ -17,7 +18,6 @@ _INTENT = "Review these plans for GSD (/gsd:review). The text says what to look 
 # The broker's limit for a description is 64 KiB.
 _LONGEST_DESCRIPTION = 60_000
 _LONGEST_PROMPT = 8 * 1024 * 1024
-_VERDICTS = {"approved": "approved", "changes_requested": "changes requested"}
 
 
 def review_prompt(context: Context, seconds: float) -> int:
@@ -70,7 +70,8 @@ def _close(context: Context, review_id: str, reason: str) -> None:
 
 
 def _review(status: Json, discussion: Json) -> Iterator[str]:
-    verdict = _VERDICTS.get(status["verdict"] or "", "no verdict")
+    is_open = status["verdict"] in {None, Verdict.COMMENT}
+    verdict = "no verdict" if is_open else status["verdict"].replace("_", " ")
     yield f"**Verdict:** {verdict}, by {status['claimed_by'] or 'nobody'} (review {status['review_id']})"
     if status["verdict_reason"]:
         yield status["verdict_reason"]

@@ -5,8 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli.broker.verdicts import exit_of
 from gsd_review_broker.cli.context import Context
-from gsd_review_broker.cli.exits import Exit, of_review
+from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import commits_log, judged
 from gsd_review_broker.cli.git import changes, patches
 from gsd_review_broker.cli.render.escapes import visible_block
@@ -123,7 +124,7 @@ def _standing(context: Context, commit: EarlyCommit) -> Exit:
     review = commit.review_id or ""
     try:
         status = context.ask("get_review_status", review_id=review)
-        standing = of_review(status["status"], status["verdict"])
+        standing = exit_of(status)
         is_same = standing is not Exit.DONE or patches.fetch(context, review).text == _diff_of(commit)
     except BrokerError as error:
         if error.code in {Code.NOT_FOUND, Code.INVALID_ARGUMENT}:

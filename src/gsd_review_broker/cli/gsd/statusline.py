@@ -3,15 +3,16 @@
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, StartError
 
 # In the order of what the proposer has to do first.
 _WORDS = {
-    "changes_requested": "to fix",
-    "approved": "approved",
-    "in_review": "in review",
-    "claimed": "in review",
-    "pending": "waiting",
+    Status.CHANGES_REQUESTED: "to fix",
+    Status.APPROVED: "approved",
+    Status.IN_REVIEW: "in review",
+    Status.CLAIMED: "in review",
+    Status.PENDING: "waiting",
 }
 
 

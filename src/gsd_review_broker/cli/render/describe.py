@@ -9,10 +9,12 @@ _REASON_CHARACTERS = 80
 
 def outcome(status: Json) -> list[Part]:
     """A review's state, short enough for an agent that waited ten minutes; `show` has the whole story."""
+    from gsd_review_broker.domain.words import CLAIM_IS_LIVE
+
     parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
     if status["verdict"] and status["verdict"] != status["status"]:
         parts.append(f" ({status['verdict']})")
-    if status["claimed_by"] and status["status"] in {"claimed", "in_review"}:
+    if status["claimed_by"] and status["status"] in CLAIM_IS_LIVE:
         parts.append(f" by {shortened(status['claimed_by'], 30)}")
     if status["open_finding_count"]:
         parts.append(f", {counted(status['open_finding_count'], 'open finding')}")

@@ -6,6 +6,7 @@ from gsd_review_broker.cli.render.screen import Part, Span, Style
 
 Json = dict[str, Any]
 
+# Not by the words of the domain: `tandem status` reads this table, and starts without them.
 STATUS_STYLES = {
     "pending": Style.YELLOW,
     "claimed": Style.BLUE,

@@ -10,8 +10,9 @@ from gsd_review_broker.cli.render import describe
 from gsd_review_broker.cli.render.events import event_line
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import PROPOSERS_TURN, REVIEWERS_TURN, Status
 
-OPEN_STATES = ("pending", "claimed", "in_review", "changes_requested", "approved")
+_OPEN = tuple(status for status in (*REVIEWERS_TURN, *PROPOSERS_TURN) if status is not Status.CLOSED)
 _MOST_EVENTS = 200
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K\r\n", "\x1b[K\x1b[J"
@@ -50,7 +51,7 @@ class LiveView:
     def _open_reviews(self) -> list[Json]:
         """Each state has its own page: a list of all would be full of closed ones."""
         room = max(1, self._size.lines // 2)
-        pages = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in OPEN_STATES]
+        pages = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in _OPEN]
         return [review for reviews in pages for review in reviews][:room]
 
     def _lines(self) -> list[str]:

@@ -97,8 +97,8 @@ class Screen:
                 break
         return "".join(shown)
 
-    def painted(self, part: Part, *, keep: str = "") -> str:
-        text = plain(part, keep)
+    def painted(self, part: Part, *, is_block: bool = False) -> str:
+        text = plain(part, is_block=is_block)
         style = part.style if isinstance(part, Span) else Style.PLAIN
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
 
@@ -161,8 +161,9 @@ def cut(text: str, width: int) -> str:
     return text + "…"
 
 
-def plain(part: Part, keep: str = "") -> str:
-    return visible(part.text if isinstance(part, Span) else part, keep=keep)
+def plain(part: Part, *, is_block: bool = False) -> str:
+    text = part.text if isinstance(part, Span) else part
+    return visible_block(text) if is_block else visible(text)
 
 
 def _has_colour(*, terminal: bool) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gsd_review_broker.domain.words import VENDORS
+
 PERSON = "you"
-_VENDORS = {"claude": "Anthropic", "codex": "OpenAI", "gemini": "Google"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,8 +27,8 @@ def every_pair(installed: Sequence[str]) -> list[Pair]:
 
 
 def _vendor(client: str) -> str:
-    """A client that can use anybody's model counts as a vendor of its own."""
-    return _VENDORS.get(client, client)
+    """A client that can use any vendor's model is as good as another vendor here: nothing is approved by a pair."""
+    return VENDORS.get(client) or client
 
 
 def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | None, reviewer: str | None) -> Pair:

@@ -7,18 +7,17 @@ from pathlib import Path
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.gate.setup import GateState, gate_state
 from gsd_review_broker.cli.setup.pairs import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
+from gsd_review_broker.domain.words import CLIENTS, Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
     Client,
-    ClientRole,
     ClientStatus,
     Environment,
     InstalledGsd,
     InstallOutcome,
     Scope,
 )
-from gsd_review_broker.settings.clients import CLIENTS
 
 _GSD = "gsd"
 
@@ -103,12 +102,12 @@ def _roles(around: Environment) -> dict[str, str]:
 def _installations(
     pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
 ) -> list[Installation]:
-    names = {pair.proposer: ClientRole.PROPOSER, pair.reviewer: ClientRole.REVIEWER}
+    names = {pair.proposer: Audience.PROPOSER, pair.reviewer: Audience.REVIEWER}
     wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
     if with_gsd:
-        wanted.append((integrations.client_named(_GSD), ClientRole.PROPOSER))
+        wanted.append((integrations.client_named(_GSD), Audience.PROPOSER))
     if options.pool:
-        wanted.append((integrations.pool_settings(options.pool), ClientRole.PROPOSER))
+        wanted.append((integrations.pool_settings(options.pool), Audience.PROPOSER))
     program = integrations.tandem_program(around, shared=options.shared)
     choice = Choice(url=None, trust=options.trust, shared=options.shared, tandem=program)
     return [

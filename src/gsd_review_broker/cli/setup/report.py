@@ -10,7 +10,8 @@ from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.cli.setup.pairs import PERSON, Pair
 from gsd_review_broker.cli.setup.plan import SetupPlan
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.integrations import ClientRole, client_named
+from gsd_review_broker.domain.words import CLIENTS, Audience, either
+from gsd_review_broker.integrations import client_named
 
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
@@ -46,7 +47,7 @@ def show_found(screen: Screen, plan: SetupPlan) -> None:
     for status in plan.found:
         screen.say(f"  {status.client.full_name:<12} {status.program}")
     if not plan.found:
-        screen.say("  No agent: neither claude, codex, gemini nor opencode is on the PATH.")
+        screen.say(f"  No agent: neither {either(CLIENTS, joined='nor')} is on the PATH.")
     for one in plan.gsd:
         screen.say(f"  {'GSD':<12} {one}")
 
@@ -89,15 +90,15 @@ def next_steps(plan: SetupPlan) -> list[Json]:
     """What a person types, in which client."""
     steps: list[Json] = []
     if plan.pair.proposer is not None:
-        steps.append(_step(plan.pair.proposer, ClientRole.PROPOSER, "To propose a change,"))
+        steps.append(_step(plan.pair.proposer, Audience.PROPOSER, "To propose a change,"))
         if plan.pair.reviewer == PERSON:
             steps.append({"client": PERSON, "role": "reviewer", "type": "tandem open", "doing": ""})
     if plan.pair.reviewer != PERSON:
-        steps.append(_step(plan.pair.reviewer, ClientRole.REVIEWER, "To review,"))
+        steps.append(_step(plan.pair.reviewer, Audience.REVIEWER, "To review,"))
     return steps
 
 
-def _step(client: str, role: ClientRole, doing: str) -> Json:
+def _step(client: str, role: Audience, doing: str) -> Json:
     return {"client": client, "role": role.value, "type": client_named(client).sentences[role], "doing": doing}
 
 

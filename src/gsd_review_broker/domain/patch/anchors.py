@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from gsd_review_broker.domain.model import Anchor, Side
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+from gsd_review_broker.domain.words import Anchor, Side
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain.model import AffectedFile, Operation
+from gsd_review_broker.domain.model import AffectedFile
 from gsd_review_broker.domain.patch import names
 from gsd_review_broker.domain.patch.headers import GIT, Header, Scanner, UnreadableDiffError, git_header, plain_header
+from gsd_review_broker.domain.words import Operation
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _LONGEST_COUNT = 10  # digits; no file has that many lines

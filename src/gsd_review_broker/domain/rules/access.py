@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gsd_review_broker.domain.caller import Caller, CallerKind
+from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import is_human, same_identity
-from gsd_review_broker.domain.model import Finding, Identity, Review, Role
+from gsd_review_broker.domain.model import Finding, Identity, Review
+from gsd_review_broker.domain.words import CallerKind, Role
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 

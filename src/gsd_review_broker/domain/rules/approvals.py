@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.gate.patterns import Patterns
 from gsd_review_broker.domain.identity import identity_key, is_human, same_identity
-from gsd_review_broker.domain.model import ApprovalPolicy, EventType, Identity, NewEvent, Review, Verdict
+from gsd_review_broker.domain.model import ApprovalPolicy, Identity, NewEvent, Review
 from gsd_review_broker.domain.tally import kind_of
+from gsd_review_broker.domain.words import VENDORS, EventType, Verdict, either
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-
-_VENDORS = {"codex": "openai", "gpt": "openai", "claude": "anthropic", "gemini": "google"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,12 +40,12 @@ def approvers_in(events: Iterable[NewEvent], review: Review, digest: str | None)
     )
 
 
-def vendor_of(reviewer: Identity) -> str:
-    """By the first word of its name, as the pool and people name programs; each person is a vendor of their own."""
+def vendor_of(reviewer: Identity) -> str | None:
+    """Read the vendor off the first word of the name, as the pool and people name programs. Each person is a vendor of
+    their own. None: the vendor is unknown, and an approval from it is not one from another vendor."""
     if is_human(reviewer):
         return identity_key(reviewer)
-    word = identity_key(kind_of(reviewer)).split("-")[0]
-    return _VENDORS.get(word, word)
+    return VENDORS.get(identity_key(kind_of(reviewer)).split("-")[0])
 
 
 def missing(policy: ApprovalPolicy, standing: Standing) -> tuple[str, ...]:
@@ -56,13 +55,31 @@ def missing(policy: ApprovalPolicy, standing: Standing) -> tuple[str, ...]:
     short = policy.required - len(approvers)
     if short > 0:
         lacking.append(f"{short} more approval{'s' if short > 1 else ''}")
-    vendors = {vendor_of(name) for name in approvers.values()}
-    if policy.distinct_vendors and short <= 0 and len(vendors) < policy.required:
-        lacking.append(f"an approval from another vendor than {', '.join(sorted(vendors))}")
+    if policy.distinct_vendors and short <= 0:
+        lacking += _missing_vendors(policy, approvers.values())
     path = _path_for_a_person(policy, standing.touched)
     if path is not None and not any(is_human(name) for name in approvers.values()):
         lacking.append(f"a person's approval, for {path}")
     return tuple(lacking)
+
+
+def _missing_vendors(policy: ApprovalPolicy, approvers: Iterable[Identity]) -> list[str]:
+    """Count the known vendors alone. One approval has nothing to differ from."""
+    unknown = sorted(name for name in approvers if vendor_of(name) is None)
+    vendors = {vendor for name in approvers if (vendor := vendor_of(name)) is not None}
+    if policy.required == 1 or len(vendors) >= policy.required:
+        return []
+    what = (
+        f"an approval from another vendor than {', '.join(sorted(vendors))}"
+        if vendors
+        else f"approvals from {policy.required} vendors"
+    )
+    return [f"{what} ({_unknown_vendor(', '.join(unknown))})" if unknown else what]
+
+
+def _unknown_vendor(name: str) -> str:
+    known = tuple(word for word, vendor in VENDORS.items() if vendor is not None)
+    return f"the vendor of {name} is unknown; a reviewer's name has to begin with {either(known)}"
 
 
 def only_a_person_is_missing(policy: ApprovalPolicy, standing: Standing) -> bool:
@@ -86,8 +103,12 @@ def _why_useless(reviewer: Identity, policy: ApprovalPolicy, standing: Standing)
         return f"{reviewer} has approved this revision already"
     if not standing.approvers or is_human(reviewer):
         return None
-    if policy.distinct_vendors and vendor_of(reviewer) in {vendor_of(name) for name in standing.approvers}:
-        return f"{vendor_of(reviewer)} has approved it already"
+    if policy.distinct_vendors and policy.required > 1:
+        vendor = vendor_of(reviewer)
+        if vendor is None:
+            return _unknown_vendor(reviewer)
+        if vendor in {vendor_of(name) for name in standing.approvers}:
+            return f"{vendor} has approved it already"
     return f"{reviewer} is not a person" if only_a_person_is_missing(policy, standing) else None
 
 

@@ -3,16 +3,7 @@
 from dataclasses import replace
 
 from gsd_review_broker.domain.identity import BROKER, VALIDATOR, is_human, same_identity
-from gsd_review_broker.domain.model import (
-    Change,
-    EventType,
-    Identity,
-    Milliseconds,
-    Policy,
-    Review,
-    Status,
-    Verdict,
-)
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.transitions import (
     Command,
     cleared_claim,
@@ -21,6 +12,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 # Begins the reason of a rejection that nobody gave.

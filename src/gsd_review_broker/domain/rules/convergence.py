@@ -1,8 +1,9 @@
 """When the agents do not converge, a person is asked. Agents may go on meanwhile."""
 
 from gsd_review_broker.domain.identity import BROKER, is_human
-from gsd_review_broker.domain.model import Change, EventType, Identity, Milliseconds, Policy, Review
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.transitions import followed_by, record
+from gsd_review_broker.domain.words import EventType
 
 # The same finding raised this often means that the two sides do not agree on it.
 REPEATS_THAT_NEED_A_PERSON = 3

@@ -6,9 +6,6 @@ from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
-    CounterPatchStatus,
-    Disposition,
-    EventType,
     Finding,
     Identity,
     Message,
@@ -16,13 +13,13 @@ from gsd_review_broker.domain.model import (
     Policy,
     Review,
     Revision,
-    Status,
 )
 from gsd_review_broker.domain.rules.claims import deadline
 from gsd_review_broker.domain.rules.contents import hash_of_message
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.proposals import refuse_too_many, renew, require_proposer
 from gsd_review_broker.domain.rules.transitions import Command, invalid_transition, record, require
+from gsd_review_broker.domain.words import CounterPatchStatus, Disposition, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 
 PREVIEW_CHARACTERS = 100

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from gsd_review_broker.domain.model import Anchor, Finding
+from gsd_review_broker.domain.model import Finding
 from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.words import Anchor
 
 
 def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from gsd_review_broker.domain.identity import BROKER
-from gsd_review_broker.domain.model import Change, EventType, Milliseconds, Review
+from gsd_review_broker.domain.model import Change, Milliseconds, Review
 from gsd_review_broker.domain.rules.transitions import record
+from gsd_review_broker.domain.words import EventType
 
 
 def record_landed(review: Review, *, metadata: dict[str, Any], now: Milliseconds) -> Change:

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, Review, ReviewId, Status, Verdict
+from gsd_review_broker.domain.model import Milliseconds, NewEvent, Review, ReviewId
 from gsd_review_broker.domain.pool import (
     FAILURES_THAT_NEED_A_PERSON,
     JUDGED,
-    EndReason,
     Failure,
     Reviewer,
     Usage,
     Work,
-    WorkOutcome,
     outcome_of_verdict,
 )
+from gsd_review_broker.domain.words import EndReason, EventType, Status, Verdict, WorkOutcome
 
 _ENDS = {
     EventType.REVIEW_RELEASED: WorkOutcome.RELEASED,

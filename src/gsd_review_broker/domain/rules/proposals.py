@@ -6,24 +6,19 @@ from gsd_review_broker.domain.fields import field_names, values_of
 from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import (
     Change,
-    CounterPatchStatus,
-    EventType,
     Finding,
     Identity,
     Milliseconds,
     NewEvent,
     Origin,
-    Outcome,
     Policy,
-    Priority,
     Review,
     Revision,
-    Role,
-    Status,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_revision
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, no_human_needed
 from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, followed_by, record, require
+from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Outcome, Priority, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000

@@ -4,7 +4,8 @@ import re
 
 from gsd_review_broker.domain.identity import HUMAN_PREFIX, is_human
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.domain.tokens import Token, TokenState
+from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.words import TokenState
 from gsd_review_broker.errors import BrokerError, Code
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhd])")

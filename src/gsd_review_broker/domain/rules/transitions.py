@@ -5,16 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from gsd_review_broker.domain.fields import copy_with
-from gsd_review_broker.domain.model import (
-    Change,
-    CounterPatchStatus,
-    EventType,
-    Identity,
-    Milliseconds,
-    NewEvent,
-    Review,
-    Status,
-)
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 

@@ -4,24 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gsd_review_broker.domain.identity import BROKER, same_identity
-from gsd_review_broker.domain.model import (
-    Change,
-    CounterPatch,
-    CounterPatchStatus,
-    EventType,
-    Fence,
-    Finding,
-    Identity,
-    Milliseconds,
-    Policy,
-    Review,
-    Verdict,
-)
+from gsd_review_broker.domain.model import Change, CounterPatch, Finding, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing, missing, only_a_person_is_missing
 from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale, release
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
 from gsd_review_broker.domain.rules.convergence import call_human, call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
+from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Fence, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 _COMMANDS = {

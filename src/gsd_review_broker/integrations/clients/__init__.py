@@ -4,8 +4,8 @@ from functools import cache
 from importlib import import_module
 from typing import cast
 
+from gsd_review_broker.domain.words import CLIENTS, INSTALLABLE
 from gsd_review_broker.integrations.clients.setup import Client
-from gsd_review_broker.settings.clients import CLIENTS, INSTALLABLE
 
 
 @cache

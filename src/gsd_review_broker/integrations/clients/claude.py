@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.hooks import HOOK_TIMEOUT, start_hooks
 from gsd_review_broker.integrations.clients.setup import (
@@ -15,7 +16,7 @@ from gsd_review_broker.integrations.clients.setup import (
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry
 
 SERVER_PATH = ("mcpServers", SERVER)
@@ -86,7 +87,7 @@ CLIENT = Client(
     server=ServerEntry(file=_file, path=SERVER_PATH, value=server_value),
     more=_more,
     sentences={
-        ClientRole.PROPOSER: "/tandem:propose",
-        ClientRole.REVIEWER: "/tandem:review",
+        Audience.PROPOSER: "/tandem:propose",
+        Audience.REVIEWER: "/tandem:review",
     },
 )

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.hooks import start_hooks
 from gsd_review_broker.integrations.clients.setup import (
@@ -14,7 +15,7 @@ from gsd_review_broker.integrations.clients.setup import (
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry
 
 _READER = texts.Reader(agent_type="codex", reviewer_id="codex-reviewer")
@@ -73,7 +74,7 @@ CLIENT = Client(
     server=ServerEntry(file=_file, path=("mcp_servers", SERVER), value=_value, format="toml"),
     more=_more,
     sentences={
-        ClientRole.PROPOSER: "Propose the staged change, with the skill tandem-proposing.",
-        ClientRole.REVIEWER: "Review what waits for a verdict, with the skill tandem-reviewing.",
+        Audience.PROPOSER: "Propose the staged change, with the skill tandem-proposing.",
+        Audience.REVIEWER: "Review what waits for a verdict, with the skill tandem-reviewing.",
     },
 )

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
@@ -13,7 +14,7 @@ from gsd_review_broker.integrations.clients.setup import (
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 
 _READER = texts.Reader(
     agent_type="gemini-cli",
@@ -50,5 +51,5 @@ CLIENT = Client(
     full_name="Gemini CLI",
     server=ServerEntry(file=_file, path=("mcpServers", SERVER), value=_value),
     more=_more,
-    sentences={ClientRole.PROPOSER: "/tandem:propose", ClientRole.REVIEWER: "/tandem:review"},
+    sentences={Audience.PROPOSER: "/tandem:propose", Audience.REVIEWER: "/tandem:review"},
 )

@@ -4,10 +4,10 @@ import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.integrations.clients.setup import Choice
 from gsd_review_broker.integrations.environment import Scope
 from gsd_review_broker.integrations.formats.entries import Entry
-from gsd_review_broker.settings.runtime_file import LOOPBACK
 
 HOOK_TIMEOUT = 30
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
@@ -13,7 +14,7 @@ from gsd_review_broker.integrations.clients.setup import (
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 
 _READER = texts.Reader(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
@@ -52,5 +53,5 @@ CLIENT = Client(
     full_name="opencode",
     server=ServerEntry(file=_file, path=("mcp", SERVER), value=_value, start=_START),
     more=_more,
-    sentences={ClientRole.PROPOSER: "/tandem-propose", ClientRole.REVIEWER: "/tandem-review"},
+    sentences={Audience.PROPOSER: "/tandem-propose", Audience.REVIEWER: "/tandem-review"},
 )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients.texts import Text
-from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
+from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry, Format
 from gsd_review_broker.integrations.formats.json_format import JsonFormat
 from gsd_review_broker.integrations.formats.toml_format import TomlFormat
@@ -26,7 +27,7 @@ class Choice:
 
     url: str | None
     """None: by `tandem mcp`, a program that the client starts, and that finds (or starts) the folder's own broker."""
-    role: ClientRole = ClientRole.PROPOSER
+    role: Audience = Audience.PROPOSER
     scope: Scope = Scope.PROJECT
     trust: bool = False
     gate: bool = False
@@ -40,7 +41,7 @@ class Choice:
 
     @property
     def program(self) -> tuple[str, ...]:
-        role = () if self.role is ClientRole.ALL else ("--role", self.role.value)
+        role = () if self.role is Audience.ALL else ("--role", self.role.value)
         return self.tandem, "mcp", *role
 
     @property
@@ -120,7 +121,7 @@ class Client:
     """None where it has other files of ours and calls no broker."""
     more: Callable[[Choice, Environment], ClientSetup] = _nothing_more
     """Documents, assets and notes beside the server's entry."""
-    sentences: Mapping[ClientRole, str] = field(default_factory=dict[ClientRole, str], hash=False)
+    sentences: Mapping[Audience, str] = field(default_factory=dict[Audience, str], hash=False)
     """What a person types in it to make it propose, or review."""
     is_of_broker: bool = False
     """Its file is the broker's, which serves all worktrees of a repository: it is in the main one."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 
-from gsd_review_broker.integrations.environment import ClientRole
+from gsd_review_broker.domain.words import Audience
 
 _COMMANDS = ("propose", "review", "status")
 _SKILLS = ("tandem-proposing", "tandem-reviewing")
@@ -40,7 +40,7 @@ CLAUDE = Reader(agent_type="claude-code", reviewer_id="claude-reviewer")
 CommandForm = Callable[[str, str], Text]
 
 
-def skills(role: ClientRole, reader: Reader) -> tuple[Text, ...]:
+def skills(role: Audience, reader: Reader) -> tuple[Text, ...]:
     """Only what the endpoint's tools can do."""
     fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
     return tuple(
@@ -55,7 +55,7 @@ def review_skill(runtime: str) -> Text:
     return Text(path=("skills", _REVIEW, "SKILL.md"), content=content)
 
 
-def commands(role: ClientRole, form: CommandForm) -> tuple[Text, ...]:
+def commands(role: Audience, form: CommandForm) -> tuple[Text, ...]:
     """No command to review if nothing can be claimed."""
     fits = {"status": True, "propose": role.proposes, "review": role.reviews}
     return tuple(form(name, _asset("commands", f"{name}.md")) for name in _COMMANDS if fits[name])

@@ -1,9 +1,10 @@
 """What shows how it is going; nothing here writes."""
 
-from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, Integer, Status
-from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.domain import words
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.mcp.registry import Call, Registry
 from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.service.wire.arguments import Category, Integer, Status
 from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, BrokerStatus, Timeline
 from gsd_review_broker.service.wire.statistics import ReviewStats
 
@@ -21,7 +22,7 @@ async def get_activity_feed(
 ) -> ActivityFeed:
     """List reviews by their last update, each with its message count and the start of its last message. Pass
     next_cursor as cursor for the next page."""
-    wanted = ReviewFilter(status=model.Status(status) if status else None, category=category, project=project)
+    wanted = ReviewFilter(status=words.Status(status) if status else None, category=category, project=project)
     return await call.broker.review_queries.feed(wanted, limit=limit, cursor=cursor)
 
 

@@ -4,10 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, Key, Label, Role
-from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.domain import model, words
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.mcp.arguments import Key, Label
+from gsd_review_broker.mcp.registry import Call, Registry
 from gsd_review_broker.service.commands.proposals import NewProposal
+from gsd_review_broker.service.wire.arguments import Category, Role
 from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
 
 TOOLS = Registry()
@@ -39,11 +41,11 @@ async def create_review(
     create another with parent_id."""
     origin = model.Origin(
         agent_type=agent_type,
-        agent_role=model.Role(agent_role),
+        agent_role=words.Role(agent_role),
         phase=phase,
         plan=plan,
         task=task,
-        category=model.Category(category) if category else None,
+        category=words.Category(category) if category else None,
         project=project,
         workspace=workspace,
         proposer_id=model.Identity(proposer_id) if proposer_id is not None else None,
@@ -94,7 +96,7 @@ async def close_review(
     return await call.broker.proposals.close(
         call.caller,
         review_id,
-        closer_role=model.Role(closer_role),
+        closer_role=words.Role(closer_role),
         reason=reason,
         proposer_id=proposer_id,
         repeat=call.repeat,

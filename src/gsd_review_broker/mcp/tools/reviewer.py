@@ -4,14 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, FindingArgument, Integer, Key, Verdict
-from gsd_review_broker.mcp.registry import Audience, Call, Registry
+from gsd_review_broker.domain import words
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.mcp.arguments import Key
+from gsd_review_broker.mcp.registry import Call, Registry
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
+from gsd_review_broker.service.wire.arguments import Category, FindingArgument, Integer, VerdictOrSpelling
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
-
-_SPELLINGS = {"approve": model.Verdict.APPROVED, "request_changes": model.Verdict.CHANGES_REQUESTED}
 
 TOOLS = Registry()
 
@@ -55,7 +55,7 @@ async def claim_review(
 async def submit_verdict(
     call: Call,
     review_id: str,
-    verdict: Verdict,
+    verdict: VerdictOrSpelling,
     reason: Annotated[str | None, Field(description="needed unless approved")] = None,
     reviewer_id: str | None = None,
     claim_generation: Annotated[Integer | None, Field(description="as your claim gave it")] = None,
@@ -69,7 +69,7 @@ async def submit_verdict(
     an earlier one is that one again. If the answer is pending with missing, your approval is kept and others are
     still needed: you are done."""
     new_verdict = NewVerdict(
-        verdict=_SPELLINGS.get(verdict) or model.Verdict(verdict),
+        verdict=words.VERDICT_SPELLINGS.get(verdict) or words.Verdict(verdict),
         reason=reason,
         counter_patch=counter_patch,
         findings=[new_finding(finding) for finding in findings or []],

@@ -4,11 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gsd_review_broker.domain import model
-from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key, Label, Role, Since, Status
-from gsd_review_broker.mcp.registry import EVERYBODY, Audience, Call, Registry
+from gsd_review_broker.domain import words
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.mcp.arguments import Key, Label, Since
+from gsd_review_broker.mcp.registry import EVERYBODY, Call, Registry
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
+from gsd_review_broker.service.wire.arguments import Category, Disposition, Integer, Role, Status
 from gsd_review_broker.service.wire.reviews import (
     Discussion,
     NothingNew,
@@ -85,7 +87,7 @@ async def list_reviews(
     """List reviews, critical first, then oldest. wait=true with status="pending" returns as soon as one
     matches. To take work, claim_next is simpler."""
     wanted = ReviewFilter(
-        status=model.Status(status) if status else None,
+        status=words.Status(status) if status else None,
         category=category,
         project=project,
         phase=phase,
@@ -141,7 +143,7 @@ async def add_message(
     """Send a message about a claimed or judged review: a question, an answer, a reason. Then
     get_discussion(wait=true, since=message_id)."""
     message = NewMessage(
-        sender_role=model.Role(sender_role),
+        sender_role=words.Role(sender_role),
         body=body,
         sender_id=sender_id,
         path=path,
@@ -166,7 +168,7 @@ async def resolve_finding(
         call.caller,
         review_id,
         finding_id,
-        model.Disposition(disposition),
+        words.Disposition(disposition),
         note=note,
         as_reviewer=call.audience is Audience.REVIEWER,
         repeat=call.repeat,

@@ -4,6 +4,7 @@ import json
 from importlib import resources
 from pathlib import Path
 
+from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.pool.launch.recipe import LaunchRequest, filled, variables
 
 _PROJECT = " and project={}"
@@ -18,4 +19,5 @@ def template(path: Path | None) -> str:
 
 def prompt(text: str, request: LaunchRequest) -> bytes:
     clause = _PROJECT.format(json.dumps(request.project)) if request.project else ""
-    return filled(text, {**variables(request), "project_clause": clause}).encode("utf-8")
+    values = {**variables(request), "project_clause": clause, "severities": ", ".join(Severity)}
+    return filled(text, values).encode("utf-8")

@@ -5,11 +5,12 @@ Nothing here goes through a shell, and nothing is taken from a proposal.
 
 import re
 import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gsd_review_broker import LOOPBACK
+from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.settings.pool import is_safe
@@ -43,10 +44,7 @@ _PATHS = frozenset(
     )
 )
 _DRIVE = re.compile(r"([A-Za-z]):[\\/]")
-_LOOPBACK = "127.0.0.1,localhost,::1"
-# Control and format characters, lone surrogates, line and paragraph separators.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent)\}")
+_VARIABLE = re.compile(r"\{(workspace|model|broker_url|reviewer_id|project|project_clause|agent|severities)\}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +92,7 @@ def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", 
 def refuse_unprintable(request: LaunchRequest) -> None:
     """No value may start a new line: each goes into a prompt, an argument list or an environment."""
     for name, value in variables(request).items():
-        if any(unicodedata.category(character) in _UNPRINTABLE for character in value):
+        if hidden_in(value):
             raise BrokerError(
                 Code.INVALID_ARGUMENT,
                 f"{name}: {value!r} holds a line break or another character that cannot be seen",
@@ -147,7 +145,7 @@ def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, 
     if any(name.lower().endswith("_proxy") for name in kept):
         # The broker is on this machine, so no proxy is used.
         others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
-        kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, _LOOPBACK))))
+        kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, *LOOPBACK))))
     own = {
         **launch.environment,
         "BROKER_URL": request.broker_url,

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from gsd_review_broker.domain.gate.ledger import ReviewedChange
-from gsd_review_broker.domain.model import Change, EventType, Review, Verdict
+from gsd_review_broker.domain.model import Change, Review
+from gsd_review_broker.domain.words import EventType, Verdict
 from gsd_review_broker.ports.proofs import Signer
 from gsd_review_broker.ports.repository import Applies
 from gsd_review_broker.ports.store import Transaction

@@ -9,8 +9,8 @@ import structlog
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.model import Change, Identity, Review, Status
-from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.model import Change, Identity, Review
+from gsd_review_broker.domain.words import ReviewerState, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.lists import ListPosition, ReviewFilter
 from gsd_review_broker.ports.reader import Reader

@@ -5,19 +5,9 @@ from typing import Any
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.caller import Caller, CallerKind
-from gsd_review_broker.domain.model import (
-    Change,
-    CounterPatch,
-    Disposition,
-    Finding,
-    Identity,
-    Message,
-    Review,
-    ReviewId,
-    Role,
-    Status,
-)
+from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.model import Change, CounterPatch, Finding, Identity, Message, Review, ReviewId
+from gsd_review_broker.domain.words import CallerKind, Disposition, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction

@@ -5,19 +5,10 @@ import secrets
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.identity import BROKER
-from gsd_review_broker.domain.model import (
-    Anchor,
-    Disposition,
-    Finding,
-    Identity,
-    Limits,
-    Milliseconds,
-    Review,
-    Severity,
-    Side,
-)
+from gsd_review_broker.domain.model import Finding, Identity, Limits, Milliseconds, Review
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
 from gsd_review_broker.domain.rules.findings import same_finding
+from gsd_review_broker.domain.words import SEVERITY_SPELLINGS, Anchor, Disposition, Severity, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service import validation
@@ -44,21 +35,11 @@ class NewFinding:
     confidence: float | None = None
 
 
-_SEVERITIES = {
-    "P0": Severity.CRITICAL,
-    "P1": Severity.HIGH,
-    "P2": Severity.MEDIUM,
-    "P3": Severity.LOW,
-    "blocker": Severity.CRITICAL,
-    "nit": Severity.LOW,
-}
-
-
 def new_finding(argument: FindingArgument) -> NewFinding:
     return NewFinding(
         title=argument.title,
         body=argument.body,
-        severity=_SEVERITIES.get(argument.severity) or Severity(argument.severity),
+        severity=SEVERITY_SPELLINGS.get(argument.severity) or Severity(argument.severity),
         path=argument.path,
         line_start=argument.line_start,
         line_end=argument.line_end,

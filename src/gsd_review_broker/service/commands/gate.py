@@ -16,7 +16,8 @@ from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction

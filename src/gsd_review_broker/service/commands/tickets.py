@@ -4,7 +4,8 @@ import asyncio
 
 import structlog
 
-from gsd_review_broker.domain.model import ReviewId, Status
+from gsd_review_broker.domain.model import ReviewId
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.ports.proofs import TicketOffice
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core

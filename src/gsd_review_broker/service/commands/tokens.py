@@ -5,7 +5,8 @@ import secrets
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.tokens import PREFIX, Token, TokenRole
+from gsd_review_broker.domain.tokens import PREFIX, Token
+from gsd_review_broker.domain.words import TokenRole
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.model import Change, Review, Revision, Verdict
+from gsd_review_broker.domain.model import Change, Review, Revision
+from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction

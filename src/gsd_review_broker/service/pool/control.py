@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, ReviewerState, Work
+from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
+from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction

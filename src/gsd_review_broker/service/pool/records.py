@@ -10,27 +10,10 @@ from typing import Any
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER, same_identity
-from gsd_review_broker.domain.model import (
-    ApprovalPolicy,
-    Change,
-    EventType,
-    Identity,
-    Milliseconds,
-    NewEvent,
-    Review,
-    ReviewId,
-    Status,
-)
-from gsd_review_broker.domain.pool import (
-    JUDGED,
-    EndReason,
-    Reviewer,
-    ReviewerState,
-    Usage,
-    Work,
-    WorkOutcome,
-)
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Milliseconds, NewEvent, Review, ReviewId
+from gsd_review_broker.domain.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.tally import display_name
+from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction

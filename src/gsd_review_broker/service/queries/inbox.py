@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gsd_review_broker.domain.identity import is_human, same_identity
-from gsd_review_broker.domain.model import EventType, Identity, Message, Milliseconds, Review, Role, Status
+from gsd_review_broker.domain.model import Identity, Message, Milliseconds, Review
+from gsd_review_broker.domain.words import EventType, Role, Status
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, ReviewFilter
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service.core import Core

@@ -16,8 +16,8 @@ from gsd_review_broker.domain.model import (
     Review,
     ReviewId,
     Revision,
-    Status,
 )
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.repository import Applies

@@ -6,9 +6,8 @@ from typing import Any
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.fields import values_of
-from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status
-from gsd_review_broker.domain.pool import ReviewerState
-from gsd_review_broker.domain.turns import proposer_must_act
+from gsd_review_broker.domain.model import Identity, Review, ReviewId
+from gsd_review_broker.domain.words import ReviewerState, Status, proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.lists import EVENT_SUMMARY, SUMMARY, FeedPosition, ListPosition, ReviewFilter
 from gsd_review_broker.ports.reader import Reader

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 
 from gsd_review_broker.domain.histogram import Histogram
-from gsd_review_broker.domain.model import Category, EventType, Status, Verdict
 from gsd_review_broker.domain.tally import EVERYTHING, UNCATEGORIZED, Counted, Measured, Totals, time_in
+from gsd_review_broker.domain.words import Category, EventType, Status, Verdict
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.statistics import PairVerdicts, Percentiles, ReviewerVerdicts, ReviewStats, Spread

@@ -1,8 +1,11 @@
 """Arguments that more than one front end takes."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from gsd_review_broker.domain import words
+from gsd_review_broker.domain.words import values
 
 
 def _integral(value: Any) -> Any:
@@ -11,7 +14,26 @@ def _integral(value: Any) -> Any:
 
 
 Integer = Annotated[int, BeforeValidator(_integral)]
-Severity = Literal["critical", "high", "medium", "low", "P0", "P1", "P2", "P3", "blocker", "nit"]
+
+if TYPE_CHECKING:
+    Category = str
+    Disposition = str
+    Role = str
+    Severity = str
+    Side = str
+    Status = str
+    Verdict = str
+    VerdictOrSpelling = str
+else:
+    # Arguments are validated by these, and the tools' schemas show them.
+    Category = Literal[tuple(values(words.Category))]
+    Disposition = Literal[tuple(values(words.RESOLUTIONS))]
+    Role = Literal[tuple(values(words.Role))]
+    Severity = Literal[(*values(words.Severity), *words.SEVERITY_SPELLINGS)]
+    Side = Literal[tuple(values(words.Side))]
+    Status = Literal[tuple(values(words.Status))]
+    Verdict = Literal[tuple(values(words.Verdict))]
+    VerdictOrSpelling = Literal[(*values(words.Verdict), *words.VERDICT_SPELLINGS)]
 
 
 class FindingArgument(BaseModel):
@@ -25,6 +47,6 @@ class FindingArgument(BaseModel):
     path: str | None = None
     line_start: Integer | None = None
     line_end: Integer | None = None
-    side: Literal["old", "new"] = "new"
+    side: Side = "new"
     suggestion: str | None = None
     confidence: float | None = None

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.identity import BROKER
-from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store.sqlite import known_schema, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter

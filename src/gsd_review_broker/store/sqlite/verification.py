@@ -13,9 +13,10 @@ import sqlalchemy as sa
 
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.audit import Gap, Stored
-from gsd_review_broker.domain.model import Event, EventType, ReviewId
+from gsd_review_broker.domain.model import Event, ReviewId
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
+from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
 from gsd_review_broker.store.sqlite import known_schema, schema

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.caller import CallerKind
+from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.settings.runtime_file import is_challenge, proof_of

@@ -1,14 +1,15 @@
 """The body of `POST /api/reviews/{id}/verdict`: a verdict together with its claim."""
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gsd_review_broker.domain.model import Verdict
+from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.service.validation import refuse_unstorable
+from gsd_review_broker.service.wire import arguments
 from gsd_review_broker.service.wire.arguments import FindingArgument, Integer
 
 
@@ -17,7 +18,7 @@ class VerdictRequest(BaseModel):
 
     review_id: str
     reviewer_id: str
-    verdict: Literal["approved", "changes_requested", "comment"]
+    verdict: arguments.Verdict
     reason: str | None = None
     counter_patch: str | None = None
     findings: list[FindingArgument] = Field(default_factory=list[FindingArgument])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import patch
+from gsd_review_broker.domain.characters import may_hide
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.diff import warnings
@@ -128,7 +129,7 @@ def _prepared(document: DiffDocument | None, diff: bytes) -> Prepared:
     if document is None:
         return Prepared(None, (), diff.decode("utf-8", "replace"), len(diff))
     warned = warnings.about_files(document.files)
-    if warnings.may_hide(diff):
+    if may_hide(diff):
         for file in document.files:
             warned[file.index] += warnings.about_content(document.hunks(file.index))
     for index, moved in _moved_whole(document).items():

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gsd_review_broker.domain.characters import changes_direction, hidden_in
 from gsd_review_broker.web.diff.document import ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import hidden_in, is_bidi, name_of
+from gsd_review_broker.web.diff.invisible import name_of
 
 _LINK, _MODULE, _PROGRAM = "120000", "160000", "100755"
 # Files that run, or decide what runs, for people, agents or CI that take the change.
@@ -18,12 +19,6 @@ _DECIDES_WHAT_RUNS = re.compile(
     re.IGNORECASE,
 )
 _MOST_NAMED = 4
-_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-
-
-def may_hide(diff: bytes) -> bool:
-    """A quick check: most diffs contain nothing of the kind and need no second look."""
-    return not diff.isascii() or _CONTROL.search(diff) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +55,8 @@ def _about_name(file: ShownFile, alike: Counter[str]) -> list[Warned]:
     path = file.path
     if _DECIDES_WHAT_RUNS.search(path):
         warnings.append(Warned("decides what runs on the machine of anyone who takes the change"))
-    if hidden_in(path):
+    if hidden_in(path, is_block=True):
         warnings.append(Warned("its name has invisible characters", is_grave=True))
-    elif not path.isascii() and not path.isprintable():
-        warnings.append(Warned("its name holds unusual characters"))
     if "\\" in path or path != path.strip() or path.startswith("-") or path.endswith("."):
         warnings.append(Warned("its name is one that programs misread", is_grave=True))
     if alike[path.casefold()] > 1:
@@ -78,11 +71,11 @@ def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
         for row in hunk.rows:
             if row.kind == "+" and not (row.text.isascii() and row.text.isprintable()):
                 # Windows ends lines with a carriage return and a line feed.
-                counted.update(hidden_in(row.text.removesuffix("\r")))
+                counted.update(hidden_in(row.text.removesuffix("\r"), is_block=True))
     if not counted:
         return []
     named = [f"{name_of(character)} ({count})" for character, count in counted.most_common(_MOST_NAMED)]
     more = " …" if len(counted) > _MOST_NAMED else ""
-    bidi = any(map(is_bidi, counted))
+    bidi = any(map(changes_direction, counted))
     kind = "characters that change the text direction" if bidi else "invisible characters"
     return [Warned(f"adds {kind}: {', '.join(named)}{more}", is_grave=True)]

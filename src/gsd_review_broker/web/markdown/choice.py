@@ -1,6 +1,6 @@
 """Which files can be shown rendered, and which are shown so unless somebody asks for something else."""
 
-from gsd_review_broker.domain.model import Operation
+from gsd_review_broker.domain.words import Operation
 from gsd_review_broker.web.addresses import RENDERED, ReviewAddress
 from gsd_review_broker.web.diff.document import ShownFile
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 
-from gsd_review_broker.domain.model import Operation
+from gsd_review_broker.domain.words import Operation
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import visible
 from gsd_review_broker.web.diff.rendering import Below, View

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import EventType
+from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.wire.reviews import EventResult
 from gsd_review_broker.web import addresses

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Status
+from gsd_review_broker.domain.words import Status
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.service.queries.queue_history import QueueHistory
 from gsd_review_broker.service.wire.pool import ReviewerRow

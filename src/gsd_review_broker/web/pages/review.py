@@ -11,7 +11,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.model import Category, Review, Status
+from gsd_review_broker.domain.model import Review
+from gsd_review_broker.domain.words import Category, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.repository import Applies, DoesNotApply
 from gsd_review_broker.service.applies import Checked

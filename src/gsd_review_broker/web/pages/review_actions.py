@@ -9,8 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller, person
-from gsd_review_broker.domain.model import Disposition, Identity, Review, Role, Severity, Side, Status, Verdict
+from gsd_review_broker.domain.model import Identity, Review
 from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict, either
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
@@ -235,7 +236,9 @@ def _severity(form: Form) -> Severity:
     try:
         return Severity(form.text("severity"))
     except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "severity: not one of them", "Choose one of the list.") from error
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"severity: choose {either(tuple(Severity))}", "The page has a list."
+        ) from error
 
 
 def _disposition(form: Form) -> Disposition:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.model import Category, Status
+from gsd_review_broker.domain.words import Category, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow

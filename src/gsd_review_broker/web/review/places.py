@@ -5,8 +5,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.model import Anchor, Message, ReviewId, Side
+from gsd_review_broker.domain.model import Message, ReviewId
 from gsd_review_broker.domain.patch import ShownLines
+from gsd_review_broker.domain.words import Anchor, Side
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 
 # Messages on revisions before these stay without a place: each revision is a diff to read.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.model import Disposition, EventType, Severity, Status
+from gsd_review_broker.domain.words import GRAVE, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.applies import Checked
@@ -12,7 +12,6 @@ from gsd_review_broker.service.queries.review_page import ReviewFacts
 
 _SHOWN = len("sha256:") + 16
 _MOST_OFFSETS = 5
-_GRAVE = {Severity.CRITICAL, Severity.HIGH}
 
 
 class RequirementState(StrEnum):
@@ -71,8 +70,8 @@ def _moved(offsets: tuple[Offset, ...]) -> str:
 
 
 def _no_grave_finding(facts: ReviewFacts) -> Requirement:
-    what = "No open finding of severity critical or high"
-    grave = [f for f in facts.findings if f.disposition is Disposition.OPEN and f.severity in _GRAVE]
+    what = f"No open finding of severity {either(GRAVE)}"
+    grave = [f for f in facts.findings if f.disposition is Disposition.OPEN and f.severity in GRAVE]
     if not grave:
         return Requirement(RequirementState.MET, what, f"{facts.review.open_finding_count} open in all")
     return Requirement(RequirementState.UNMET, what, "; ".join(f"{f.severity}: {f.title}" for f in grave[:3]))

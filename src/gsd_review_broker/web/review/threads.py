@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gsd_review_broker.domain.model import Anchor, Disposition, Finding, Message, Review, Role, Side
+from gsd_review_broker.domain.model import Finding, Message, Review
+from gsd_review_broker.domain.words import Anchor, Disposition, Role, Side
 from gsd_review_broker.web.review.places import MessagePlaces, side_of
 
 FINDING_KEY = "finding_id"

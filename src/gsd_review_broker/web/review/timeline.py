@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.service.wire.reviews import EventResult
 
 _SENTENCES = {
@@ -32,7 +33,7 @@ _SENTENCES = {
     "commit_landed": "saw it land as commit {commit}",
     "access_refused": "was refused access",
 }
-_VERDICTS = {"approved": "approved it", "changes_requested": "requested changes"}
+_VERDICTS: dict[str, str] = {Verdict.APPROVED: "approved it", Verdict.CHANGES_REQUESTED: "requested changes"}
 _DETAILS = ("body_preview", "reason", "note", "title")
 
 

@@ -174,14 +174,13 @@ document.addEventListener("keydown", (event) => {
 });
 
 const address = new URL(location);
-const done = address.searchParams.get("done");
 address.searchParams.delete("done");
 // After a refused verdict the address is the review's, so that a reload sends nothing.
 if ($("#refused")) address.pathname = `/r/${body.dataset.review}`;
 if (address.href !== location.href) history.replaceState(null, "", address);
 tellTimes();
 setInterval(tellTimes, 1000);
-startReview(done);
+startReview();
 // git had not answered when the page was rendered.
 if ($("[data-again]")) setTimeout(refresh, 700);
 // Changes without an event.

@@ -103,9 +103,9 @@ async function goTo(hash) {
   if (file) await openFile(file);
   document.getElementById(name)?.scrollIntoView({ block: "center" });
 }
-export function startReview(done) {
+export function startReview() {
   if (!document.getElementById("files")) return;
-  if (["approved", "changes_requested", "comment"].includes(done)) sessionStorage.removeItem(draftName());
+  if (document.querySelector(".said[data-judged]")) sessionStorage.removeItem(draftName());
   restoreDraft();
   if (document.getElementById("refused") && judging().length) keepDraft();
   document.addEventListener("input", ({ target }) => { if (target.matches(".judge textarea")) keepDraft(); });

@@ -50,7 +50,7 @@ def test_whatever_comes_in_only_printable_characters_go_out(text: str) -> None:
 
 @given(st.text(st.characters(codec=None)))
 def test_a_block_is_its_lines_made_visible(text: str) -> None:
-    assert visible_block(text).split("\n") == [visible(line, keep="\t") for line in text.split("\n")]
+    assert visible_block(text).split("\n") == [visible_block(line) for line in text.split("\n")]
 
 
 @given(st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S"])))

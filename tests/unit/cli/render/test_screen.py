@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from gsd_review_broker.cli.exits import OF_ERROR, Exit, of_review
+from gsd_review_broker.cli.broker.verdicts import exit_of
+from gsd_review_broker.cli.exits import OF_ERROR, Exit
 from gsd_review_broker.cli.render.describe import LEAST_INTENT, ROW_TITLES
 from gsd_review_broker.cli.render.screen import Screen, Span, Style, cells, cut
 from gsd_review_broker.errors import Code
@@ -108,7 +109,7 @@ def test_every_error_code_has_an_exit_code_of_the_contract() -> None:
     ],
 )
 def test_a_review_ends_a_wait_with_the_code_of_its_verdict(status: str, verdict: str | None, code: int) -> None:
-    assert of_review(status, verdict) == code
+    assert exit_of({"status": status, "verdict": verdict}) == code
 
 
 def test_nothing_that_is_written_moves_the_terminal() -> None:

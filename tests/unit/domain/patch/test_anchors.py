@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.model import Anchor, Side
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
+from gsd_review_broker.domain.words import Anchor, Side
 
 BASE = [f"line {number}" for number in range(1, 41)]
 

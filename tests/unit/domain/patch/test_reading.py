@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.model import AffectedFile, Operation
+from gsd_review_broker.domain.model import AffectedFile
 from gsd_review_broker.domain.patch import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.patch.names import text
+from gsd_review_broker.domain.words import Operation
 from tests.support.diffs import FILE, LINK, PROGRAM, Corpus, Tree, diff_of_trees, git, make_corpus, run_git
 from tests.support.growth import LIMIT, times_a_loop
 from tests.support.hostile_diffs import binary_block, hostile

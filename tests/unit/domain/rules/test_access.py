@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, CallerKind, person, reviewer
-from gsd_review_broker.domain.identity import invisible_in, is_reserved
-from gsd_review_broker.domain.model import Identity, Role
+from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, person, reviewer
+from gsd_review_broker.domain.characters import hidden_in
+from gsd_review_broker.domain.identity import is_reserved
+from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.words import CallerKind, Role
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import OTHER, PERSON, REVIEWER, claimed, created, finding
 
@@ -99,4 +101,4 @@ def test_a_reviewer_program_does_not_resolve_what_a_person_found() -> None:
 
 @pytest.mark.parametrize("name", ["codex", "René", "\uff32ené", "a b", "日本", "human:ada"])
 def test_a_name_that_can_be_seen_is_taken(name: str) -> None:
-    assert (invisible_in(name), is_reserved(name)) == (None, False)
+    assert (hidden_in(name), is_reserved(name)) == ([], False)

@@ -3,8 +3,9 @@
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Policy, Review, Status, Verdict
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Policy, Review
 from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
+from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import LATER, REVIEWER, claimed, created
 
@@ -12,6 +13,9 @@ CODEX, CODEX2, CLAUDE = Identity("codex-r1-0a1b2c3d"), Identity("codex-r2-0a1b2c
 ADA = Identity("human:ada")
 TWO = ApprovalPolicy(required=2)
 TWO_VENDORS = ApprovalPolicy(required=2, distinct_vendors=True)
+OPENCODE = Identity("opencode-r1")
+UNKNOWN = "the vendor of opencode-r1 is unknown; a reviewer's name has to begin with claude, codex, gemini or gpt"
+ONE_VENDOR = ApprovalPolicy(required=1, distinct_vendors=True, human_paths=("docs/",))
 PERSON_FOR_DOCS = ApprovalPolicy(human_paths=("docs/",))
 
 
@@ -32,6 +36,16 @@ def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
         (TWO_VENDORS, by(CODEX, CODEX2), ("an approval from another vendor than openai",)),
         (TWO_VENDORS, by(CODEX, CLAUDE), ()),
         (TWO_VENDORS, by(ADA, Identity("human:bo")), ()),
+        (TWO_VENDORS, by(CODEX, OPENCODE), (f"an approval from another vendor than openai ({UNKNOWN})",)),
+        (TWO_VENDORS, by(ADA, OPENCODE), (f"an approval from another vendor than human:ada ({UNKNOWN})",)),
+        (TWO_VENDORS, by(OPENCODE), ("1 more approval",)),
+        (TWO_VENDORS, by(CODEX, OPENCODE, CLAUDE), ()),
+        (
+            TWO_VENDORS,
+            by(OPENCODE, Identity("cursor")),
+            (f"approvals from 2 vendors ({UNKNOWN.replace('opencode-r1', 'cursor, opencode-r1')})",),
+        ),
+        (ONE_VENDOR, by(OPENCODE, touched=("docs/a.md",)), ("a person's approval, for docs/a.md",)),
         (PERSON_FOR_DOCS, by(CODEX, touched=("src/a.py",)), ()),
         (PERSON_FOR_DOCS, by(CODEX, touched=("src/a.py", "docs/a.md")), ("a person's approval, for docs/a.md",)),
         (PERSON_FOR_DOCS, by(ADA, touched=("docs/a.md",)), ()),
@@ -44,10 +58,24 @@ def test_the_policy_says_what_is_missing(policy: ApprovalPolicy, standing: Stand
 
 @pytest.mark.parametrize(
     ("name", "vendor"),
-    [(CODEX, "openai"), (CLAUDE, "anthropic"), ("Gemini", "google"), ("opencode-x", "opencode"), (ADA, "human:ada")],
+    [(CODEX, "openai"), (CLAUDE, "anthropic"), ("Gemini", "google"), ("gpt-6", "openai"), (ADA, "human:ada")],
 )
 def test_a_vendor_is_known_by_the_first_word_of_the_name(name: Identity, vendor: str) -> None:
     assert vendor_of(name) == vendor
+
+
+@pytest.mark.parametrize("name", ["opencode-x", "command-r1-0a1b2c3d", "cursor", "claudette", "-claude", "ada"])
+def test_another_name_tells_no_vendor(name: Identity) -> None:
+    assert vendor_of(name) is None
+
+
+def test_the_second_approval_is_not_asked_of_a_reviewer_whose_vendor_is_unknown() -> None:
+    with pytest.raises(BrokerError, match=UNKNOWN) as refused:
+        refuse_useless_approver(created().review, OPENCODE, TWO_VENDORS, by(CODEX))
+    assert refused.value.code is Code.INVALID_TRANSITION
+    refuse_useless_approver(created().review, OPENCODE, TWO_VENDORS, by())
+    refuse_useless_approver(created().review, CLAUDE, TWO_VENDORS, by(OPENCODE))
+    refuse_useless_approver(created().review, OPENCODE, TWO, by(CODEX))
 
 
 def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: Verdict = Verdict.APPROVED) -> Change:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review, ReviewId, Status, Verdict
-from gsd_review_broker.domain.pool import EndReason, Failure, Reviewer, ReviewerState, Usage, Work, WorkOutcome
+from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review, ReviewId
+from gsd_review_broker.domain.pool import Failure, Reviewer, Usage, Work
+from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, Verdict, WorkOutcome
 from tests.support.reviews import LATER, NOW, PERSON, created, in_status, judged
 
 HELD, LAST, NEXT = (ReviewId(letter * 16) for letter in "abc")

@@ -5,18 +5,15 @@ from dataclasses import replace
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import (
+from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review
+from gsd_review_broker.domain.words import (
     Category,
     CounterPatchStatus,
     Disposition,
     EventType,
     Fence,
-    Identity,
-    Milliseconds,
     Outcome,
-    Policy,
     Priority,
-    Review,
     Status,
     Verdict,
 )

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Disposition, Review, Role, Status, Verdict
+from gsd_review_broker.domain.model import Change, Review
 from gsd_review_broker.domain.rules import Command
+from gsd_review_broker.domain.words import Disposition, Role, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next
 from tests.support.reviews import (
     DIGEST,

@@ -3,9 +3,9 @@
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.caller import CallerKind
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.tokens import Token, TokenRole, TokenState
+from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.words import CallerKind, TokenRole, TokenState
 from gsd_review_broker.errors import BrokerError, Code
 
 NOW = Milliseconds(1_000_000)

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.words import AGENTS
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, environment, filled, refuse_unsafe, through_wsl
-from gsd_review_broker.settings.agents import AGENTS, MODELS
+from gsd_review_broker.settings.agents import MODELS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
 REQUEST = LaunchRequest(
@@ -27,7 +28,7 @@ REQUEST = LaunchRequest(
 
 
 def request_for(agent: str, **fields: object) -> LaunchRequest:
-    model = next(iter(MODELS[agent]), None)
+    model = next(iter(MODELS.get(agent, ())), None)
     return replace(REQUEST, agent=agent, model=model, **fields)  # type: ignore[arg-type]
 
 

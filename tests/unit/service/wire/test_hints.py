@@ -8,8 +8,8 @@ import pytest
 
 import gsd_review_broker
 from gsd_review_broker.domain.rules.transitions import Command
+from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope, hint_of, worded, wording_of
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.web.diff import document, highlighting, rendering, warnings
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import hidden_in, plain, visible
+from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.diff.words import changed_words
 
 TEXT = st.text(alphabet=st.characters(exclude_characters="\n"), max_size=60)
@@ -64,8 +65,8 @@ def test_every_character_of_every_line_is_shown_as_text(lines: list[tuple[str, s
 
 @given(st.text())
 def test_nothing_invisible_is_left_invisible(text: str) -> None:
-    assert hidden_in(shown_text(visible(text))) == []
-    assert hidden_in(plain(text)) == []
+    assert hidden_in(shown_text(visible(text)), is_block=True) == []
+    assert hidden_in(plain(text), is_block=True) == []
     assert shown_text(visible(text)) == plain(text)
 
 

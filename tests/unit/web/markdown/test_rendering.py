@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
 
+from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import code_point, hidden_in
+from gsd_review_broker.web.diff.invisible import code_point
 from gsd_review_broker.web.diff.rendering import View
 from gsd_review_broker.web.markdown import rendering
 from gsd_review_broker.web.markdown.inline import MARKS
@@ -113,7 +114,7 @@ def expected(text: str) -> str:
     lines = text.split("\n")
     if all(line.endswith("\r") for line in lines):
         text = "\n".join(line.removesuffix("\r") for line in lines)
-    return without_space("".join(code_point(one) if hidden_in(one) else one for one in text))
+    return without_space("".join(code_point(one) if hidden_in(one, is_block=True) else one for one in text))
 
 
 PIECES = st.sampled_from(

@@ -1,6 +1,6 @@
 """The programs that the pool can start, one module for each, written after tests with the real program.
 
-A module is named after its agent in `settings/agents.py` and exports what `AgentModule` names.
+A module is named after its agent in `domain/words.py` and exports what `AgentModule` names.
 """
 
 from functools import cache
