@@ -29,7 +29,7 @@ from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.tracked_state import refuse_tracked
-from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
+from gsd_review_broker.web.http_protocol import BoundedHttpProtocol
 
 if TYPE_CHECKING:
     import ssl

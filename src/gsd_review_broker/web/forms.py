@@ -14,7 +14,7 @@ from starlette.requests import Request
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.web.addresses import number
-from gsd_review_broker.web.bearer import bearer_of, cookie_of
+from gsd_review_broker.web.edge import bearer_of, cookie_of
 
 _FIELD = "token"
 _FORMS = b"tandem forms"

@@ -15,9 +15,8 @@ from starlette.routing import Route
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.commands.sign_in_links import SignInLinks
 from gsd_review_broker.web.api.people import failed
-from gsd_review_broker.web.bearer import COOKIE, bearer_of
+from gsd_review_broker.web.edge import COOKIE, NEW_LINK, SIGN_IN, bearer_of
 
-SIGN_IN, NEW_LINK = "/sign-in", "/api/sign-in"
 # A page of ours, and nothing that a browser could take for another host.
 _PAGE = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9_/-]{0,200})?")
 _HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
