@@ -45,13 +45,10 @@ from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.gate import gate_routes
-from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
-from gsd_review_broker.web.api.people import api_routes
-from gsd_review_broker.web.api.pool import pool_routes
-from gsd_review_broker.web.api.problems import problem_routes
-from gsd_review_broker.web.api.tokens import token_routes
+from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint, problem_routes
+from gsd_review_broker.web.api.people import api_routes, pool_routes
+from gsd_review_broker.web.api.tokens import SignIns, token_routes
 from gsd_review_broker.web.edge import Admission, Edge, Guard, LateRoutes, Pages
-from gsd_review_broker.web.sign_in import SignIns
 
 
 class Application:

@@ -69,7 +69,7 @@ from gsd_review_broker.service.wire.reviews import (
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.settings import agents, clients
 from gsd_review_broker.store import reads, rows
-from gsd_review_broker.web.api.verdict import VerdictRequest
+from gsd_review_broker.web.api.people import VerdictRequest
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 from tests.support import reviews

@@ -650,7 +650,7 @@ COST = (
     ),
     fault(
         "security L4: a part has any number of lines",
-        "web/diff/parts.py",
+        "web/diff/rendering.py",
         "(at - start == PART_LINES or characters + size > PART_CHARACTERS)",
         "characters + size > PART_CHARACTERS",
         f"{_PAGES}::test_a_very_large_file_comes_in_parts",
@@ -658,7 +658,7 @@ COST = (
     ),
     fault(
         "security L4: a part has any number of characters",
-        "web/diff/parts.py",
+        "web/diff/rendering.py",
         "(at - start == PART_LINES or characters + size > PART_CHARACTERS)",
         "at - start == PART_LINES",
         f"{_PAGES}::test_a_file_of_hidden_characters_is_an_answer_of_bounded_size",

@@ -219,7 +219,7 @@ CLAIMS = (
 SHOWN = (
     _fault(
         "the text of a rendered plan is markup",
-        "web/markdown/content.py",
+        "web/markdown/rendering.py",
         "    shown = visible(text)\n",
         "    shown = text\n",
         f"{_MARKDOWN}::test_what_markdown_hides_is_shown",

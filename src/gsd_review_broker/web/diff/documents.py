@@ -1,17 +1,19 @@
-"""A cache of documents. A revision never changes, so a cached document stays valid."""
+"""A cache of documents. A revision never changes, so a cached document stays valid.
+
+A document can be expanded: lines of the base around each hunk, or the whole file with the change in it.
+"""
 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.diff import warnings
-from gsd_review_broker.web.diff.document import DiffDocument, ShownHunk, from_diff, from_two
-from gsd_review_broker.web.diff.expanding import Span, expanded
+from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownHunk, from_diff, from_two
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
@@ -20,6 +22,48 @@ _MOST_BYTES = 8 * 1024 * 1024
 _MOST_COLOURED = 1_000_000
 _LINE_BYTES = 100
 _LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The lines of the base that a hunk replaces, counted from 0, and by how much later lines move."""
+
+    start: int
+    stop: int
+    grows: int
+    rows: tuple[Row, ...]
+
+
+def expanded(spans: Sequence[Span], base: Sequence[str], around: int | None) -> list[ShownHunk]:
+    """Hunks with `around` lines on both sides, all lines if it is None. Hunks that meet become one."""
+    hunks: list[ShownHunk] = []
+    rows: list[Row] = []
+    at = moved = 0
+    for number, span in enumerate(spans, 1):
+        first = at if around is None else max(at, span.start - around)
+        if rows and first > at:
+            hunks.append(_hunk(rows))
+            rows = []
+        rows += _unchanged(base, first, span.start, moved)
+        rows += span.rows
+        moved += span.grows
+        at = span.stop
+        following = spans[number].start if number < len(spans) else len(base)
+        last = min(following, len(base) if around is None else at + around)
+        rows += _unchanged(base, at, last, moved)
+        at = last
+    return [*hunks, _hunk(rows)] if rows else hunks
+
+
+def _unchanged(base: Sequence[str], start: int, stop: int, moved: int) -> Iterator[Row]:
+    return (Row(" ", base[index], index + 1, index + 1 + moved) for index in range(start, stop))
+
+
+def _hunk(rows: list[Row]) -> ShownHunk:
+    olds = [row.old for row in rows if row.old is not None]
+    news = [row.new for row in rows if row.new is not None]
+    old, new = min(olds, default=0), min(news, default=0)
+    return ShownHunk(f"@@ -{old},{len(olds)} +{new},{len(news)} @@", tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)

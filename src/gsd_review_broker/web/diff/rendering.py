@@ -1,26 +1,93 @@
 """From rows to HTML. All text from a diff passes through `visible`; no other function makes markup of it.
 
-Optional HTML tags are left out: a large diff is mostly tags.
+Optional HTML tags are left out: a large diff is mostly tags. A large file is cut into parts: one answer has a bounded
+number of lines and characters, and says where the rest begins.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
 from markupsafe import Markup
 
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.invisible import visible
-from gsd_review_broker.web.diff.parts import LONGEST_LINE
-from gsd_review_broker.web.diff.words import Marks, changed_words
 
+PART_LINES = 5_000
+# A hidden character takes up to sixty bytes of HTML.
+PART_CHARACTERS = 250_000
+# A longer line is cut when it is shown, so it costs no more than this.
+LONGEST_LINE = 5_000
 _CLASSES = {"+": "a", "-": "d", " ": "x", "\\": "z"}
 # Comparing words is quadratic. After this time, the remaining lines are shown without marks.
 _MARKING_SECONDS = 1.0
-
 # What stands below a line: threads and the form, by side ("o" or "n") and number.
 Below = Callable[[str, int], Markup]
+Marks = tuple[tuple[int, int], ...]
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+# Matching is quadratic. A line with more words than this is shown as changed completely.
+_MOST_WORDS = 250
+# Two lines less alike than this are not versions of each other.
+_ALIKE = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    hunks: tuple[ShownHunk, ...]
+    pieces: tuple[Sequence[Pieces], ...]
+    # Lines of the file that come after this part.
+    left: int
+
+
+def part_of(hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], number: int) -> Part | None:
+    """None if the file has fewer parts."""
+    bounds = list(_bounds(hunks))
+    if not 0 <= number < max(1, len(bounds)):
+        return None
+    start, stop = bounds[number] if bounds else (0, 0)
+    shown: list[ShownHunk] = []
+    colours: list[Sequence[Pieces]] = []
+    at = 0
+    for hunk, of_hunk in zip(hunks, pieces, strict=True):
+        first, last = max(start - at, 0), min(stop - at, len(hunk.rows))
+        if first < last:
+            shown.append(replace(hunk, rows=hunk.rows[first:last]))
+            colours.append(of_hunk[first:last])
+        at += len(hunk.rows)
+    return Part(tuple(shown), tuple(colours), at - stop)
+
+
+def part_with(hunks: Sequence[ShownHunk], side: str, line: int) -> int:
+    """The part that shows this line; the first part if none does."""
+    at = 0
+    for hunk in hunks:
+        for row in hunk.rows:
+            if (row.old if side == "o" else row.new) == line:
+                return next(number for number, (start, stop) in enumerate(_bounds(hunks)) if start <= at < stop)
+            at += 1
+    return 0
+
+
+def _bounds(hunks: Sequence[ShownHunk]) -> Iterator[tuple[int, int]]:
+    """Where each part begins and ends, counted in lines of the whole file."""
+    start = at = characters = 0
+    for row in _rows(hunks):
+        size = min(len(row.text), LONGEST_LINE)
+        if at > start and (at - start == PART_LINES or characters + size > PART_CHARACTERS):
+            yield start, at
+            start, characters = at, 0
+        characters += size
+        at += 1
+    if at > start:
+        yield start, at
+
+
+def _rows(hunks: Sequence[ShownHunk]) -> Iterator[Row]:
+    for hunk in hunks:
+        yield from hunk.rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,3 +273,32 @@ def _half(file: ShownFile, line: _Line | None, side: str, view: View) -> str:
     kind = _CLASSES[line.row.kind]
     anchor = f' id="{name}"' if name and side == "o" else ""
     return f'<td class="{kind}"{anchor}>{_number(number, name, view)}<td class="{kind}">{line.html}'
+
+
+def changed_words(old: str, new: str) -> tuple[Marks, Marks]:
+    """The ranges of characters that differ; empty if the lines have too little in common."""
+    before, after = _words(old), _words(new)
+    if not before or not after:
+        return (), ()
+    matcher = SequenceMatcher(None, [word for _, word in before], [word for _, word in after], autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return (), ()
+    olds: list[tuple[int, int]] = []
+    news: list[tuple[int, int]] = []
+    for tag, a_start, a_end, b_start, b_end in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        _add(olds, before[a_start:a_end])
+        _add(news, after[b_start:b_end])
+    return tuple(olds), tuple(news)
+
+
+def _words(text: str) -> list[tuple[int, str]]:
+    words = [(match.start(), match.group()) for match in _WORD.finditer(text)]
+    return words if len(words) <= _MOST_WORDS else []
+
+
+def _add(ranges: list[tuple[int, int]], words: list[tuple[int, str]]) -> None:
+    if words:
+        last, word = words[-1]
+        ranges.append((words[0][0], last + len(word)))

@@ -21,9 +21,8 @@ from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.diff.documents import Prepared
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
-from gsd_review_broker.web.review.places import EarlierMessages, MessagePlaces
 from gsd_review_broker.web.review.requirements import requirements_of
-from gsd_review_broker.web.review.threads import Thread, threads_of
+from gsd_review_broker.web.review.threads import EarlierMessages, MessagePlaces, Thread, threads_of
 from gsd_review_broker.web.review.timeline import rounds_of
 from gsd_review_broker.web.site import HEADERS, Site
 

@@ -14,11 +14,10 @@ from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, ReviewAd
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.documents import Documents, Prepared
 from gsd_review_broker.web.diff.highlighting import Pieces
-from gsd_review_broker.web.diff.parts import Part, part_of, part_with
-from gsd_review_broker.web.diff.rendering import Below, View, file_table
+from gsd_review_broker.web.diff.rendering import Below, Part, View, file_table, part_of, part_with
 from gsd_review_broker.web.diff.warnings import Warned
 from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.choice import can_be_rendered, is_rendered
+from gsd_review_broker.web.markdown.rendering import can_be_rendered, is_rendered
 from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from gsd_review_broker.web.diff import document, highlighting, rendering, warnings
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import hidden_in, plain, visible
-from gsd_review_broker.web.diff.words import changed_words
+from gsd_review_broker.web.diff.rendering import changed_words
 
 TEXT = st.text(alphabet=st.characters(exclude_characters="\n"), max_size=60)
 CODE = st.one_of(
