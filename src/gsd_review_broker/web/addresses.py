@@ -1,12 +1,15 @@
 """Parses the query of a page's address."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from gsd_review_broker.errors import BrokerError, Code
 
 _MOST_DIGITS = 12
+_LINE_NAME = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 EVERYTHING = "all"
 RENDERED, DIFF = FORMS = "rendered", "diff"
 
@@ -30,6 +33,23 @@ def with_query(path: str, values: Mapping[str, object]) -> str:
     """Only values that are set: the shortest address is the one to share."""
     fields = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     return f"{path}?{urlencode({n: 1 if v is True else v for n, v in fields.items()})}" if fields else path
+
+
+class LineName(NamedTuple):
+    """The name of a line on a page, as in `f3n120`: line 120 on the new side of the fourth file."""
+
+    file: int
+    # "o" or "n".
+    side: str
+    number: int
+
+    @classmethod
+    def of(cls, text: str) -> "LineName | None":
+        match = _LINE_NAME.fullmatch(text)
+        return cls(int(match[1]), match[2], int(match[3])) if match else None
+
+    def __str__(self) -> str:
+        return f"f{self.file}{self.side}{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.review.prose import markdown
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
@@ -38,7 +39,7 @@ class Templates:
             "moment": moment,
             "short_digest": short_digest,
             "person": without_prefix,
-            "line_number": line_number,
+            "line_number": line_number_in,
             "hint": page_hint,
             "words": lambda text: str(text).replace("_", " "),
             "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
@@ -68,13 +69,13 @@ def moment(value: Milliseconds | str) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
 
 
+def line_number_in(name: str) -> str:
+    line = LineName.of(name)
+    return str(line.number) if line else ""
+
+
 def short_digest(digest: str) -> str:
     return digest[:_SHORT_DIGEST]
-
-
-def line_number(name: str) -> str:
-    """The number in `f3n120`, which names a line of the third file's new side."""
-    return name.replace("o", "n").rpartition("n")[2]
 
 
 def without_prefix(identity: str) -> str:

@@ -4,7 +4,6 @@ A document can be expanded: lines of the base around each hunk, or the whole fil
 """
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
+from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff import warnings
 from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownHunk, from_diff, from_two
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
@@ -21,7 +21,6 @@ _MOST_BYTES = 8 * 1024 * 1024
 # Characters; a parsed document takes about thirty times as much memory.
 _MOST_COLOURED = 1_000_000
 _LINE_BYTES = 100
-_LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +76,9 @@ class Prepared:
 
     def path_at(self, name: str) -> str | None:
         """The file of the line with this name."""
-        match = _LINE.fullmatch(name)
+        line = LineName.of(name)
         files = self.document.files if self.document else ()
-        index = int(match.group(1)) if match else len(files)
-        return files[index].path if index < len(files) else None
+        return files[line.file].path if line is not None and line.file < len(files) else None
 
 
 class Documents:

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 
 from markupsafe import Markup
 
+from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.invisible import visible
@@ -207,7 +208,7 @@ def _unified(file: ShownFile, lines: list[_Line], view: View, below: Below) -> I
     for line in lines:
         row = line.row
         side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
-        name = f"f{file.index}{side}{number}" if number is not None else ""
+        name = str(LineName(file.index, side, number)) if number is not None else ""
         old = _number(row.old, name if row.kind == "-" else "", view)
         new = _number(row.new, name if row.kind != "-" else "", view)
         mark = row.kind if row.kind in "+-" else " "
@@ -254,7 +255,7 @@ def _side_by_side(file: ShownFile, left: list[_Line], right: list[_Line], view: 
     for index in range(max(len(left), len(right))):
         old = left[index] if index < len(left) else None
         new = right[index] if index < len(right) else None
-        anchor = f' id="f{file.index}n{new.row.new}"' if new and new.row.new is not None else ""
+        anchor = f' id="{LineName(file.index, "n", new.row.new)}"' if new and new.row.new is not None else ""
         yield f"<tr{anchor}>{_half(file, old, 'o', view)}{_half(file, new, 'n', view)}"
         if old is not None and old is new:
             yield from _threads(old.row, below)
@@ -269,7 +270,7 @@ def _half(file: ShownFile, line: _Line | None, side: str, view: View) -> str:
         return '<td class="e"><td class="e">'
     number = line.row.old if side == "o" else line.row.new
     is_own = line.row.kind == "-" if side == "o" else line.row.kind != "-"
-    name = f"f{file.index}{side}{number}" if number is not None and is_own else ""
+    name = str(LineName(file.index, side, number)) if number is not None and is_own else ""
     kind = _CLASSES[line.row.kind]
     anchor = f' id="{name}"' if name and side == "o" else ""
     return f'<td class="{kind}"{anchor}>{_number(number, name, view)}<td class="{kind}">{line.html}'

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from markupsafe import Markup
 
 from gsd_review_broker.domain.model import Operation
-from gsd_review_broker.web.addresses import RENDERED, ReviewAddress
+from gsd_review_broker.web.addresses import RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import visible
 from gsd_review_broker.web.diff.rendering import Below, View
@@ -152,7 +152,7 @@ class _Sheet:
 
     def _key(self, row: Row) -> str:
         side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
-        return f"f{self.file.index}{side}{number}" if number is not None else ""
+        return str(LineName(self.file.index, side, number)) if number is not None else ""
 
     def _name(self, row: Row) -> str:
         key = self._key(row)

@@ -11,18 +11,17 @@ from starlette.routing import Route
 from gsd_review_broker.domain.caller import Caller, person
 from gsd_review_broker.domain.model import Disposition, Identity, Review, Role, Severity, Side, Status, Verdict
 from gsd_review_broker.domain.rules import Seen
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, changed_since
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.web.addresses import FORMS, with_query
+from gsd_review_broker.web.addresses import FORMS, LineName, with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
 from gsd_review_broker.web.site import Action, Site
 
-_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 _TITLE_CHARACTERS = 120
 
 
@@ -70,7 +69,7 @@ class ReviewActions:
         review = await self._found(request)
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
-            raise _changed("the claim that you saw is over")
+            raise changed_since("the claim that you saw is over")
         await self._broker.claims.take_over(self._caller(request), review.id, self._site.person_of(request))
         return _back(request, "taken_over")
 
@@ -177,7 +176,7 @@ class ReviewActions:
         review = await self._found(request)
         open_patch = (await self._broker.page_queries.review(review.id)).counter_patches[-1:]
         if not open_patch or open_patch[0].id != form.number("patch"):
-            raise _changed("another counter-patch was offered since")
+            raise changed_since("another counter-patch was offered since")
         await self._broker.counter_patches.accept(
             self._caller(request), review.id, proposer_id=self._site.person_of(request), repeat=None
         )
@@ -264,17 +263,12 @@ def _refuse_auto_rejected(result: Mapping[str, Any]) -> None:
         )
 
 
-def _changed(why: str) -> BrokerError:
-    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
-
-
 def _place(form: Form) -> dict[str, Any]:
     """The line of the form; its path is the file's own."""
-    match = _LINE.fullmatch(form.text("at"))
-    if match is None:
+    line = LineName.of(form.text("at"))
+    if line is None:
         return {}
-    side = Side.OLD if match.group(2) == "o" else Side.NEW
-    return {"path": form.optional("path"), "line": int(match.group(3)), "side": side}
+    return {"path": form.optional("path"), "line": line.number, "side": Side.OLD if line.side == "o" else Side.NEW}
 
 
 def _title(body: str) -> str:

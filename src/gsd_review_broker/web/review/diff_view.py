@@ -1,6 +1,5 @@
 """The change on a review's page: which files are shown at once, and which are loaded when they are opened."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from gsd_review_broker.domain.model import Operation, Review, Side
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
-from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, ReviewAddress
+from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.documents import Documents, Prepared
 from gsd_review_broker.web.diff.highlighting import Pieces
@@ -29,7 +28,6 @@ FILES_A_PAGE = 100
 _RAW_CHARACTERS = 60_000
 # How many lines around a hunk are offered, one after the other; then the whole file.
 _STEPS = (20, 100)
-_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 
 _TOO_LARGE = Markup('<p class="note">This file is too large to be rendered: this is the diff.</p>')
 _IN_PARTS = Markup(
@@ -114,7 +112,7 @@ class DiffViews:
         for file in shown:
             # A plan is read from its beginning to its end.
             most = _SMALL_CHANGE_LINES if is_rendered(file, address) else LARGE_FILE_LINES
-            at_once = address.file is not None or _named(address.at, file) or file.lines <= min(most, room)
+            at_once = address.file is not None or _has_line(file, address.at) or file.lines <= min(most, room)
             room -= file.lines if at_once else 0
             table = self.table(prepared, file.index, address, threads, show, form, base) if at_once else None
             blocks.append(_block(prepared, file, address, threads, table))
@@ -150,7 +148,7 @@ class DiffViews:
 
         def below(side: str, number: int) -> Markup:
             blocks = [show(thread) for thread in here.get((side, number), ())]
-            if address.at == f"f{index}{side}{number}":
+            if address.at == str(LineName(index, side, number)):
                 blocks.append(form)
             return Markup("").join(blocks)
 
@@ -246,10 +244,8 @@ def no_revision(review: Review, number: int) -> BrokerError:
 def _part_number(address: ReviewAddress, index: int, hunks: Sequence[ShownHunk]) -> int:
     if address.part is not None:
         return address.part
-    match = _LINE.fullmatch(address.at)
-    if match is None or int(match.group(1)) != index:
-        return 0
-    return part_with(hunks, match.group(2), int(match.group(3)))
+    line = LineName.of(address.at)
+    return part_with(hunks, line.side, line.number) if line is not None and line.file == index else 0
 
 
 def _rest(part: Part, number: int, index: int, address: ReviewAddress) -> Markup:
@@ -261,8 +257,9 @@ def _rest(part: Part, number: int, index: int, address: ReviewAddress) -> Markup
     )
 
 
-def _named(at: str, file: ShownFile) -> bool:
-    return at.startswith((f"f{file.index}n", f"f{file.index}o"))
+def _has_line(file: ShownFile, at: str) -> bool:
+    line = LineName.of(at)
+    return line is not None and line.file == file.index
 
 
 def _comment_link(address: ReviewAddress) -> str:
