@@ -5,7 +5,6 @@ call is repeated, and each writing call carries a key so that it runs only once.
 """
 
 import contextlib
-import http.client
 import json
 import secrets
 import sys
@@ -119,7 +118,7 @@ class Bridge:
             self._exchange(call, message)
         except (BrokerError, StartError, RefusedError) as error:
             self._fail(call, request, str(error))
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             self._fail(call, request, f"the broker does not answer: {error or type(error).__name__}")
         finally:
             self._calls.pop(_hashable(request.get("id")), None)
@@ -142,7 +141,7 @@ class Bridge:
                 for answer in call.answers(self._address(), self._endpoint, body):
                     self._remember_version(request, answer)
                     self._send(answer)
-            except (OSError, http.client.HTTPException, UnreachableError):
+            except (OSError, UnreachableError):
                 end = end or time.monotonic() + self._patience
                 if call.is_cancelled or call.has_answered or time.monotonic() > end:
                     raise
