@@ -23,7 +23,7 @@ _ACCESS = "tests/unit/domain/rules/test_access.py"
 _ODD = "tests/integration/service/test_odd_moments.py"
 _HTTP = "tests/acceptance/broker/test_http.py"
 _PAGES = "tests/acceptance/web/test_pages.py"
-_PROSE = "tests/unit/web/review/test_prose.py"
+_PROSE = "tests/unit/web/markdown/test_prose.py"
 _TABLE = "tests/integration/web/test_who_may_what.py"
 _SIGN_IN = "tests/integration/web/test_sign_in.py"
 _PROXY = "tests/integration/web/test_behind_a_proxy.py"
@@ -666,17 +666,17 @@ COST = (
     ),
     fault(
         "security L4: prose is rendered each time",
-        "web/review/prose.py",
+        "web/markdown/rendering.py",
         "            if text in self._kept:\n                self._kept.move_to_end(text)\n",
         "            if text in self._kept and not text:\n                self._kept.move_to_end(text)\n",
         f"{_PROSE}::test_a_text_is_rendered_once_however_often_it_is_shown",
     ),
     fault(
-        "security L4: prose of marks is rendered",
-        "web/review/prose.py",
-        " and sum(1 for _ in MARKS.finditer(text)) <= _MOST_MARKS:\n",
-        ":\n",
-        f"{_PROSE}::test_a_text_of_marks_is_shown_as_it_was_written",
+        "security L4: prose of any size is rendered",
+        "web/markdown/rendering.py",
+        "    if len(text) > MOST_CHARACTERS or len(lines) > MOST_LINES:\n",
+        "    if False:\n",
+        f"{_PROSE}::test_a_text_that_is_too_large_is_shown_as_it_was_written",
     ),
     fault(
         "security L4: marking words has no deadline",

@@ -15,7 +15,7 @@ from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.invisible import plain, visible
-from gsd_review_broker.web.review.prose import markdown
+from gsd_review_broker.web.markdown.rendering import prose
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -35,7 +35,7 @@ class Templates:
         self._environment.filters |= {
             "visible": visible,
             "plain": plain,
-            "markdown": markdown,
+            "markdown": prose,
             "moment": moment,
             "short_digest": short_digest,
             "person": without_prefix,

@@ -1,11 +1,15 @@
-"""A Markdown file of a diff as a page to read: a row for each paragraph, with its line's number and its remarks.
+"""Markdown as HTML: a file of a diff as a page to read, and the prose of messages and descriptions.
 
-The rows have the same names as those of the diff, so that links, remarks and keys work alike in both.
+A file has a row for each paragraph, with its line's number and its remarks. The rows have the same names as those of
+the diff, so that links, remarks and keys work alike in both.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from threading import Lock
 
 from markupsafe import Markup
 
@@ -24,6 +28,8 @@ _REGULAR = {None, "100644", "100755"}
 MOST_LINES = 3_000
 MOST_CHARACTERS = 150_000
 _LARGEST_ARIA_LEVEL = 6
+# Characters of prose and of its HTML that are kept, for all texts together.
+_MOST_KEPT = 4_000_000
 _PIPE = re.compile(r"(?<!\\)\|")
 _HTML_TAG = re.compile(r"<[^<>]*>")
 # The mark at which a line begins: an element without text that carries the line's name.
@@ -64,6 +70,11 @@ def page(file: ShownFile, hunks: Sequence[ShownHunk], view: View, below: Below, 
         rows.extend(sheet.rows_of(hunk))
     caption = f'<caption class="vh">{visible(file.path)}</caption>'
     return Markup(f'<table class="diff read">{caption}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
+
+
+def prose(text: str) -> Markup:
+    """Render a message or a description. Slow: call it in a thread."""
+    return _RENDERED.get(text)
 
 
 def _has_windows_lines(hunks: Sequence[ShownHunk]) -> bool:
@@ -120,13 +131,10 @@ class _Sheet:
         yield from self._threads([row])
 
     def _text(self, block: Block, rows: Sequence[Row]) -> Iterator[str]:
-        html = text_of(block, [row.text for row in rows], self.effort, lambda number: self._anchor(rows[number]))
-        if block.kind is Kind.HEADING:
-            level = min(block.level + 2, _LARGEST_ARIA_LEVEL)
-            html = f'<div role="heading" aria-level="{level}" class="h{block.level}">{html}</div>'
+        texts = [row.text for row in rows]
+        html = _shown_text(block, texts, self.effort, lambda number: self._anchor(rows[number]))
         changed = next((row for row in rows if row.kind == "+"), rows[0])
-        depth = f" d{min(block.depth, DEEPEST_SHOWN)}" if block.depth else ""
-        yield self._row(rows[0], f"{block.kind.value}{depth}", html, changed.kind)
+        yield self._row(rows[0], f"{block.kind.value}{_depth(block)}", html, changed.kind)
         yield from self._threads(rows)
 
     def _table(self, rows: Sequence[Row]) -> Iterator[str]:
@@ -174,6 +182,66 @@ class _Sheet:
                 shown = self.below(side, number) if number is not None else ""
                 if shown:
                     yield f'<tr class="t"><td colspan="4">{shown}'
+
+
+class _RenderedProse:
+    """A cache: the same conversation is rendered again with each view of its page."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Markup] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, text: str) -> Markup:
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+                return self._kept[text]
+        rendered = _prose(text)
+        with self._lock:
+            if text not in self._kept:
+                self._kept[text] = rendered
+                self._size += len(text) + len(rendered)
+            while self._size > _MOST_KEPT:
+                oldest, html_of_it = self._kept.popitem(last=False)
+                self._size -= len(oldest) + len(html_of_it)
+        return rendered
+
+
+def _prose(text: str) -> Markup:
+    lines = text.split("\n")
+    if len(text) > MOST_CHARACTERS or len(lines) > MOST_LINES:
+        return Markup('<pre class="as-written">{}</pre>').format(visible(text))
+    effort = Effort()
+    html: list[str] = []
+    for kind, blocks in groupby(blocks_of(lines, is_beginning=False), lambda block: block.kind):
+        if kind in {Kind.TEXT, Kind.HEADING, Kind.TABLE}:
+            html += [_prose_block(block, lines[block.start : block.stop], effort) for block in blocks]
+            continue
+        literals = [line for block in blocks for line in lines[block.start : block.stop]]
+        if any(line.strip(" \t") for line in literals):
+            shown = "\n".join(literal(line, kind) for line in literals)
+            html.append(f'<pre class="{kind.value}">{shown}</pre>')
+    return Markup("".join(html))  # noqa: S704 - of visible() text
+
+
+def _prose_block(block: Block, lines: Sequence[str], effort: Effort) -> str:
+    if block.kind is Kind.TABLE:
+        rows = "".join(f"<tr>{cells_of(line, number, effort)}" for number, line in enumerate(lines))
+        return f"<table><tbody>{rows}</table>"
+    return f'<div class="text{_depth(block)}">{_shown_text(block, lines, effort, lambda _: "")}</div>'
+
+
+def _shown_text(block: Block, lines: Sequence[str], effort: Effort, start_of: LineStart) -> str:
+    html = text_of(block, lines, effort, start_of)
+    if block.kind is not Kind.HEADING:
+        return html
+    level = min(block.level + 2, _LARGEST_ARIA_LEVEL)
+    return f'<div role="heading" aria-level="{level}" class="h{block.level}">{html}</div>'
+
+
+def _depth(block: Block) -> str:
+    return f" d{min(block.depth, DEEPEST_SHOWN)}" if block.depth else ""
 
 
 def text_of(block: Block, lines: Sequence[str], effort: Effort, start_of: LineStart) -> str:
@@ -266,3 +334,6 @@ def _mark(text: str) -> str:
 def _styled(text: str, kind: str) -> str:
     shown = visible(text)
     return f'<span class="{kind}">{shown}</span>' if kind not in {"", "br"} and text.strip() else str(shown)
+
+
+_RENDERED = _RenderedProse()
