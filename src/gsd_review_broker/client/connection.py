@@ -17,7 +17,7 @@ _NOT_ADMITTED = (401, 403)
 # A proxy without a broker behind it, or a broker that is stopping.
 _NO_BROKER = (502, 503, 504)
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
-_ASK = "It is on another machine: check its address, or ask whoever runs it. Then call again."
+_ASK = "It is on another machine: check its address, or ask the person who runs it. Then call again."
 _META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
     "io.modelcontextprotocol/clientCapabilities": {},

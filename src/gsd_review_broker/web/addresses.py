@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from gsd_review_broker.errors import BrokerError, Code
 
+_Word = TypeVar("_Word", bound=StrEnum)
 _MOST_DIGITS = 12
 _LINE_NAME = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 EVERYTHING = "all"
@@ -27,6 +29,19 @@ def number(values: Mapping[str, str], name: str, *, hint: str = "Follow the page
     if result is None:
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: {value[:40]!r} is not a number", hint)
     return result
+
+
+def choice(values: Mapping[str, str], name: str, kind: type[_Word]) -> _Word | None:
+    """The word that the value is; None for a blank value."""
+    value = values.get(name, "").strip()
+    try:
+        return kind(value) if value else None
+    except ValueError as error:
+        *words, last = kind
+        known = f"{', '.join(words)} or {last}"
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{name}: choose {known}", "Use the page's lists and buttons."
+        ) from error
 
 
 def with_query(path: str, values: Mapping[str, object]) -> str:

@@ -75,7 +75,7 @@ class StaticFiles:
         return Route("/static/{sum}/{name}", answer, methods=["GET"])
 
 
-class Site:
+class Dashboard:
     def __init__(
         self,
         broker: Broker,
@@ -119,7 +119,7 @@ class Site:
         key = await self.broker.page_queries.last_event_id(), self.broker.page_queries.now // _INBOX_MILLISECONDS
         kept = self._inboxes.get(person)
         if kept is None or kept[0] != key:
-            # Those of an earlier event are of no use to anybody.
+            # An inbox of an earlier event is out of date.
             self._inboxes = {one: inbox for one, inbox in self._inboxes.items() if inbox[0] == key}
             kept = self._inboxes[person] = key, await self.broker.inboxes.of(person)
         return kept[1]
@@ -174,7 +174,7 @@ class Site:
             return await self.failed(request, broker_failed(), None)
 
     async def failed(self, request: Request, error: BrokerError, form: Form | None) -> Response:
-        """The page gives back what was typed, so that nobody has to write it twice."""
+        """Show the error, and give back what was typed."""
         typed = [form.text(name) for name in ("reason", "body", "note", "counter_patch")] if form else []
         facts = {
             "error": error,

@@ -11,11 +11,11 @@ _ANSWER_SECONDS = 300.0
 _LONGEST_REASON = 500
 
 
-class RefusedError(Exception):
+class NotTakenError(Exception):
     """The broker answered that it does not take the message; the same message will not be taken later either."""
 
 
-class Call:
+class BridgedCall:
     """One POST, and the messages that answer it."""
 
     def __init__(self, headers: dict[str, str], *, waits: bool = False) -> None:
@@ -51,7 +51,7 @@ class Call:
         if message is None:
             text = f"status {status}: {body[:_LONGEST_REASON].decode('utf-8', 'replace').strip()}"
             if status < BROKER_FAILED:
-                raise RefusedError(text)
+                raise NotTakenError(text)
             raise BadAnswerError(text)
         self.has_answered = True
         yield message

@@ -57,7 +57,7 @@ def _require_proof(caller: Caller) -> None:
     if not caller.proven:
         raise BrokerError(
             Code.FORBIDDEN,
-            "tokens are for whoever can open the database, or holds the token of an administrator",
+            "tokens are for people who can open the database, or hold the token of an administrator",
             "Run `tandem token` as the user who runs the broker.",
         )
 
@@ -71,7 +71,7 @@ class SignIns:
         return [Route(NEW_LINK, self._new, methods=["POST"]), Route(SIGN_IN, self._use, methods=["GET"])]
 
     async def _new(self, request: Request) -> Response:
-        """For whoever called with a token: the way to a page. Where tokens are not needed, it is the page itself."""
+        """Give the caller a link that signs in. Where tokens are not needed, the link is the page itself."""
         page = _page_of(await request.body())
         token = bearer_of(request.scope)
         if not self._needs_token or token is None:

@@ -102,7 +102,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _RowHtml:
     row: Row
     html: str
 
@@ -122,22 +122,22 @@ def file_table(
     return Markup(f'<table class="diff {kind}">{caption}{columns}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
 
 
-def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: float) -> list[_Line]:
+def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: float) -> list[_RowHtml]:
     """Each row with its markup; in a block of changes, the words that changed are marked."""
-    lines: list[_Line] = []
+    lines: list[_RowHtml] = []
     for block in _blocks(list(zip(hunk.rows, colours, strict=True))):
         removed = [pair for pair in block if pair[0].kind == "-"]
         added = [pair for pair in block if pair[0].kind == "+"]
         if view.ignore_space and _is_space_only(removed, added):
             for (old, _), (new, shown) in zip(removed, added, strict=True):
-                lines.append(_Line(Row(" ", new.text, old.old, new.new), _code(shown, ())))
+                lines.append(_RowHtml(Row(" ", new.text, old.old, new.new), _code(shown, ())))
             continue
         marks: dict[int, Marks] = {}
         for (old, _), (new, _) in zip(removed, added, strict=False):
             if time.monotonic() > marks_until:
                 break
             marks[id(old)], marks[id(new)] = changed_words(old.text, new.text)
-        lines += [_Line(row, _code(shown, marks.get(id(row), ()))) for row, shown in block]
+        lines += [_RowHtml(row, _code(shown, marks.get(id(row), ()))) for row, shown in block]
     return lines
 
 
@@ -204,7 +204,7 @@ def _cut(text: str, at: int, marks: Marks) -> Iterator[tuple[str, bool]]:
 # One table row for each line.
 
 
-def _unified(file: ShownFile, lines: list[_Line], view: View, below: Below) -> Iterator[str]:
+def _unified(file: ShownFile, lines: list[_RowHtml], view: View, below: Below) -> Iterator[str]:
     for line in lines:
         row = line.row
         side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
@@ -232,9 +232,9 @@ def _number(number: int | None, name: str, view: View) -> str:
     return f'<a href="{view.comment_link}{name}#{name}">{number}</a>'
 
 
-def _split(file: ShownFile, lines: list[_Line], view: View, below: Below) -> Iterator[str]:
-    left: list[_Line] = []
-    right: list[_Line] = []
+def _split(file: ShownFile, lines: list[_RowHtml], view: View, below: Below) -> Iterator[str]:
+    left: list[_RowHtml] = []
+    right: list[_RowHtml] = []
     for line in lines:
         match line.row.kind:
             case "-":
@@ -251,7 +251,9 @@ def _split(file: ShownFile, lines: list[_Line], view: View, below: Below) -> Ite
     yield from _side_by_side(file, left, right, view, below)
 
 
-def _side_by_side(file: ShownFile, left: list[_Line], right: list[_Line], view: View, below: Below) -> Iterator[str]:
+def _side_by_side(
+    file: ShownFile, left: list[_RowHtml], right: list[_RowHtml], view: View, below: Below
+) -> Iterator[str]:
     for index in range(max(len(left), len(right))):
         old = left[index] if index < len(left) else None
         new = right[index] if index < len(right) else None
@@ -265,7 +267,7 @@ def _side_by_side(file: ShownFile, left: list[_Line], right: list[_Line], view: 
                 yield from _threads(line.row, below)
 
 
-def _half(file: ShownFile, line: _Line | None, side: str, view: View) -> str:
+def _half(file: ShownFile, line: _RowHtml | None, side: str, view: View) -> str:
     if line is None:
         return '<td class="e"><td class="e">'
     number = line.row.old if side == "o" else line.row.new

@@ -16,7 +16,7 @@ from gsd_review_broker.service.wire.pool import ReviewerRow
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 from gsd_review_broker.web.status_words import STATUS_WORDS
 
 _WIDTH = 460
@@ -116,7 +116,7 @@ def _svg(height: int, label: str, drawn: Sequence[Markup]) -> Markup:
     )
 
 
-def insights_routes(site: Site) -> list[Route]:
+def insights_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         project = request.query_params.get("project", "").strip()[:200] or None
         stats = await site.broker.statistics.stats(project=project)

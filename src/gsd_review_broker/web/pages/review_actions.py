@@ -20,13 +20,13 @@ from gsd_review_broker.web.addresses import FORMS, LineName, with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
-from gsd_review_broker.web.site import Action, Site
+from gsd_review_broker.web.site import Action, Dashboard
 
 _TITLE_CHARACTERS = 120
 
 
 class ReviewActions:
-    def __init__(self, site: Site, pages: ReviewPages) -> None:
+    def __init__(self, site: Dashboard, pages: ReviewPages) -> None:
         self._site = site
         self._pages = pages
         self._broker = site.broker
@@ -65,7 +65,7 @@ class ReviewActions:
         return _back(request, "released")
 
     async def _take_over(self, request: Request, form: Form) -> str:
-        """Only of the claim that the page showed: a newer claim belongs to somebody else."""
+        """Only of the claim that the page showed: a newer claim belongs to another reviewer."""
         review = await self._found(request)
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
@@ -82,7 +82,7 @@ class ReviewActions:
             return await self._pages.refused(request, error, form)
 
     async def _judged(self, request: Request, form: Form) -> str:
-        verdict = _verdict_of(form)
+        verdict = form.choice("verdict", Verdict)
         new_verdict = NewVerdict(
             verdict=verdict, reason=form.optional("reason"), counter_patch=form.optional("counter_patch")
         )
@@ -90,7 +90,7 @@ class ReviewActions:
         return _back(request, verdict.value)
 
     async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
-        """A verdict on the content that the page showed. The review is claimed with it if nobody holds the claim."""
+        """A verdict on the content that the page showed. The review is claimed with it if it is unclaimed."""
         result = await self._broker.verdicts.judge(
             self._caller(request),
             _id(request),
@@ -111,7 +111,7 @@ class ReviewActions:
         finding = NewFinding(
             title=_title(form.text("body")),
             body=form.text("body"),
-            severity=_severity(form),
+            severity=form.choice("severity", Severity),
             path=place.get("path"),
             line_start=place.get("line"),
             line_end=place.get("line"),
@@ -128,7 +128,7 @@ class ReviewActions:
         return _back(request, "sent", form)
 
     async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
-        """If nobody holds the claim, a person speaks as the reviewer."""
+        """Claim an unclaimed review with the message: a person speaks as its reviewer."""
         review = await self._found(request)
         message = self._new_message(self._site.person_of(request), review, form, place)
         if review.status is not Status.PENDING:
@@ -162,7 +162,7 @@ class ReviewActions:
             self._caller(request),
             review.id,
             form.text("finding_id"),
-            _disposition(form),
+            form.choice("disposition", Disposition),
             note=form.optional("note"),
             as_reviewer=role_of(review, self._site.person_of(request)) is Role.REVIEWER,
             repeat=None,
@@ -221,27 +221,6 @@ def _back(request: Request, done: str, form: Form | None = None) -> str:
     if form and form.number("rev"):
         values["rev"] = form.number("rev")
     return with_query(f"/r/{_id(request)}", values) + anchor
-
-
-def _verdict_of(form: Form) -> Verdict:
-    try:
-        return Verdict(form.text("verdict"))
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "verdict: none was chosen", "Use the page's buttons.") from error
-
-
-def _severity(form: Form) -> Severity:
-    try:
-        return Severity(form.text("severity"))
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "severity: not one of them", "Choose one of the list.") from error
-
-
-def _disposition(form: Form) -> Disposition:
-    try:
-        return Disposition(form.text("disposition"))
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "disposition: not one of them", "Use the page's buttons.") from error
 
 
 def _require_text(form: Form, name: str) -> None:

@@ -11,7 +11,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.documents import Documents, PreparedDocument
 from gsd_review_broker.web.diff.highlighting import Pieces
 from gsd_review_broker.web.diff.rendering import Below, Part, View, file_table, part_of, part_with
 from gsd_review_broker.web.diff.warnings import Warned
@@ -73,7 +73,7 @@ class DiffViews:
         self._pages = pages
         self._documents = Documents(pages)
 
-    async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> Prepared:
+    async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> PreparedDocument:
         review = facts.review
         if address.patch is not None:
             patch = next((one for one in facts.counter_patches if one.id == address.patch), None)
@@ -86,7 +86,9 @@ class DiffViews:
             return await self._documents.between(review.id, address.since, facts.content.number)
         return await self._documents.revision(review.id, facts.content.number)
 
-    async def base(self, prepared: Prepared, facts: ReviewFacts, address: ReviewAddress, index: int) -> bytes | None:
+    async def base(
+        self, prepared: PreparedDocument, facts: ReviewFacts, address: ReviewAddress, index: int
+    ) -> bytes | None:
         """The file as it was before the change, if the address asks for lines that the diff does not show."""
         known = _patch_of(prepared, address, index)
         if not address.around or known is None:
@@ -95,7 +97,7 @@ class DiffViews:
 
     def view(
         self,
-        prepared: Prepared,
+        prepared: PreparedDocument,
         address: ReviewAddress,
         threads: Sequence[Thread],
         show: ShowThread,
@@ -132,7 +134,7 @@ class DiffViews:
 
     def table(
         self,
-        prepared: Prepared,
+        prepared: PreparedDocument,
         index: int,
         address: ReviewAddress,
         threads: Sequence[Thread],
@@ -195,7 +197,7 @@ class DiffViews:
         return with_base
 
 
-def _patch_of(prepared: Prepared, address: ReviewAddress, index: int) -> FilePatch | None:
+def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) -> FilePatch | None:
     """The file's part of the proposed diff, if there can be lines around its hunks."""
     document = prepared.document
     if document is None or address.patch is not None or address.since is not None:
@@ -205,7 +207,7 @@ def _patch_of(prepared: Prepared, address: ReviewAddress, index: int) -> FilePat
     return known[1] if known is not None and is_change and known[1].hunks else None
 
 
-def _more(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+def _more(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
     """The link in the heading of each hunk; empty where the file is shown whole already, or cannot be."""
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
@@ -214,7 +216,7 @@ def _more(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
     return _around_link(address, index, str(lines), f"Show {lines} lines around") if lines else Markup("")
 
 
-def _whole(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+def _whole(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
     return Markup('<p class="note">{}</p>').format(_around_link(address, index, EVERYTHING, "Show the whole file"))
@@ -278,7 +280,7 @@ def _by_place(file: ShownFile, threads: Sequence[Thread]) -> dict[tuple[str, int
 
 
 def _block(
-    prepared: Prepared, file: ShownFile, address: ReviewAddress, threads: Sequence[Thread], table: Markup | None
+    prepared: PreparedDocument, file: ShownFile, address: ReviewAddress, threads: Sequence[Thread], table: Markup | None
 ) -> FileBlock:
     return FileBlock(
         file=file,
