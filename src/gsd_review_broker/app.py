@@ -44,19 +44,11 @@ from gsd_review_broker.settings.problems import POOL, Problem, Problems
 from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
-from gsd_review_broker.web.admission import Admission
 from gsd_review_broker.web.api.gate import gate_routes
-from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint
-from gsd_review_broker.web.api.people import api_routes
-from gsd_review_broker.web.api.pool import pool_routes
-from gsd_review_broker.web.api.problems import problem_routes
-from gsd_review_broker.web.api.tokens import token_routes
-from gsd_review_broker.web.by_project import ByProject
-from gsd_review_broker.web.dispatch import Dispatch
-from gsd_review_broker.web.guard import BodyLimit, HostAndOriginGuard
-from gsd_review_broker.web.late_routes import LateRoutes
-from gsd_review_broker.web.sign_in import SignIns
-from gsd_review_broker.web.stopping import StoppedCalls
+from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint, problem_routes
+from gsd_review_broker.web.api.people import api_routes, pool_routes
+from gsd_review_broker.web.api.tokens import SignIns, token_routes
+from gsd_review_broker.web.edge import Admission, Edge, Guard, LateRoutes, Pages
 
 
 class Application:
@@ -122,19 +114,15 @@ class Application:
         )
         self._sign_ins = SignIns(self.broker.sign_in_links, needs_token=self.broker.identification.needs_token)
         self.routes = self._routes(self.broker, configuration, person, url)
-        pages = ByProject(
-            Starlette(routes=self.routes, lifespan=self._lifespan),
-            lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
-        )
-        dispatch = Dispatch(
-            {path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
-            otherwise=BodyLimit(pages, limit=policy.limits.body),
-        )
-        admission = Admission(
-            dispatch, self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path
-        )
-        self.asgi = StoppedCalls(
-            HostAndOriginGuard(admission, hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body)
+        self.asgi = Edge(
+            Guard(hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body),
+            Admission(self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path),
+            endpoints={path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
+            pages=Pages(
+                Starlette(routes=self.routes, lifespan=self._lifespan),
+                lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
+                body_limit=policy.limits.body,
+            ),
         )
 
     def _routes(self, broker: Broker, configuration: Configuration, person: Identity, url: str) -> list[Route]:

@@ -84,6 +84,11 @@ def broker_failed() -> BrokerError:
     return BrokerError(Code.INTERNAL, "the broker failed; see its log", "Try again; if it fails again, report it.")
 
 
+def changed_since(why: str) -> BrokerError:
+    """Refuse a decision about content that has changed since the caller saw it."""
+    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
+
+
 class StartError(Exception):
     """The broker cannot start; the text is one sentence for the person who typed the command."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import http.client
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ import structlog
 import uvicorn
 
 from gsd_review_broker.app import Application
+from gsd_review_broker.client.http import HttpConnection
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.discovery import exclude_from_git
@@ -29,7 +29,7 @@ from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.tracked_state import refuse_tracked
-from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
+from gsd_review_broker.web.http_protocol import BoundedHttpProtocol
 
 if TYPE_CHECKING:
     import ssl
@@ -242,13 +242,16 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _who_is_there(host: str, port: int) -> str:
-    """Asked directly, without any proxy; any program may answer, with anything."""
-    asking = http.client.HTTPConnection(host, port, timeout=1)
+    """Asks what listens there, without any proxy; any program may answer, with anything."""
+    asking = HttpConnection(host, port)
+    answer = b""
     try:
-        asking.request("GET", "/healthz")
-        health = json.loads(asking.getresponse().read(_LONGEST_HEALTH))
+        _, _, pieces = asking.stream("GET", "/healthz", None, {}, patience=1)
+        while len(answer) < _LONGEST_HEALTH and (piece := next(pieces, b"")):
+            answer += piece
+        health = json.loads(answer)
         return f": a broker with pid {health['pid']} that serves {health['serves']} has it"
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return ""
     finally:
         asking.close()

@@ -122,7 +122,7 @@ def test_news_that_arrives_live_is_text_too(shop: BrokerProcess, person: Person)
     page = person.go(f"/r/{review_id}")
     expect(page.locator("#pulse.on")).to_be_attached()
     for place in ({"path": "shop/sessions.py", "line": 13}, {}):
-        agent("add_message", review_id=review_id, sender_role="reviewer", body=EVERYTHING + " *news*", **place)
+        agent("add_message", review_id=review_id, sender_role="reviewer", body=EVERYTHING + "\n\n*news*", **place)
     expect(page.locator(".thread em")).to_have_count(2)
     assert page.evaluate("window.owned") is None
     assert page.locator("main script, main img").count() == 0

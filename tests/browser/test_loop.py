@@ -95,7 +95,7 @@ def test_what_happens_shows_up_without_reloading(
         "add_message", review_id=review_id, sender_role="reviewer", sender_id="codex-r1", body="Why *this* size?",
         path="shop/sessions.py", line=13,
     )  # fmt: skip
-    expect(review.locator(".diff .thread em")).to_have_text("this")
+    expect(review.locator(".diff .thread em")).to_have_text("*this*")
     expect(review.locator("[data-live=timeline]")).to_contain_text("codex-r1 wrote")
     # What was being typed is still there.
     expect(review.locator("#say")).to_have_value("half a sentence")

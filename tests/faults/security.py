@@ -23,7 +23,7 @@ _ACCESS = "tests/unit/domain/rules/test_access.py"
 _ODD = "tests/integration/service/test_odd_moments.py"
 _HTTP = "tests/acceptance/broker/test_http.py"
 _PAGES = "tests/acceptance/web/test_pages.py"
-_PROSE = "tests/unit/web/review/test_prose.py"
+_PROSE = "tests/unit/web/markdown/test_prose.py"
 _TABLE = "tests/integration/web/test_who_may_what.py"
 _SIGN_IN = "tests/integration/web/test_sign_in.py"
 _PROXY = "tests/integration/web/test_behind_a_proxy.py"
@@ -375,7 +375,7 @@ A_TOKEN = (
     ),
     fault(
         "security token: a route needs no token",
-        "web/admission.py",
+        "web/edge.py",
         "            raise unauthenticated(has_token=bearer is not None)\n",
         "            return\n",
         f"{_TABLE}::test_without_a_live_token_every_route_answers_401",
@@ -420,9 +420,9 @@ A_TOKEN = (
     ),
     fault(
         "security token: a project's token sees every project in the dashboard",
-        "web/by_project.py",
-        "        await (self._whole if project is None else self._of(project))(scope, receive, send)\n",
-        "        await (self._whole if project is None else self._whole)(scope, receive, send)\n",
+        "web/edge.py",
+        "        application = self._whole if project is None else self._of(project)\n",
+        "        application = self._whole\n",
         f"{_PROJECT}::test_pages_show_one_project",
         f"{_PROJECT}::test_routes_know_one_project",
     ),
@@ -560,7 +560,7 @@ A_REVIEWER = (
     ),
     fault(
         "security M1: routes are for everybody",
-        "web/admission.py",
+        "web/edge.py",
         "    return Right.ACT_AS_PERSON\n",
         "    return Right.READ\n",
         f"{_IDENTITY}::test_a_reviewers_token_speaks_for_no_proposer_and_no_person_on_any_route",
@@ -622,8 +622,8 @@ OTHER_USERS = (
 COST = (
     fault(
         "security M3: chunks are not counted by the pages",
-        "web/guard.py",
-        "            if size > self._limit:\n",
+        "web/edge.py",
+        "            if size > limit:\n",
         "            if False:\n",
         f"{_HTTP}::test_endless_chunks_are_refused_at_the_limit_on_every_route",
     ),
@@ -636,21 +636,21 @@ COST = (
     ),
     fault(
         "security M3: headers never end",
-        "web/connection_limits.py",
+        "web/http_protocol.py",
         "        if self._in_headers and self._header_bytes > MOST_HEADER_BYTES and not self._is_refused:\n",
         "        if False:\n",
         f"{_HTTP}::test_a_header_that_never_ends_is_refused",
     ),
     fault(
         "security M3: headers that come at once are not counted",
-        "web/connection_limits.py",
+        "web/http_protocol.py",
         "        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > MOST_HEADER_BYTES:\n",
         "        if False:\n",
         f"{_HTTP}::test_headers_over_the_limit_are_refused_even_when_they_come_at_once",
     ),
     fault(
         "security L4: a part has any number of lines",
-        "web/diff/parts.py",
+        "web/diff/rendering.py",
         "(at - start == PART_LINES or characters + size > PART_CHARACTERS)",
         "characters + size > PART_CHARACTERS",
         f"{_PAGES}::test_a_very_large_file_comes_in_parts",
@@ -658,7 +658,7 @@ COST = (
     ),
     fault(
         "security L4: a part has any number of characters",
-        "web/diff/parts.py",
+        "web/diff/rendering.py",
         "(at - start == PART_LINES or characters + size > PART_CHARACTERS)",
         "at - start == PART_LINES",
         f"{_PAGES}::test_a_file_of_hidden_characters_is_an_answer_of_bounded_size",
@@ -666,17 +666,17 @@ COST = (
     ),
     fault(
         "security L4: prose is rendered each time",
-        "web/review/prose.py",
+        "web/markdown/rendering.py",
         "            if text in self._kept:\n                self._kept.move_to_end(text)\n",
         "            if text in self._kept and not text:\n                self._kept.move_to_end(text)\n",
         f"{_PROSE}::test_a_text_is_rendered_once_however_often_it_is_shown",
     ),
     fault(
-        "security L4: prose of marks is rendered",
-        "web/review/prose.py",
-        " and sum(1 for _ in MARKS.finditer(text)) <= _MOST_MARKS:\n",
-        ":\n",
-        f"{_PROSE}::test_a_text_of_marks_is_shown_as_it_was_written",
+        "security L4: prose of any size is rendered",
+        "web/markdown/rendering.py",
+        "    if len(text) > MOST_CHARACTERS or len(lines) > MOST_LINES:\n",
+        "    if False:\n",
+        f"{_PROSE}::test_a_text_that_is_too_large_is_shown_as_it_was_written",
     ),
     fault(
         "security L4: marking words has no deadline",
@@ -694,7 +694,7 @@ COST = (
     ),
     fault(
         "security L10: who never reads is read from for ever",
-        "web/connection_limits.py",
+        "web/http_protocol.py",
         "        if self.pipeline:\n            self.flow.pause_reading()\n",
         "",
         "tests/integration/web/test_connections.py::"

@@ -27,7 +27,6 @@ _CHILD = "tests/integration/pool/test_child.py"
 _HINTS = "tests/unit/service/wire/test_hints.py"
 _INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
 _STATISTICS = "tests/integration/service/test_statistics.py"
-_JOINED = "tests/integration/web/test_joined_writes.py"
 _CUT_OVER = "tests/integration/store/test_cut_over.py"
 
 WAITING = (
@@ -220,7 +219,7 @@ CLAIMS = (
 SHOWN = (
     _fault(
         "the text of a rendered plan is markup",
-        "web/markdown/content.py",
+        "web/markdown/rendering.py",
         "    shown = visible(text)\n",
         "    shown = text\n",
         f"{_MARKDOWN}::test_what_markdown_hides_is_shown",
@@ -556,20 +555,6 @@ SPEED = (
         '        connection.execute("PRAGMA temp_store=MEMORY")\n',
         "",
         f"{_STORE}::test_a_command_that_changes_many_pages_writes_no_temporary_file",
-    ),
-    _fault(
-        "a stream's head waits for its first event",
-        "web/joined_writes.py",
-        "            self._loop.call_soon(self._send_head)\n",
-        "",
-        f"{_JOINED}::test_a_streams_head_arrives_before_its_first_event",
-    ),
-    _fault(
-        "an answer without a body is not sent before its connection is closed",
-        "web/joined_writes.py",
-        "        self._send_head()\n        self._transport.close()\n",
-        "        self._transport.close()\n",
-        f"{_JOINED}::test_a_head_is_sent_before_the_connection_is_closed",
     ),
 )
 

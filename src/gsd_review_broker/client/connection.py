@@ -6,7 +6,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from gsd_review_broker import LOOPBACK
-from gsd_review_broker.client.http import BAD_REQUEST, TOO_LARGE, HttpConnection
+from gsd_review_broker.client.http import BAD_REQUEST, PORTS, TOO_LARGE, HttpConnection
 from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code
 
 Json = dict[str, Any]
@@ -17,8 +17,7 @@ _IDLE_SECONDS = 2.0
 _NOT_ADMITTED = (401, 403)
 # A proxy without a broker behind it, or a broker that is stopping.
 _NO_BROKER = (502, 503, 504)
-_ASK = "It is on another machine: check its address, or ask whoever runs it. Then call again."
-_PORTS = {"http": 80, "https": 443}
+_ASK = "It is on another machine: check its address, or ask the person who runs it. Then call again."
 _META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": PROTOCOL,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -40,12 +39,12 @@ def is_here(url: str) -> bool:
 class Connection:
     def __init__(self, url: str, *, token: str | None = None) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in _PORTS or parts.hostname is None:
+        if parts.scheme not in PORTS or parts.hostname is None:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, f"{url!r} is not the address of a broker", "It looks like http://127.0.0.1:8321."
             )
         try:
-            port = parts.port or _PORTS[parts.scheme]
+            self._http = HttpConnection.to(url)
         except ValueError as error:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, f"{url!r}: {error}", "It looks like http://127.0.0.1:8321."
@@ -53,7 +52,6 @@ class Connection:
         # The path in the address is an endpoint's; the caller knows which endpoint it wants.
         self.url = f"{parts.scheme}://{parts.netloc}"
         self.token = token
-        self._http = HttpConnection(parts.hostname, port, tls=parts.scheme == "https")
         self._last_used = 0.0
 
     def close(self) -> None:

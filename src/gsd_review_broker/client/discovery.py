@@ -150,7 +150,7 @@ def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
 
 
 def answering(url: str) -> RunningBroker | None:
-    """Whoever answers at an address, whatever it serves; None if no broker does."""
+    """The broker that answers at an address, whatever it serves; None if none does."""
     try:
         connection = Connection(url)
         broker = _answered(connection, connection.get("/healthz"), started_at=None)

@@ -1,14 +1,19 @@
-"""HTTP for a command that lives for some milliseconds: one kept connection to a broker on this machine.
+"""HTTP for a command that lives for some milliseconds: one kept connection to a broker.
 
 `http.client` would be half of such a command's time: it imports the e-mail package and TLS. This module sends a request
-and reads its whole answer, with a length, in chunks, or up to the end of the connection.
+and reads its answer, with a length, in chunks, or up to the end of the connection: whole, or as it arrives.
 """
 
+import contextlib
 import socket
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
 
 OK = 200
 BAD_REQUEST = 400
 TOO_LARGE = 413
+BROKER_FAILED = 500
+PORTS = {"http": 80, "https": 443}
 _LONGEST_HEAD = 65_536
 _RECEIVE_BYTES = 65_536
 _NO_CONTENT = 204
@@ -27,6 +32,13 @@ class HttpConnection:
         self._port = port
         self._socket: socket.socket | None = None
         self._unread = b""
+        self._is_cancelled = False
+
+    @classmethod
+    def to(cls, url: str) -> "HttpConnection":
+        """Raises ValueError for a port that is not a number."""
+        parts = urlsplit(url)
+        return cls(parts.hostname or "", parts.port or PORTS[parts.scheme], tls=parts.scheme == "https")
 
     def close(self) -> None:
         if self._socket is not None:
@@ -34,18 +46,40 @@ class HttpConnection:
             self._socket = None
         self._unread = b""
 
+    def cancel(self) -> None:
+        """Stop a request that another thread is making; it raises OSError there, and so does every later one."""
+        self._is_cancelled = True
+        connection = self._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
     ) -> tuple[int, str, bytes]:
         """Status, content type and the whole body. `patience` is the longest silence. Raises OSError."""
+        status, kind, pieces = self.stream(method, path, body, headers, patience=patience)
+        return status, kind, b"".join(pieces)
+
+    def stream(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
+    ) -> tuple[int, str, Iterator[bytes]]:
+        """Status, content type and the pieces of the body, as they arrive.
+
+        A caller that does not read all of them closes the connection.
+        """
         sent = self._head(method, path, body, headers) + (body or b"")
         connection = self._connected(patience)
-        connection.sendall(sent)
+        is_cut = False
+        try:
+            connection.sendall(sent)
+        except (BrokenPipeError, ConnectionResetError):
+            # A broker that refuses a large body answers and closes before it has read everything.
+            is_cut = True
         status, facts = self._answer_head(connection)
-        content = b"" if status == _NO_CONTENT else self._body(connection, facts)
-        if facts.get("connection", "").lower() == "close":
-            self.close()
-        return status, facts.get("content-type", ""), content
+        if is_cut:
+            facts["connection"] = "close"
+        return status, facts.get("content-type", ""), self._body(connection, status, facts)
 
     def _head(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> bytes:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -70,6 +104,8 @@ class HttpConnection:
                 import ssl  # noqa: PLC0415 - only for a broker on another machine
 
                 self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=self._host)
+        if self._is_cancelled:
+            raise BadAnswerError("the call was cancelled")
         self._socket.settimeout(patience)
         return self._socket
 
@@ -82,25 +118,28 @@ class HttpConnection:
         pairs = (line.partition(":") for line in lines)
         return int(rest[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
-    def _body(self, connection: socket.socket, facts: dict[str, str]) -> bytes:
-        if facts.get("transfer-encoding", "").lower() == "chunked":
-            return self._chunks(connection)
+    def _body(self, connection: socket.socket, status: int, facts: dict[str, str]) -> Iterator[bytes]:
         length = facts.get("content-length")
-        if length is None:
-            return self._rest(connection)
-        if not length.isdigit():
+        if status == _NO_CONTENT:
+            length = "0"
+        if facts.get("transfer-encoding", "").lower() == "chunked":
+            yield from self._chunks(connection)
+        elif length is None:
+            yield from self._rest(connection)
+        elif length.isdigit():
+            yield from self._pieces(connection, int(length))
+        else:
             raise BadAnswerError("it does not speak HTTP")
-        return self._exactly(connection, int(length))
+        if facts.get("connection", "").lower() == "close":
+            self.close()
 
-    def _chunks(self, connection: socket.socket) -> bytes:
-        pieces: list[bytes] = []
+    def _chunks(self, connection: socket.socket) -> Iterator[bytes]:
         while size := self._chunk_size(connection):
-            pieces.append(self._exactly(connection, size))
-            self._exactly(connection, 2)
+            yield from self._pieces(connection, size)
+            self._until(connection, b"\r\n", _LONGEST_HEAD)
         # Fields may follow the last chunk; the last one is an empty line.
         while self._until(connection, b"\r\n", _LONGEST_HEAD):
             pass
-        return b"".join(pieces)
 
     def _chunk_size(self, connection: socket.socket) -> int:
         try:
@@ -116,24 +155,31 @@ class HttpConnection:
         found, self._unread = self._unread[:at], self._unread[at + len(mark) :]
         return found
 
-    def _exactly(self, connection: socket.socket, count: int) -> bytes:
-        pieces, missing = [self._unread], count - len(self._unread)
-        while missing > 0:
-            pieces.append(self._more(connection))
-            missing -= len(pieces[-1])
-        whole = b"".join(pieces)
-        self._unread = whole[count:]
-        return whole[:count]
+    def _pieces(self, connection: socket.socket, count: int) -> Iterator[bytes]:
+        while count > 0:
+            read = self._unread or self._more(connection)
+            piece, self._unread = read[:count], read[count:]
+            count -= len(piece)
+            yield piece
 
-    def _rest(self, connection: socket.socket) -> bytes:
-        pieces = [self._unread]
+    def _rest(self, connection: socket.socket) -> Iterator[bytes]:
+        yield self._unread
         while piece := connection.recv(_RECEIVE_BYTES):
-            pieces.append(piece)
+            yield piece
         self.close()
-        return b"".join(pieces)
 
     def _more(self, connection: socket.socket) -> bytes:
         piece = connection.recv(_RECEIVE_BYTES)
         if not piece:
             raise BadAnswerError("it closed the connection without a whole answer")
         return piece
+
+
+def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a body as they arrive, without their ends."""
+    unread = b""
+    for piece in pieces:
+        *lines, unread = (unread + piece).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in lines)
+    if unread:
+        yield unread

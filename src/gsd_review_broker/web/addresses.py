@@ -1,12 +1,17 @@
 """Parses the query of a page's address."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from gsd_review_broker.errors import BrokerError, Code
 
+_Word = TypeVar("_Word", bound=StrEnum)
 _MOST_DIGITS = 12
+_LINE_NAME = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 EVERYTHING = "all"
 RENDERED, DIFF = FORMS = "rendered", "diff"
 
@@ -26,10 +31,40 @@ def number(values: Mapping[str, str], name: str, *, hint: str = "Follow the page
     return result
 
 
+def choice(values: Mapping[str, str], name: str, kind: type[_Word]) -> _Word | None:
+    """The word that the value is; None for a blank value."""
+    value = values.get(name, "").strip()
+    try:
+        return kind(value) if value else None
+    except ValueError as error:
+        *words, last = kind
+        known = f"{', '.join(words)} or {last}"
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{name}: choose {known}", "Use the page's lists and buttons."
+        ) from error
+
+
 def with_query(path: str, values: Mapping[str, object]) -> str:
     """Only values that are set: the shortest address is the one to share."""
     fields = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     return f"{path}?{urlencode({n: 1 if v is True else v for n, v in fields.items()})}" if fields else path
+
+
+class LineName(NamedTuple):
+    """The name of a line on a page, as in `f3n120`: line 120 on the new side of the fourth file."""
+
+    file: int
+    # "o" or "n".
+    side: str
+    number: int
+
+    @classmethod
+    def of(cls, text: str) -> "LineName | None":
+        match = _LINE_NAME.fullmatch(text)
+        return cls(int(match[1]), match[2], int(match[3])) if match else None
+
+    def __str__(self) -> str:
+        return f"f{self.file}{self.side}{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,18 @@ before.
 import hashlib
 import hmac
 import secrets
+from enum import StrEnum
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import caller_in
-from gsd_review_broker.web.addresses import number
-from gsd_review_broker.web.bearer import bearer_of, cookie_of
+from gsd_review_broker.web.addresses import choice, number
+from gsd_review_broker.web.edge import bearer_of, cookie_of
 
+_Word = TypeVar("_Word", bound=StrEnum)
 _FIELD = "token"
 _FORMS = b"tandem forms"
 _OWN_SITE = {"same-origin", "none"}
@@ -25,8 +28,8 @@ _MOST_FIELDS = 50
 class FormToken:
     """Other sites cannot read our pages, so they cannot know it.
 
-    Whoever signed in has one that every broker derives from their own token: behind a load balancer a page and its
-    form may reach two brokers. Where no token is needed, it is valid for this process only.
+    A person who signed in gets one that every broker derives from that person's own token: behind a load balancer a
+    page and its form may reach two brokers. Where no token is needed, it is valid for this process only.
     """
 
     def __init__(self) -> None:
@@ -64,14 +67,20 @@ class Form:
     def number(self, name: str) -> int | None:
         return number({name: self.text(name)}, name, hint="Reload the page.")
 
+    def choice(self, name: str, kind: type[_Word]) -> _Word:
+        chosen = choice(self._fields, name, kind)
+        if chosen is None:
+            raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: choose one", "Use the page's lists and buttons.")
+        return chosen
+
 
 async def read_form(request: Request, *, limit: int) -> Form:
     """The token is not checked yet: even with a wrong token, the user gets back what they typed."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in _OWN_SITE:
-        raise BrokerError(Code.FORBIDDEN, "a form of another site", "Open the dashboard itself.")
+        raise BrokerError(Code.FORBIDDEN, "this form is from another site", "Open the dashboard itself.")
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
-        raise BrokerError(Code.INVALID_ARGUMENT, "not a form", "Send the page's own form.")
+        raise BrokerError(Code.INVALID_ARGUMENT, "the body is not a form", "Send the page's own form.")
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -83,5 +92,7 @@ async def read_form(request: Request, *, limit: int) -> Form:
             max_num_fields=_MOST_FIELDS,
         )  # fmt: skip
     except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, f"not a form: {error}", "Send the page's own form.") from error
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"the body is not a form: {error}", "Send the page's own form."
+        ) from error
     return Form({name: value.replace("\r\n", "\n") for name, value in pairs})

@@ -1,13 +1,15 @@
 """What every page shares: the person, the rendering, the headers."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker import __version__
@@ -19,13 +21,15 @@ from gsd_review_broker.service.queries.inbox import Inbox
 from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.forms import Form, FormToken, read_form
-from gsd_review_broker.web.static_files import StaticFiles
 
 if TYPE_CHECKING:
     from gsd_review_broker.web.templating import Templates
 
 log = structlog.get_logger()
 
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -40,15 +44,38 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Cache-Control": "no-store",
 }
-
 _INBOX_MILLISECONDS = 10_000
-
 Page = Callable[[Request], Awaitable[Response]]
 # The address that shows the outcome; or a page, if the action was refused.
 Action = Callable[[Request, Form], Awaitable[str | Response]]
 
 
-class Site:
+class StaticFiles:
+    """The style and the scripts, read once. An address contains a hash of the content, so it is cached forever."""
+
+    def __init__(self) -> None:
+        contents = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
+        # One hash for all files, because scripts import one another by name.
+        total = hashlib.sha256(b"\0".join(name.encode() + b"\0" + content for name, content in contents.items()))
+        self._sum = total.hexdigest()[:12]
+        self._files = contents
+
+    def address(self, name: str) -> str:
+        if name not in self._files:
+            raise KeyError(name)
+        return f"/static/{self._sum}/{name}"
+
+    def route(self) -> Route:
+        async def answer(request: Request) -> Response:
+            name = request.path_params["name"]
+            if request.path_params["sum"] != self._sum or name not in self._files:
+                return PlainTextResponse("not found\n", status_code=404)
+            return Response(self._files[name], media_type=_TYPES[Path(name).suffix], headers=_FOR_EVER)
+
+        return Route("/static/{sum}/{name}", answer, methods=["GET"])
+
+
+class Dashboard:
     def __init__(
         self,
         broker: Broker,
@@ -92,7 +119,7 @@ class Site:
         key = await self.broker.page_queries.last_event_id(), self.broker.page_queries.now // _INBOX_MILLISECONDS
         kept = self._inboxes.get(person)
         if kept is None or kept[0] != key:
-            # Those of an earlier event are of no use to anybody.
+            # An inbox of an earlier event is out of date.
             self._inboxes = {one: inbox for one, inbox in self._inboxes.items() if inbox[0] == key}
             kept = self._inboxes[person] = key, await self.broker.inboxes.of(person)
         return kept[1]
@@ -147,7 +174,7 @@ class Site:
             return await self.failed(request, broker_failed(), None)
 
     async def failed(self, request: Request, error: BrokerError, form: Form | None) -> Response:
-        """The page gives back what was typed, so that nobody has to write it twice."""
+        """Show the error, and give back what was typed."""
         typed = [form.text(name) for name in ("reason", "body", "note", "counter_patch")] if form else []
         facts = {
             "error": error,

@@ -14,8 +14,9 @@ from gsd_review_broker.domain.words import RESOLUTIONS, Severity, Verdict, value
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.invisible import plain, visible
-from gsd_review_broker.web.review.prose import markdown
+from gsd_review_broker.web.markdown.rendering import prose
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -35,11 +36,11 @@ class Templates:
         self._environment.filters |= {
             "visible": visible,
             "plain": plain,
-            "markdown": markdown,
+            "markdown": prose,
             "moment": moment,
             "short_digest": short_digest,
             "person": without_prefix,
-            "line_number": line_number,
+            "line_number": line_number_in,
             "hint": page_hint,
             "words": lambda text: str(text).replace("_", " "),
             "pretty": lambda value: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True),
@@ -72,13 +73,13 @@ def moment(value: Milliseconds | str) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])
 
 
+def line_number_in(name: str) -> str:
+    line = LineName.of(name)
+    return str(line.number) if line else ""
+
+
 def short_digest(digest: str) -> str:
     return digest[:_SHORT_DIGEST]
-
-
-def line_number(name: str) -> str:
-    """The number in `f3n120`, which names a line of the third file's new side."""
-    return name.replace("o", "n").rpartition("n")[2]
 
 
 def without_prefix(identity: str) -> str:

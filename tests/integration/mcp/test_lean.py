@@ -19,7 +19,7 @@ from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
 from gsd_review_broker.service.access import CALLER
 from gsd_review_broker.service.identification import Identification
-from gsd_review_broker.web.bearer import bearer_of
+from gsd_review_broker.web.edge import bearer_of
 from tests.support.asgi import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import PROTOCOL

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gsd_review_broker import server
 from gsd_review_broker.settings.declared import Settings
-from gsd_review_broker.web.stopping import StoppedCalls
+from gsd_review_broker.web.edge import Admission, Edge, Guard
 from tests.support import postgres
 from tests.support.asgi import request
 from tests.support.local import PROPOSAL, LocalBroker, MovableClock, local_broker
@@ -124,7 +124,7 @@ async def test_a_calls_own_key_counts_more_than_the_header_and_a_read_ignores_it
         await sent(one, bo, "mine", "create_review", **{**PROPOSAL, "intent": "Another"})
 
 
-async def test_a_call_that_is_cut_off_by_a_stop_is_unavailable() -> None:
+async def test_a_call_that_is_cut_off_by_a_stop_is_unavailable(tmp_path: Path) -> None:
     """503 and not 500, so that a proxy asks another broker."""
     working = asyncio.Event()
 
@@ -132,14 +132,15 @@ async def test_a_call_that_is_cut_off_by_a_stop_is_unavailable() -> None:
         working.set()
         await asyncio.Event().wait()
 
-    call = asyncio.create_task(request(StoppedCalls(never), "POST", "/mcp"))
-    await working.wait()
-    call.cancel()
-    answer = await call
+    async with local_broker(tmp_path) as broker:
+        call = asyncio.create_task(request(edge_before(never, broker), "POST", "/mcp"))
+        await working.wait()
+        call.cancel()
+        answer = await call
     assert (answer.status, answer.message["error"]["code"]) == (503, "unavailable")
 
 
-async def test_an_answer_that_has_begun_is_not_given_twice() -> None:
+async def test_an_answer_that_has_begun_is_not_given_twice(tmp_path: Path) -> None:
     """The server refuses a second beginning; the call ends as it would without us."""
     begun = asyncio.Event()
 
@@ -158,12 +159,24 @@ async def test_an_answer_that_has_begun_is_not_given_twice() -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    call = asyncio.create_task(StoppedCalls(half)({"type": "http"}, receive, send))
-    await begun.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"127.0.0.1:8321")]}
+    async with local_broker(tmp_path) as broker:
+        call = asyncio.create_task(edge_before(half, broker)(scope, receive, send))
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
     assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+def edge_before(endpoint: ASGIApp, broker: LocalBroker) -> Edge:
+    services = broker.application.broker
+    return Edge(
+        Guard(hosts=["127.0.0.1:8321"], origins=[], body_limit=1_000),
+        Admission(services.identification, services.gatekeeper, tools=["/mcp"]),
+        endpoints={"/mcp": endpoint},
+        pages=endpoint,
+    )
 
 
 def as_uvicorn_runs_it(broker: LocalBroker, *trusted: str) -> ASGIApp:

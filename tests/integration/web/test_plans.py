@@ -8,7 +8,7 @@ import pytest
 
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.review import places
+from gsd_review_broker.web.review import threads
 from tests.support.local import LocalBroker
 from tests.support.plans import PLAN, PLAN_PATH, created
 from tests.support.processes import git
@@ -257,7 +257,7 @@ async def test_the_diffs_of_earlier_revisions_are_read_once(
 async def test_only_the_latest_revisions_with_messages_are_looked_at(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_MOST_REVISIONS", 1)
+    monkeypatch.setattr(threads, "_MOST_REVISIONS", 1)
     review_id = await plan(broker)
     await broker("claim_review", review_id=review_id, reviewer_id="codex")
     await message(broker, review_id, number_of(CART), "On the first.")

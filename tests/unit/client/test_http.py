@@ -4,10 +4,11 @@ import contextlib
 import socket
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gsd_review_broker.client.http import BadAnswerError, HttpConnection
+from gsd_review_broker.client.http import BadAnswerError, HttpConnection, lines_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -127,6 +128,68 @@ def test_a_silent_server_is_not_waited_for_longer_than_asked() -> None:
 def test_nothing_slips_a_line_into_the_request(path: str, token: str) -> None:
     with pytest.raises(BadAnswerError):
         HttpConnection("127.0.0.1", 1).request("GET", path, None, {"Authorization": token}, patience=1)
+
+
+def test_the_lines_of_a_stream_arrive_before_it_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = HttpConnection("127.0.0.1", listening.getsockname()[1])
+        first, rest = OK + b"Transfer-Encoding: chunked\r\n\r\n8\r\none\r\ntwo\r\n", b"4\r\n, 3\n\r\n0\r\n\r\n"
+        with ThreadPoolExecutor(1) as thread:
+            server = thread.submit(accepted, listening, first)
+            _, kind, pieces = client.stream("GET", "/events", None, {}, patience=10)
+            lines = lines_of(pieces)
+            assert (kind, next(lines)) == ("application/json", b"one")
+            connection = server.result(10)
+            connection.sendall(rest)
+            assert list(lines) == [b"two, 3"]
+            connection.close()
+            client.close()
+
+
+def test_a_call_that_is_cancelled_ends_and_so_does_one_that_begins_later() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = HttpConnection("127.0.0.1", listening.getsockname()[1])
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(get, client)
+            connection, _ = listening.accept()
+            connection.recv(65_536)
+            client.cancel()
+            with pytest.raises(OSError, match="whole answer"):
+                waiting.result(10)
+            connection.close()
+        client.close()
+        with pytest.raises(BadAnswerError, match="cancelled"):
+            get(client)
+        client.close()
+
+
+def test_a_server_that_refuses_a_large_body_unread_is_heard() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = HttpConnection("127.0.0.1", listening.getsockname()[1])
+        refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"
+        with ThreadPoolExecutor(1) as thread:
+            server = thread.submit(refused_early, listening, refusal)
+            try:
+                assert client.request("POST", "/", b"x" * 20_000_000, {}, patience=10)[::2] == (413, b"no")
+            finally:
+                client.close()
+                server.result(10)
+
+
+def accepted(listening: socket.socket, answer: bytes) -> socket.socket:
+    connection, _ = listening.accept()
+    connection.recv(65_536)
+    connection.sendall(answer)
+    return connection
+
+
+def refused_early(listening: socket.socket, refusal: bytes) -> None:
+    """Stops reading when it has answered, as a server does; what arrives later is thrown away."""
+    connection = accepted(listening, refusal)
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(1_000_000):
+        pass
+    connection.close()
 
 
 def test_a_name_is_looked_up() -> None:

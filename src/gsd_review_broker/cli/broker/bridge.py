@@ -5,7 +5,6 @@ call is repeated, and each writing call carries a key so that it runs only once.
 """
 
 import contextlib
-import http.client
 import json
 import secrets
 import sys
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, cast
 
-from gsd_review_broker.cli.broker.bridge_call import Call, RefusedError
+from gsd_review_broker.cli.broker.bridge_call import BridgedCall, NotTakenError
 from gsd_review_broker.cli.broker.first_answers import FirstAnswers
 from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
@@ -49,7 +48,7 @@ class Bridge:
         self._first_answers = first_answers
         self._writing = threading.Lock()
         # Calls under way by request id, so that they can be cancelled.
-        self._calls: dict[Any, Call] = {}
+        self._calls: dict[Any, BridgedCall] = {}
         # The version that an older client and the broker agreed on; a newer client sends it with each request.
         self._agreed: str | None = None
         # Does a tool take an idempotency key? From the broker's own list.
@@ -77,9 +76,9 @@ class Bridge:
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _new_call(self, request: Json) -> Call:
+    def _new_call(self, request: Json) -> BridgedCall:
         arguments = _object(_object(request.get("params")).get("arguments"))
-        call = Call(self._headers(request), waits=bool(arguments.get("wait")))
+        call = BridgedCall(self._headers(request), waits=bool(arguments.get("wait")))
         if "id" in request:
             self._calls[_hashable(request["id"])] = call
         return call
@@ -113,25 +112,25 @@ class Bridge:
             call.cancel()
         return True
 
-    def _forward(self, call: Call, message: Any) -> None:
+    def _forward(self, call: BridgedCall, message: Any) -> None:
         request = _object(message)
         try:
             self._exchange(call, message)
-        except (BrokerError, StartError, RefusedError) as error:
+        except (BrokerError, StartError, NotTakenError) as error:
             self._fail(call, request, str(error))
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             self._fail(call, request, f"the broker does not answer: {error or type(error).__name__}")
         finally:
             self._calls.pop(_hashable(request.get("id")), None)
 
-    def _fail(self, call: Call, request: Json, why: str) -> None:
+    def _fail(self, call: BridgedCall, request: Json, why: str) -> None:
         if call.is_cancelled:
             return
         print(visible_block(f"tandem mcp: {why}"), file=sys.stderr)
         if "id" in request and "method" in request:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
-    def _exchange(self, call: Call, message: Any) -> None:
+    def _exchange(self, call: BridgedCall, message: Any) -> None:
         """Repeats the call until it is answered. A missing broker gets time to come back; the key stays the same."""
         request = _object(message)
         key = secrets.token_hex(16)
@@ -142,7 +141,7 @@ class Bridge:
                 for answer in call.answers(self._address(), self._endpoint, body):
                     self._remember_version(request, answer)
                     self._send(answer)
-            except (OSError, http.client.HTTPException, UnreachableError):
+            except (OSError, UnreachableError):
                 end = end or time.monotonic() + self._patience
                 if call.is_cancelled or call.has_answered or time.monotonic() > end:
                     raise
@@ -171,7 +170,7 @@ class Bridge:
         """In the protocol version of the client's own request."""
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
-        call = Call(self._headers(question))
+        call = BridgedCall(self._headers(question))
         answers = call.answers(self._address(), self._endpoint, json.dumps(question).encode())
         results = [_object(_object(answer).get("result")) for answer in answers]
         tools = [_object(tool) for result in results for tool in result.get("tools", [])]

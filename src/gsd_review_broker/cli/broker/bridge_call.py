@@ -1,81 +1,64 @@
 """One message on its way to the broker: a POST, and the messages that answer it."""
 
-import contextlib
-import http.client
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any, cast
-from urllib.parse import urlsplit
+
+from gsd_review_broker.client.http import BAD_REQUEST, BROKER_FAILED, BadAnswerError, HttpConnection, lines_of
 
 # More than the longest wait that the broker grants.
 _ANSWER_SECONDS = 300.0
 _LONGEST_REASON = 500
 
 
-class RefusedError(Exception):
+class NotTakenError(Exception):
     """The broker answered that it does not take the message; the same message will not be taken later either."""
 
 
-class Call:
+class BridgedCall:
     """One POST, and the messages that answer it."""
 
     def __init__(self, headers: dict[str, str], *, waits: bool = False) -> None:
         self._headers = headers
         # It may take minutes until there is something to answer.
         self.waits = waits
-        self._http: http.client.HTTPConnection | None = None
+        self._http: HttpConnection | None = None
         self.is_cancelled = False
         self.has_answered = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        connection = self._http
-        if connection is not None and connection.sock is not None:
-            with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+        if self._http is not None:
+            self._http.cancel()
 
     def answers(self, url: str, endpoint: str, body: bytes) -> Iterator[Any]:
-        parts = urlsplit(url)
-        connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._http = connection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
+        self._http = HttpConnection.to(url)
         try:
-            response = self._response(self._http, endpoint, body)
-            if response.getheader("content-type", "").startswith("text/event-stream"):
-                yield from self._streamed(response)
+            if self.is_cancelled:
+                raise BadAnswerError("the client cancelled it")
+            status, kind, pieces = self._http.stream("POST", endpoint, body, self._headers, patience=_ANSWER_SECONDS)
+            if kind.startswith("text/event-stream"):
+                yield from self._streamed(pieces)
             else:
-                yield from self._plain(response)
+                yield from self._plain(status, b"".join(pieces))
         finally:
             self._http.close()
 
-    def _response(self, connection: http.client.HTTPConnection, endpoint: str, body: bytes) -> http.client.HTTPResponse:
-        """A broker that refuses a large body answers and closes before it has read everything."""
-        try:
-            connection.request("POST", endpoint, body, self._headers)
-        except (BrokenPipeError, ConnectionResetError):
-            if connection.sock is None:
-                raise
-        if self.is_cancelled:
-            raise http.client.HTTPException("the client cancelled it")
-        return connection.getresponse()
-
-    def _plain(self, response: http.client.HTTPResponse) -> Iterator[Any]:
-        body = response.read()
-        if response.status < http.client.BAD_REQUEST and not body.strip():
+    def _plain(self, status: int, body: bytes) -> Iterator[Any]:
+        if status < BAD_REQUEST and not body.strip():
             return
         message = _message(body)
         if message is None:
-            text = f"status {response.status}: {body[:_LONGEST_REASON].decode('utf-8', 'replace').strip()}"
-            if response.status < http.client.INTERNAL_SERVER_ERROR:
-                raise RefusedError(text)
-            raise http.client.HTTPException(text)
+            text = f"status {status}: {body[:_LONGEST_REASON].decode('utf-8', 'replace').strip()}"
+            if status < BROKER_FAILED:
+                raise NotTakenError(text)
+            raise BadAnswerError(text)
         self.has_answered = True
         yield message
 
-    def _streamed(self, response: http.client.HTTPResponse) -> Iterator[Any]:
+    def _streamed(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         data: list[bytes] = []
-        while line := response.readline():
-            line = line.rstrip(b"\r\n")
+        for line in lines_of(pieces):
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif not line and any(data):
@@ -85,7 +68,7 @@ class Call:
                 yield message
                 data = []
         if not self.has_answered:
-            raise http.client.HTTPException("the answer broke off")
+            raise BadAnswerError("the answer broke off")
 
 
 def _message(body: bytes) -> Any:

@@ -41,20 +41,13 @@ def _configuration(options: argparse.Namespace) -> Any:
     return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)
 
 
-def _leave_out_extras() -> None:
-    """What two libraries would look for, and the broker does not use: it is a tenth of a start."""
-    # structlog imports rich where it is installed, for tracebacks that our logs do not use.
-    sys.modules.setdefault("rich", cast("Any", None))
-    # pydantic asks every installed package whether it is a plugin.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-
 def run_broker(options: argparse.Namespace) -> int:
     # Nothing of what a start makes is garbage; it is collected and set aside when the broker is ready.
     import gc
 
     gc.disable()
-    _leave_out_extras()
+    # pydantic would ask every installed package whether it is a plugin.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     configuration = with_a_port(_configuration(options))
     from gsd_review_broker import server
 

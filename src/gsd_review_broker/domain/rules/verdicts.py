@@ -11,7 +11,7 @@ from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
 from gsd_review_broker.domain.rules.convergence import call_human, call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Fence, Verdict
-from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep, changed_since
 
 _COMMANDS = {
     Verdict.APPROVED: Command.APPROVE,
@@ -140,20 +140,18 @@ def refused_verdict(review: Review, judgement: Judgement, error: BrokerError, no
 
 def refuse_other_revision(review: Review, seen: Seen) -> None:
     if seen.revision is not None and seen.revision != review.revision:
-        raise _changed(f"you read revision {seen.revision}, and the review is at revision {review.revision} by now")
+        raise changed_since(
+            f"you read revision {seen.revision}, and the review is at revision {review.revision} by now"
+        )
 
 
 def refuse_other_digest(review: Review, seen: Seen, *, approves: bool) -> None:
     """An approval names what it approves; other verdicts may leave it out."""
     if seen.digest is None and seen.is_complete and review.digest is not None and approves:
-        raise _changed(f"the page that you approved showed no digest, and it has one: {review.digest}")
+        raise changed_since(f"the page that you approved showed no digest, and it has one: {review.digest}")
     if seen.digest is not None and seen.digest != review.digest:
         now = review.digest or "without a digest"
-        raise _changed(f"you saw {seen.digest}, but it would be {now} now: its base has changed")
-
-
-def _changed(why: str) -> BrokerError:
-    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
+        raise changed_since(f"you saw {seen.digest}, but it would be {now} now: its base has changed")
 
 
 def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: tuple[Finding, ...]) -> None:

@@ -13,7 +13,7 @@ from gsd_review_broker.domain.gate.ledger import Origin
 from gsd_review_broker.domain.gate.request import parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.rules import Right
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.web.api.people import failed, post, post_by_caller, text
@@ -84,6 +84,6 @@ def _route(path: str, handler: Callable[[Request, bytes], Awaitable[Response]]) 
             return failed(error)
         except Exception:
             log.exception("request_failed", path=path)
-            return failed(BrokerError(Code.INTERNAL, "the broker failed; see its log", "Try again."))
+            return failed(broker_failed())
 
     return Route(path, answer, methods=["POST"])

@@ -1,15 +1,18 @@
-"""Which broker answers here, and its state."""
+"""Which broker answers here, its state, its counts, and the problems with its settings."""
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.settings.runtime_file import is_challenge, proof_of
 
 _NOT_READY = 503
@@ -45,3 +48,10 @@ def metrics_endpoint(broker: Broker) -> Callable[[Request], Awaitable[Response]]
         return Response(exposition(status, stats, broker.meters), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return metrics
+
+
+def problem_routes(problems: Problems) -> list[Route]:
+    async def answer(_request: Request) -> JSONResponse:
+        return JSONResponse({"problems": [asdict(problem) for problem in problems()]})
+
+    return [Route("/api/problems", answer, methods=["GET"])]

@@ -1,4 +1,4 @@
-"""Actions of people for which agents have no tool, as JSON over HTTP. The command line uses them.
+"""What people do and agents have no tool for, and the pool's switches: JSON over HTTP for the command line.
 
 The guard has checked Host and Origin. Only `application/json` is accepted, which a form of another site cannot send.
 """
@@ -8,17 +8,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from gsd_review_broker.domain import words
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.rules import Right, Seen
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
+from gsd_review_broker.service.commands.findings import new_finding
+from gsd_review_broker.service.commands.verdicts import NewVerdict
+from gsd_review_broker.service.validation import refuse_unstorable
+from gsd_review_broker.service.wire.arguments import FindingArgument, Integer, Verdict
 from gsd_review_broker.service.wire.hints import Wording, envelope
-from gsd_review_broker.web.api.verdict import verdict_of
+from gsd_review_broker.web.addresses import digits
 
 log = structlog.get_logger()
 
@@ -39,11 +45,45 @@ HTTP_STATUS = {
     Code.UNAVAILABLE: 503,
     Code.INTERNAL: 500,
 }
-
 # Takes the request's fields (path and body together) and returns the answer.
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 # The same, with the caller.
 CallersHandler = Callable[[Caller, dict[str, Any]], Awaitable[Any]]
+
+
+class VerdictRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    review_id: str
+    reviewer_id: str
+    verdict: Verdict
+    reason: str | None = None
+    counter_patch: str | None = None
+    findings: list[FindingArgument] = Field(default_factory=list[FindingArgument])
+    # What the person has read; compared if it is given.
+    revision: Integer | None = None
+    digest: str | None = None
+
+    def new_verdict(self) -> NewVerdict:
+        return NewVerdict(
+            verdict=words.Verdict(self.verdict),
+            reason=self.reason,
+            counter_patch=self.counter_patch,
+            findings=[new_finding(finding) for finding in self.findings],
+        )
+
+
+def verdict_of(fields: dict[str, Any]) -> VerdictRequest:
+    try:
+        request = VerdictRequest.model_validate(fields)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)[:5]
+        named = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+        names = ", ".join(VerdictRequest.model_fields)
+        raise BrokerError(Code.INVALID_ARGUMENT, named, f"A verdict takes {names}.") from error
+    for name, value in fields.items():
+        refuse_unstorable(name, value)
+    return request
 
 
 def api_routes(broker: Broker) -> list[Route]:
@@ -144,3 +184,52 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise BrokerError(Code.INVALID_ARGUMENT, "the body is not a JSON object", "Send one object.")
     return cast("dict[str, Any]", fields)
+
+
+def pool_routes(broker: Broker) -> list[Route]:
+    reviewers = broker.pool
+
+    async def state(_asked: dict[str, Any]) -> Any:
+        return await reviewers.state()
+
+    async def pause(_asked: dict[str, Any]) -> Any:
+        return await reviewers.pause()
+
+    async def resume(_asked: dict[str, Any]) -> Any:
+        return await reviewers.resume()
+
+    async def scale(fields: dict[str, Any]) -> Any:
+        return await reviewers.scale(_number(fields, "max_pool_size"))
+
+    async def spawn(fields: dict[str, Any]) -> Any:
+        return await reviewers.spawn(optional(fields, "agent"), optional(fields, "project"))
+
+    async def drain(fields: dict[str, Any]) -> Any:
+        return await reviewers.kill(text(fields, "reviewer_id"))
+
+    async def kill(fields: dict[str, Any]) -> Any:
+        return await reviewers.kill(text(fields, "reviewer_id"), force=True)
+
+    async def tail(fields: dict[str, Any]) -> Any:
+        return await reviewers.log(text(fields, "reviewer_id"), _number(fields, "characters", 20_000))
+
+    one = "/api/pool/reviewers/{reviewer_id}"
+    return [
+        get("/api/pool", state),
+        post("/api/pool/pause", pause),
+        post("/api/pool/resume", resume),
+        post("/api/pool/scale", scale),
+        post("/api/pool/spawn", spawn),
+        post(f"{one}/drain", drain),
+        post(f"{one}/kill", kill),
+        get(f"{one}/log", tail),
+    ]
+
+
+def _number(fields: dict[str, Any], name: str, default: int | None = None) -> int:
+    value = fields.get(name, default)
+    if isinstance(value, str):
+        value = digits(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: a whole number is needed", f"Pass {name} as a number.")

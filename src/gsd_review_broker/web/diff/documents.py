@@ -1,18 +1,20 @@
-"""A cache of documents. A revision never changes, so a cached document stays valid."""
+"""A cache of documents. A revision never changes, so a cached document stays valid.
+
+A document can be expanded: lines of the base around each hunk, or the whole file with the change in it.
+"""
 
 import asyncio
-import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.characters import may_hide
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
+from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff import warnings
-from gsd_review_broker.web.diff.document import DiffDocument, ShownHunk, from_diff, from_two
-from gsd_review_broker.web.diff.expanding import Span, expanded
+from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownHunk, from_diff, from_two
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
 from gsd_review_broker.web.diff.warnings import Warned
 
@@ -20,11 +22,52 @@ _MOST_BYTES = 8 * 1024 * 1024
 # Characters; a parsed document takes about thirty times as much memory.
 _MOST_COLOURED = 1_000_000
 _LINE_BYTES = 100
-_LINE = re.compile(r"f(\d{1,6})[on]\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ReplacedLines:
+    """The lines of the base that a hunk replaces, counted from 0, and by how much later lines move."""
+
+    start: int
+    stop: int
+    grows: int
+    rows: tuple[Row, ...]
+
+
+def expanded(replaced: Sequence[ReplacedLines], base: Sequence[str], around: int | None) -> list[ShownHunk]:
+    """Hunks with `around` lines on both sides, all lines if it is None. Hunks that meet become one."""
+    hunks: list[ShownHunk] = []
+    rows: list[Row] = []
+    at = moved = 0
+    for number, part in enumerate(replaced, 1):
+        first = at if around is None else max(at, part.start - around)
+        if rows and first > at:
+            hunks.append(_hunk(rows))
+            rows = []
+        rows += _unchanged(base, first, part.start, moved)
+        rows += part.rows
+        moved += part.grows
+        at = part.stop
+        following = replaced[number].start if number < len(replaced) else len(base)
+        last = min(following, len(base) if around is None else at + around)
+        rows += _unchanged(base, at, last, moved)
+        at = last
+    return [*hunks, _hunk(rows)] if rows else hunks
+
+
+def _unchanged(base: Sequence[str], start: int, stop: int, moved: int) -> Iterator[Row]:
+    return (Row(" ", base[index], index + 1, index + 1 + moved) for index in range(start, stop))
+
+
+def _hunk(rows: list[Row]) -> ShownHunk:
+    olds = [row.old for row in rows if row.old is not None]
+    news = [row.new for row in rows if row.new is not None]
+    old, new = min(olds, default=0), min(news, default=0)
+    return ShownHunk(f"@@ -{old},{len(olds)} +{new},{len(news)} @@", tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDocument:
     """A document with the warnings about each of its files; the raw text if the diff cannot be read."""
 
     document: DiffDocument | None
@@ -34,19 +77,18 @@ class Prepared:
 
     def path_at(self, name: str) -> str | None:
         """The file of the line with this name."""
-        match = _LINE.fullmatch(name)
+        line = LineName.of(name)
         files = self.document.files if self.document else ()
-        index = int(match.group(1)) if match else len(files)
-        return files[index].path if index < len(files) else None
+        return files[line.file].path if line is not None and line.file < len(files) else None
 
 
 class Documents:
     def __init__(self, pages: ReviewPageQueries) -> None:
         self._pages = pages
-        self._kept: OrderedDict[str, Prepared] = OrderedDict()
+        self._kept: OrderedDict[str, PreparedDocument] = OrderedDict()
         self._coloured: OrderedDict[tuple[str, int], tuple[list[ShownHunk], list[list[Pieces]], int]] = OrderedDict()
 
-    async def revision(self, review_id: ReviewId, number: int) -> Prepared:
+    async def revision(self, review_id: ReviewId, number: int) -> PreparedDocument:
         key = f"{review_id} {number}"
         known = self._known(key)
         if known is not None:
@@ -54,7 +96,7 @@ class Documents:
         diff = await self._pages.diff(review_id, number) or b""
         return await self._make(key, diff, lambda: from_diff(key, diff) if diff else DiffDocument(key, (), None))
 
-    async def between(self, review_id: ReviewId, since: int, number: int) -> Prepared:
+    async def between(self, review_id: ReviewId, since: int, number: int) -> PreparedDocument:
         key = f"{review_id} {since}..{number}"
         known = self._known(key)
         if known is not None:
@@ -62,7 +104,7 @@ class Documents:
         old, new = await self._pages.diff(review_id, since), await self._pages.diff(review_id, number)
         return await self._make(key, new or b"", lambda: from_two(key, old, new))
 
-    async def counter_patch(self, patch: CounterPatch, *, whole: bool) -> Prepared:
+    async def counter_patch(self, patch: CounterPatch, *, whole: bool) -> PreparedDocument:
         key = f"{patch.review_id} patch {patch.id} {whole}"
         known = self._known(key)
         if known is not None:
@@ -72,12 +114,12 @@ class Documents:
         proposed = await self._pages.diff(patch.review_id, patch.revision)
         return await self._make(key, patch.diff, lambda: from_two(key, proposed, patch.diff))
 
-    def _known(self, key: str) -> Prepared | None:
+    def _known(self, key: str) -> PreparedDocument | None:
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    async def _make(self, key: str, diff: bytes, make: Callable[[], DiffDocument | None]) -> Prepared:
+    async def _make(self, key: str, diff: bytes, make: Callable[[], DiffDocument | None]) -> PreparedDocument:
         prepared = await asyncio.to_thread(lambda: _prepared(make(), diff))
         self._kept[key] = prepared
         while sum(one.size for one in self._kept.values()) > _MOST_BYTES and len(self._kept) > 1:
@@ -88,10 +130,10 @@ class Documents:
         self, document: DiffDocument, index: int, base: bytes, around: int | None
     ) -> tuple[list[ShownHunk], list[list[Pieces]]] | None:
         """With lines of the base. None if its hunks are not at their own lines there. Slow: call it in a thread."""
-        spans = _spans(document, index, base)
-        if spans is None:
+        replaced = _replaced(document, index, base)
+        if replaced is None:
             return None
-        hunks = expanded(spans, [line.decode("utf-8", "replace") for line in _lines(base)], around)
+        hunks = expanded(replaced, [line.decode("utf-8", "replace") for line in _lines(base)], around)
         return hunks, highlighted(document.files[index].path, hunks)
 
     def coloured(self, document: DiffDocument, index: int) -> tuple[list[ShownHunk], list[list[Pieces]]]:
@@ -108,16 +150,16 @@ class Documents:
         return known[0], known[1]
 
 
-def _spans(document: DiffDocument, index: int, base: bytes) -> list[Span] | None:
+def _replaced(document: DiffDocument, index: int, base: bytes) -> list[ReplacedLines] | None:
     known = document.patch(index)
     if known is None or patch.applied(*known, base) is None:
         return None
-    spans: list[Span] = []
+    replaced: list[ReplacedLines] = []
     for hunk, shown in zip(known[1].hunks, document.hunks(index), strict=True):
         # A side without lines names the line before it.
         start = hunk.old_start - 1 if hunk.old_count else hunk.old_start
-        spans.append(Span(start, start + hunk.old_count, hunk.new_count - hunk.old_count, shown.rows))
-    return spans
+        replaced.append(ReplacedLines(start, start + hunk.old_count, hunk.new_count - hunk.old_count, shown.rows))
+    return replaced
 
 
 def _lines(base: bytes) -> list[bytes]:
@@ -125,16 +167,18 @@ def _lines(base: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _prepared(document: DiffDocument | None, diff: bytes) -> Prepared:
+def _prepared(document: DiffDocument | None, diff: bytes) -> PreparedDocument:
     if document is None:
-        return Prepared(None, (), diff.decode("utf-8", "replace"), len(diff))
+        return PreparedDocument(None, (), diff.decode("utf-8", "replace"), len(diff))
     warned = warnings.about_files(document.files)
     if may_hide(diff):
         for file in document.files:
             warned[file.index] += warnings.about_content(document.hunks(file.index))
     for index, moved in _moved_whole(document).items():
         warned[index].append(moved)
-    return Prepared(document, tuple(map(tuple, warned)), "", document.size + len(diff) + _LINE_BYTES * document.lines)
+    return PreparedDocument(
+        document, tuple(map(tuple, warned)), "", document.size + len(diff) + _LINE_BYTES * document.lines
+    )
 
 
 def _moved_whole(document: DiffDocument) -> dict[int, Warned]:

@@ -1,25 +1,53 @@
-"""A Markdown file of a diff as a page to read: a row for each paragraph, with its line's number and its remarks.
+"""Markdown as HTML: a file of a diff as a page to read, and the prose of messages and descriptions.
 
-The rows have the same names as those of the diff, so that links, remarks and keys work alike in both.
+A file has a row for each paragraph, with its line's number and its remarks. The rows have the same names as those of
+the diff, so that links, remarks and keys work alike in both.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from threading import Lock
 
 from markupsafe import Markup
 
 from gsd_review_broker.domain.words import Operation
+from gsd_review_broker.web.addresses import RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import visible
 from gsd_review_broker.web.diff.rendering import Below, View
 from gsd_review_broker.web.markdown.blocks import DEEPEST_SHOWN, Block, Kind, blocks_of
-from gsd_review_broker.web.markdown.content import cells_of, literal, text_of
-from gsd_review_broker.web.markdown.inline import Effort
+from gsd_review_broker.web.markdown.inline import Close, Effort, Open, Part, Run, parts_of
 
+_ENDINGS = (".md", ".markdown")
+_PLANNING = ".planning/"
+_REGULAR = {None, "100644", "100755"}
 # A longer file is shown as a diff, which comes in parts.
 MOST_LINES = 3_000
 MOST_CHARACTERS = 150_000
 _LARGEST_ARIA_LEVEL = 6
+# Characters of prose and of its HTML that are kept, for all texts together.
+_MOST_KEPT = 4_000_000
+_PIPE = re.compile(r"(?<!\\)\|")
+_HTML_TAG = re.compile(r"<[^<>]*>")
+# The mark at which a line begins: an element without text that carries the line's name.
+LineStart = Callable[[int], str]
+
+
+def can_be_rendered(file: ShownFile) -> bool:
+    """A Markdown file with a new side. A symbolic link's content is the path of its target, whatever its name."""
+    is_text = not file.binary and file.new_mode in _REGULAR and file.operation != Operation.DELETE
+    return is_text and file.lines > 0 and file.path.lower().endswith(_ENDINGS)
+
+
+def is_rendered(file: ShownFile, address: ReviewAddress) -> bool:
+    """A plan is prose. In a comparison people look for what differs, so there the diff comes first."""
+    if not can_be_rendered(file) or address.form:
+        return can_be_rendered(file) and address.form == RENDERED
+    is_comparison = address.since is not None or address.patch is not None
+    return not is_comparison and (address.is_plan or f"/{file.path}".find(f"/{_PLANNING}") >= 0)
 
 
 def is_too_large(hunks: Sequence[ShownHunk]) -> bool:
@@ -42,6 +70,11 @@ def page(file: ShownFile, hunks: Sequence[ShownHunk], view: View, below: Below, 
         rows.extend(sheet.rows_of(hunk))
     caption = f'<caption class="vh">{visible(file.path)}</caption>'
     return Markup(f'<table class="diff read">{caption}<tbody>{"".join(rows)}</table>')  # noqa: S704 - of visible() text
+
+
+def prose(text: str) -> Markup:
+    """Render a message or a description. Slow: call it in a thread."""
+    return _RENDERED.get(text)
 
 
 def _has_windows_lines(hunks: Sequence[ShownHunk]) -> bool:
@@ -98,13 +131,10 @@ class _Sheet:
         yield from self._threads([row])
 
     def _text(self, block: Block, rows: Sequence[Row]) -> Iterator[str]:
-        html = text_of(block, [row.text for row in rows], self.effort, lambda number: self._anchor(rows[number]))
-        if block.kind is Kind.HEADING:
-            level = min(block.level + 2, _LARGEST_ARIA_LEVEL)
-            html = f'<div role="heading" aria-level="{level}" class="h{block.level}">{html}</div>'
+        texts = [row.text for row in rows]
+        html = _shown_text(block, texts, self.effort, lambda number: self._anchor(rows[number]))
         changed = next((row for row in rows if row.kind == "+"), rows[0])
-        depth = f" d{min(block.depth, DEEPEST_SHOWN)}" if block.depth else ""
-        yield self._row(rows[0], f"{block.kind.value}{depth}", html, changed.kind)
+        yield self._row(rows[0], f"{block.kind.value}{_depth(block)}", html, changed.kind)
         yield from self._threads(rows)
 
     def _table(self, rows: Sequence[Row]) -> Iterator[str]:
@@ -130,7 +160,7 @@ class _Sheet:
 
     def _key(self, row: Row) -> str:
         side, number = ("o", row.old) if row.kind == "-" else ("n", row.new)
-        return f"f{self.file.index}{side}{number}" if number is not None else ""
+        return str(LineName(self.file.index, side, number)) if number is not None else ""
 
     def _name(self, row: Row) -> str:
         key = self._key(row)
@@ -152,3 +182,158 @@ class _Sheet:
                 shown = self.below(side, number) if number is not None else ""
                 if shown:
                     yield f'<tr class="t"><td colspan="4">{shown}'
+
+
+class _RenderedProse:
+    """A cache: the same conversation is rendered again with each view of its page."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Markup] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    def get(self, text: str) -> Markup:
+        with self._lock:
+            if text in self._kept:
+                self._kept.move_to_end(text)
+                return self._kept[text]
+        rendered = _prose(text)
+        with self._lock:
+            if text not in self._kept:
+                self._kept[text] = rendered
+                self._size += len(text) + len(rendered)
+            while self._size > _MOST_KEPT:
+                oldest, html_of_it = self._kept.popitem(last=False)
+                self._size -= len(oldest) + len(html_of_it)
+        return rendered
+
+
+def _prose(text: str) -> Markup:
+    lines = text.split("\n")
+    if len(text) > MOST_CHARACTERS or len(lines) > MOST_LINES:
+        return Markup('<pre class="as-written">{}</pre>').format(visible(text))
+    effort = Effort()
+    html: list[str] = []
+    for kind, blocks in groupby(blocks_of(lines, is_beginning=False), lambda block: block.kind):
+        if kind in {Kind.TEXT, Kind.HEADING, Kind.TABLE}:
+            html += [_prose_block(block, lines[block.start : block.stop], effort) for block in blocks]
+            continue
+        literals = [line for block in blocks for line in lines[block.start : block.stop]]
+        if any(line.strip(" \t") for line in literals):
+            shown = "\n".join(literal(line, kind) for line in literals)
+            html.append(f'<pre class="{kind.value}">{shown}</pre>')
+    return Markup("".join(html))  # noqa: S704 - of visible() text
+
+
+def _prose_block(block: Block, lines: Sequence[str], effort: Effort) -> str:
+    if block.kind is Kind.TABLE:
+        rows = "".join(f"<tr>{cells_of(line, number, effort)}" for number, line in enumerate(lines))
+        return f"<table><tbody>{rows}</table>"
+    return f'<div class="text{_depth(block)}">{_shown_text(block, lines, effort, lambda _: "")}</div>'
+
+
+def _shown_text(block: Block, lines: Sequence[str], effort: Effort, start_of: LineStart) -> str:
+    html = text_of(block, lines, effort, start_of)
+    if block.kind is not Kind.HEADING:
+        return html
+    level = min(block.level + 2, _LARGEST_ARIA_LEVEL)
+    return f'<div role="heading" aria-level="{level}" class="h{block.level}">{html}</div>'
+
+
+def _depth(block: Block) -> str:
+    return f" d{min(block.depth, DEEPEST_SHOWN)}" if block.depth else ""
+
+
+def text_of(block: Block, lines: Sequence[str], effort: Effort, start_of: LineStart) -> str:
+    """A paragraph or heading. Marks at the edges of its lines, such as those of lists and quotes, are dim."""
+    around = [line.rpartition(body) if body else (line, "", "") for line, body in zip(lines, block.bodies, strict=True)]
+    body = "\n".join(block.bodies)
+    html = [_mark(around[0][0])]
+    number = 0
+    for part in parts_of(body, effort):
+        if not isinstance(part, Run):
+            html.append(_tag(part))
+            continue
+        first, *others = body[part.start : part.stop].split("\n")
+        html.append(_styled(first, part.kind))
+        for text in others:
+            html.append(_mark(around[number][2]))
+            number += 1
+            before = around[number][0]
+            html.append("<br>" if before.strip() or part.kind == "br" else "\n")
+            html += [start_of(number), _mark(before), _styled(text, part.kind)]
+    html.append(_mark(around[-1][2]))
+    return "".join(html)
+
+
+def cells_of(line: str, number: int, effort: Effort) -> str:
+    """One line of a table. The second line is the one of dashes: marks alone."""
+    html: list[str] = []
+    cells = list(_cells(line))
+    for index, (pipe, text) in enumerate(cells):
+        shown = _mark(text) if number == 1 else "".join(_part(text, part) for part in parts_of(text, effort))
+        is_last_pipe = 0 < index == len(cells) - 1 and not text.strip()
+        html.append("" if is_last_pipe else "<td>" if number else "<th>")
+        html.append(_mark(pipe) + shown)
+    return "".join(html)
+
+
+def _cells(line: str) -> Iterator[tuple[str, str]]:
+    """Each cell with the pipe before it. None is left out, however many there are."""
+    start = 0
+    pipe = ""
+    for match in _PIPE.finditer(line):
+        text = line[start : match.start()]
+        if pipe or text.strip():
+            yield pipe, text
+            text = ""
+        pipe, start = text + "|", match.end()
+    yield pipe, line[start:]
+
+
+def literal(line: str, kind: Kind) -> Markup:
+    """A line as it is. Comments and the tags of HTML are marked: elsewhere they are not seen."""
+    match kind:
+        case Kind.MARKS:
+            html = _mark(line)
+        case Kind.COMMENT:
+            html = _styled(line, "raw")
+        case Kind.HTML:
+            html = _with_tags(line)
+        case _:
+            html = visible(line)
+    return Markup(html)  # noqa: S704 - of visible() text
+
+
+def _with_tags(line: str) -> str:
+    html: list[str] = []
+    at = 0
+    for match in _HTML_TAG.finditer(line):
+        html += [visible(line[at : match.start()]), _styled(match.group(), "raw")]
+        at = match.end()
+    return "".join([*html, visible(line[at:])])
+
+
+def _part(text: str, part: Part) -> str:
+    return _styled(text[part.start : part.stop], part.kind) if isinstance(part, Run) else _tag(part)
+
+
+def _tag(part: Open | Close) -> str:
+    if isinstance(part, Close):
+        return f"</{part.tag}>"
+    if part.tag != "a":
+        return f"<{part.tag}>"
+    href = f' href="{visible(part.href)}" rel="noopener noreferrer nofollow"' if part.href else ""
+    return f"<a{href}>"
+
+
+def _mark(text: str) -> str:
+    return _styled(text, "m")
+
+
+def _styled(text: str, kind: str) -> str:
+    shown = visible(text)
+    return f'<span class="{kind}">{shown}</span>' if kind not in {"", "br"} and text.strip() else str(shown)
+
+
+_RENDERED = _RenderedProse()

@@ -8,24 +8,21 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gsd_review_broker.domain.words import EventType
-from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.wire.reviews import EventResult
 from gsd_review_broker.web import addresses
 from gsd_review_broker.web.review.timeline import moment_of
-from gsd_review_broker.web.site import HEADERS, Site
+from gsd_review_broker.web.site import HEADERS, Dashboard
 
 _A_PAGE = 50
 _EXPORTED_AT_ONCE = 200
 _LONGEST_SEARCH = 200
 
 
-def audit_routes(site: Site) -> list[Route]:
+def audit_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         query = request.query_params
         words = query.get("q", "").strip()[:_LONGEST_SEARCH]
-        kind = query.get("type", "")
-        if kind and kind not in list(EventType):
-            raise BrokerError(Code.INVALID_ARGUMENT, "type: not an event's", "Choose one of the list.")
+        kind = addresses.choice(query, "type", EventType) or ""
         review_id = query.get("review", "").strip() or None
         before = addresses.number(query, "before")
         events = await site.broker.page_queries.recent_events(
@@ -62,7 +59,7 @@ def _matches(event: EventResult, kind: str, words: str) -> bool:
     return all(word in text.casefold() for word in words.casefold().split())
 
 
-async def _lines(site: Site) -> AsyncGenerator[str]:
+async def _lines(site: Dashboard) -> AsyncGenerator[str]:
     """One event a line, in order, up to the newest one at the time."""
     after = 0
     while True:

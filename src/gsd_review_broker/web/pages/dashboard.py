@@ -19,7 +19,7 @@ from gsd_review_broker.web.pages.pool import PoolPage
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.pages.review_actions import ReviewActions
 from gsd_review_broker.web.pages.reviews import reviews_routes
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 
 
 def dashboard_routes(
@@ -32,7 +32,7 @@ def dashboard_routes(
     form_limit: int,
     problems: Problems = list,
 ) -> list[Route]:
-    site = Site(broker, person=person, serves=serves, url=url, form_limit=form_limit, problems=problems)
+    site = Dashboard(broker, person=person, serves=serves, url=url, form_limit=form_limit, problems=problems)
     reviews = ReviewPages(site)
     return [
         *inbox_routes(site),

@@ -4,10 +4,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 
 
-def gate_page_routes(site: Site) -> list[Route]:
+def gate_page_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         return await site.page(request, "gate.html", {"ledger": await site.broker.gate.ledger()})
 

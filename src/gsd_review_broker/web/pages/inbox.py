@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.service.queries.inbox import Need
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 
 _WORDS = {
     Need.ASKED: "A person was asked for",
@@ -17,7 +17,7 @@ _WORDS = {
 _MOST_UNDER_WAY = 50
 
 
-def inbox_routes(site: Site) -> list[Route]:
+def inbox_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         inbox = await site.inbox(site.person_of(request))
         status = await site.broker.review_queries.broker_status()

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow
 from gsd_review_broker.web.addresses import with_query
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 
 MOST_REVIEWS = 500
 
@@ -54,7 +54,7 @@ def progress_of(rows: Iterable[FeedRow]) -> list[PlanProgress]:
     return [plans[key] for key in sorted(plans) if plans[key].total]
 
 
-def phases_routes(site: Site) -> list[Route]:
+def phases_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         feed = await site.broker.review_queries.feed(ReviewFilter(), limit=MOST_REVIEWS, cursor=None)
         facts = {"plans": progress_of(feed["reviews"]), "is_whole": feed["next_cursor"] is None, "most": MOST_REVIEWS}

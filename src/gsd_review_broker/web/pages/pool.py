@@ -7,13 +7,13 @@ from starlette.routing import Route
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.web.addresses import with_query
 from gsd_review_broker.web.forms import Form
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.site import Dashboard
 
 _LOG_CHARACTERS = 20_000
 
 
 class PoolPage:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Dashboard) -> None:
         self._site = site
         self._reviewers = site.broker.pool
 

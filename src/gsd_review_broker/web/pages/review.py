@@ -19,14 +19,13 @@ from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
 from gsd_review_broker.web.api.people import HTTP_STATUS
-from gsd_review_broker.web.diff.documents import Prepared
+from gsd_review_broker.web.diff.documents import PreparedDocument
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
-from gsd_review_broker.web.review.places import EarlierMessages, MessagePlaces
 from gsd_review_broker.web.review.requirements import requirements_of
-from gsd_review_broker.web.review.threads import Thread, threads_of
+from gsd_review_broker.web.review.threads import EarlierMessages, MessagePlaces, Thread, threads_of
 from gsd_review_broker.web.review.timeline import rounds_of
-from gsd_review_broker.web.site import HEADERS, Site
+from gsd_review_broker.web.site import HEADERS, Dashboard
 
 # Lists too long to read are cut; the tools have the rest. Settled findings are left out first, then the last ones.
 _MOST_THREADS = 200
@@ -35,7 +34,7 @@ _NO_DRAFT = {"reason": "", "counter_patch": ""}
 
 
 class ReviewPages:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Dashboard) -> None:
         self._site = site
         self._views = DiffViews(site.broker.page_queries)
         self._earlier = EarlierMessages(site.broker.page_queries)
@@ -108,7 +107,7 @@ class ReviewPages:
     def _thread(self, shown: dict[str, Any], thread: Thread) -> Markup:
         return self._site.templates.macro("threads.html", "thread")(thread, shown)
 
-    def _comment_form(self, shown: dict[str, Any], address: ReviewAddress, prepared: Prepared) -> Markup:
+    def _comment_form(self, shown: dict[str, Any], address: ReviewAddress, prepared: PreparedDocument) -> Markup:
         path = prepared.path_at(address.at)
         return (
             self._site.templates.macro("threads.html", "comment_form")(shown, address.at, path) if path else Markup("")

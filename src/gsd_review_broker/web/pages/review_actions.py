@@ -9,26 +9,26 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller, person
-from gsd_review_broker.domain.model import Identity, Review
+from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.model import Review
 from gsd_review_broker.domain.rules import Seen
-from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict, either
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict
+from gsd_review_broker.errors import BrokerError, Code, changed_since
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.web.addresses import FORMS, with_query
+from gsd_review_broker.web.addresses import FORMS, LineName, with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
 from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
-from gsd_review_broker.web.site import Action, Site
+from gsd_review_broker.web.site import Action, Dashboard
 
-_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 _TITLE_CHARACTERS = 120
 
 
 class ReviewActions:
-    def __init__(self, site: Site, pages: ReviewPages) -> None:
+    def __init__(self, site: Dashboard, pages: ReviewPages) -> None:
         self._site = site
         self._pages = pages
         self._broker = site.broker
@@ -67,11 +67,11 @@ class ReviewActions:
         return _back(request, "released")
 
     async def _take_over(self, request: Request, form: Form) -> str:
-        """Only of the claim that the page showed: a newer claim belongs to somebody else."""
+        """Only of the claim that the page showed: a newer claim belongs to another reviewer."""
         review = await self._found(request)
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
-            raise _changed("the claim that you saw is over")
+            raise changed_since("the claim that you saw is over")
         await self._broker.claims.take_over(self._caller(request), review.id, self._site.person_of(request))
         return _back(request, "taken_over")
 
@@ -84,7 +84,7 @@ class ReviewActions:
             return await self._pages.refused(request, error, form)
 
     async def _judged(self, request: Request, form: Form) -> str:
-        verdict = _verdict_of(form)
+        verdict = form.choice("verdict", Verdict)
         new_verdict = NewVerdict(
             verdict=verdict, reason=form.optional("reason"), counter_patch=form.optional("counter_patch")
         )
@@ -92,7 +92,7 @@ class ReviewActions:
         return _back(request, verdict.value)
 
     async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
-        """A verdict on the content that the page showed. The review is claimed with it if nobody holds the claim."""
+        """A verdict on the content that the page showed. The review is claimed with it if it is unclaimed."""
         result = await self._broker.verdicts.judge(
             self._caller(request),
             _id(request),
@@ -113,7 +113,7 @@ class ReviewActions:
         finding = NewFinding(
             title=_title(form.text("body")),
             body=form.text("body"),
-            severity=_severity(form),
+            severity=form.choice("severity", Severity),
             path=place.get("path"),
             line_start=place.get("line"),
             line_end=place.get("line"),
@@ -130,7 +130,7 @@ class ReviewActions:
         return _back(request, "sent", form)
 
     async def _say(self, request: Request, form: Form, place: dict[str, Any]) -> None:
-        """If nobody holds the claim, a person speaks as the reviewer."""
+        """Claim an unclaimed review with the message: a person speaks as its reviewer."""
         review = await self._found(request)
         message = self._new_message(self._site.person_of(request), review, form, place)
         if review.status is not Status.PENDING:
@@ -164,7 +164,7 @@ class ReviewActions:
             self._caller(request),
             review.id,
             form.text("finding_id"),
-            _disposition(form),
+            form.choice("disposition", Disposition),
             note=form.optional("note"),
             as_reviewer=role_of(review, self._site.person_of(request)) is Role.REVIEWER,
             repeat=None,
@@ -178,7 +178,7 @@ class ReviewActions:
         review = await self._found(request)
         open_patch = (await self._broker.page_queries.review(review.id)).counter_patches[-1:]
         if not open_patch or open_patch[0].id != form.number("patch"):
-            raise _changed("another counter-patch was offered since")
+            raise changed_since("another counter-patch was offered since")
         await self._broker.counter_patches.accept(
             self._caller(request), review.id, proposer_id=self._site.person_of(request), repeat=None
         )
@@ -225,29 +225,6 @@ def _back(request: Request, done: str, form: Form | None = None) -> str:
     return with_query(f"/r/{_id(request)}", values) + anchor
 
 
-def _verdict_of(form: Form) -> Verdict:
-    try:
-        return Verdict(form.text("verdict"))
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "verdict: none was chosen", "Use the page's buttons.") from error
-
-
-def _severity(form: Form) -> Severity:
-    try:
-        return Severity(form.text("severity"))
-    except ValueError as error:
-        raise BrokerError(
-            Code.INVALID_ARGUMENT, f"severity: choose {either(tuple(Severity))}", "The page has a list."
-        ) from error
-
-
-def _disposition(form: Form) -> Disposition:
-    try:
-        return Disposition(form.text("disposition"))
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, "disposition: not one of them", "Use the page's buttons.") from error
-
-
 def _require_text(form: Form, name: str) -> None:
     if form.optional(name) is None:
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", "Write something.")
@@ -267,17 +244,12 @@ def _refuse_auto_rejected(result: Mapping[str, Any]) -> None:
         )
 
 
-def _changed(why: str) -> BrokerError:
-    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
-
-
 def _place(form: Form) -> dict[str, Any]:
     """The line of the form; its path is the file's own."""
-    match = _LINE.fullmatch(form.text("at"))
-    if match is None:
+    line = LineName.of(form.text("at"))
+    if line is None:
         return {}
-    side = Side.OLD if match.group(2) == "o" else Side.NEW
-    return {"path": form.optional("path"), "line": int(match.group(3)), "side": side}
+    return {"path": form.optional("path"), "line": line.number, "side": Side.OLD if line.side == "o" else Side.NEW}
 
 
 def _title(body: str) -> str:

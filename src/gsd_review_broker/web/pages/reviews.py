@@ -7,11 +7,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.words import Category, Status
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow
-from gsd_review_broker.web.addresses import with_query
-from gsd_review_broker.web.site import Site
+from gsd_review_broker.web.addresses import choice, with_query
+from gsd_review_broker.web.site import Dashboard
 
 _A_PAGE = 50
 # A search goes back this far at a time, and then returns where to go on.
@@ -44,7 +44,7 @@ class _ListAddress:
         return ReviewFilter(status=self.status, category=self.category, project=self.project or None)
 
 
-def reviews_routes(site: Site) -> list[Route]:
+def reviews_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         address = _asked(request)
         review_id = await _by_id(site, address.words)
@@ -65,20 +65,17 @@ def reviews_routes(site: Site) -> list[Route]:
 
 def _asked(request: Request) -> _ListAddress:
     query = request.query_params
-    try:
-        return _ListAddress(
-            status=Status(query["status"]) if query.get("status") else None,
-            category=Category(query["category"]) if query.get("category") else None,
-            project=query.get("project", "").strip()[:_LONGEST_SEARCH],
-            words=query.get("q", "").strip()[:_LONGEST_SEARCH],
-            cursor=query.get("cursor") or None,
-        )
-    except ValueError as error:
-        raise BrokerError(Code.INVALID_ARGUMENT, f"{error}", "Choose one of the list.") from error
+    return _ListAddress(
+        status=choice(query, "status", Status),
+        category=choice(query, "category", Category),
+        project=query.get("project", "").strip()[:_LONGEST_SEARCH],
+        words=query.get("q", "").strip()[:_LONGEST_SEARCH],
+        cursor=query.get("cursor") or None,
+    )
 
 
-async def _by_id(site: Site, words: str) -> str | None:
-    """Whoever types an id wants that review."""
+async def _by_id(site: Dashboard, words: str) -> str | None:
+    """The review whose id was typed into the search."""
     if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
         return None
     try:
@@ -87,7 +84,7 @@ async def _by_id(site: Site, words: str) -> str | None:
         return None
 
 
-async def _listed(site: Site, address: _ListAddress) -> tuple[list[FeedRow], str | None]:
+async def _listed(site: Dashboard, address: _ListAddress) -> tuple[list[FeedRow], str | None]:
     if not address.words:
         feed = await site.broker.review_queries.feed(address.wanted, limit=_A_PAGE, cursor=address.cursor)
         return feed["reviews"], feed["next_cursor"]

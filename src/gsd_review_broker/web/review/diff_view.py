@@ -1,6 +1,5 @@
 """The change on a review's page: which files are shown at once, and which are loaded when they are opened."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,15 +10,14 @@ from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.domain.words import Operation, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
-from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, ReviewAddress
+from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.documents import Documents, Prepared
+from gsd_review_broker.web.diff.documents import Documents, PreparedDocument
 from gsd_review_broker.web.diff.highlighting import Pieces
-from gsd_review_broker.web.diff.parts import Part, part_of, part_with
-from gsd_review_broker.web.diff.rendering import Below, View, file_table
+from gsd_review_broker.web.diff.rendering import Below, Part, View, file_table, part_of, part_with
 from gsd_review_broker.web.diff.warnings import Warned
 from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.choice import can_be_rendered, is_rendered
+from gsd_review_broker.web.markdown.rendering import can_be_rendered, is_rendered
 from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
@@ -31,7 +29,6 @@ FILES_A_PAGE = 100
 _RAW_CHARACTERS = 60_000
 # How many lines around a hunk are offered, one after the other; then the whole file.
 _STEPS = (20, 100)
-_LINE = re.compile(r"f(\d{1,6})([on])(\d{1,9})")
 
 _TOO_LARGE = Markup('<p class="note">This file is too large to be rendered: this is the diff.</p>')
 _IN_PARTS = Markup(
@@ -77,7 +74,7 @@ class DiffViews:
         self._pages = pages
         self._documents = Documents(pages)
 
-    async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> Prepared:
+    async def prepared(self, facts: ReviewFacts, address: ReviewAddress) -> PreparedDocument:
         review = facts.review
         if address.patch is not None:
             patch = next((one for one in facts.counter_patches if one.id == address.patch), None)
@@ -90,7 +87,9 @@ class DiffViews:
             return await self._documents.between(review.id, address.since, facts.content.number)
         return await self._documents.revision(review.id, facts.content.number)
 
-    async def base(self, prepared: Prepared, facts: ReviewFacts, address: ReviewAddress, index: int) -> bytes | None:
+    async def base(
+        self, prepared: PreparedDocument, facts: ReviewFacts, address: ReviewAddress, index: int
+    ) -> bytes | None:
         """The file as it was before the change, if the address asks for lines that the diff does not show."""
         known = _patch_of(prepared, address, index)
         if not address.around or known is None:
@@ -99,7 +98,7 @@ class DiffViews:
 
     def view(
         self,
-        prepared: Prepared,
+        prepared: PreparedDocument,
         address: ReviewAddress,
         threads: Sequence[Thread],
         show: ShowThread,
@@ -116,7 +115,7 @@ class DiffViews:
         for file in shown:
             # A plan is read from its beginning to its end.
             most = _SMALL_CHANGE_LINES if is_rendered(file, address) else LARGE_FILE_LINES
-            at_once = address.file is not None or _named(address.at, file) or file.lines <= min(most, room)
+            at_once = address.file is not None or _has_line(file, address.at) or file.lines <= min(most, room)
             room -= file.lines if at_once else 0
             table = self.table(prepared, file.index, address, threads, show, form, base) if at_once else None
             blocks.append(_block(prepared, file, address, threads, table))
@@ -136,7 +135,7 @@ class DiffViews:
 
     def table(
         self,
-        prepared: Prepared,
+        prepared: PreparedDocument,
         index: int,
         address: ReviewAddress,
         threads: Sequence[Thread],
@@ -152,7 +151,7 @@ class DiffViews:
 
         def below(side: str, number: int) -> Markup:
             blocks = [show(thread) for thread in here.get((side, number), ())]
-            if address.at == f"f{index}{side}{number}":
+            if address.at == str(LineName(index, side, number)):
                 blocks.append(form)
             return Markup("").join(blocks)
 
@@ -199,7 +198,7 @@ class DiffViews:
         return with_base
 
 
-def _patch_of(prepared: Prepared, address: ReviewAddress, index: int) -> FilePatch | None:
+def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) -> FilePatch | None:
     """The file's part of the proposed diff, if there can be lines around its hunks."""
     document = prepared.document
     if document is None or address.patch is not None or address.since is not None:
@@ -209,7 +208,7 @@ def _patch_of(prepared: Prepared, address: ReviewAddress, index: int) -> FilePat
     return known[1] if known is not None and is_change and known[1].hunks else None
 
 
-def _more(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+def _more(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
     """The link in the heading of each hunk; empty where the file is shown whole already, or cannot be."""
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
@@ -218,7 +217,7 @@ def _more(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
     return _around_link(address, index, str(lines), f"Show {lines} lines around") if lines else Markup("")
 
 
-def _whole(prepared: Prepared, address: ReviewAddress, index: int) -> Markup:
+def _whole(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
     return Markup('<p class="note">{}</p>').format(_around_link(address, index, EVERYTHING, "Show the whole file"))
@@ -248,10 +247,8 @@ def no_revision(review: Review, number: int) -> BrokerError:
 def _part_number(address: ReviewAddress, index: int, hunks: Sequence[ShownHunk]) -> int:
     if address.part is not None:
         return address.part
-    match = _LINE.fullmatch(address.at)
-    if match is None or int(match.group(1)) != index:
-        return 0
-    return part_with(hunks, match.group(2), int(match.group(3)))
+    line = LineName.of(address.at)
+    return part_with(hunks, line.side, line.number) if line is not None and line.file == index else 0
 
 
 def _rest(part: Part, number: int, index: int, address: ReviewAddress) -> Markup:
@@ -263,8 +260,9 @@ def _rest(part: Part, number: int, index: int, address: ReviewAddress) -> Markup
     )
 
 
-def _named(at: str, file: ShownFile) -> bool:
-    return at.startswith((f"f{file.index}n", f"f{file.index}o"))
+def _has_line(file: ShownFile, at: str) -> bool:
+    line = LineName.of(at)
+    return line is not None and line.file == file.index
 
 
 def _comment_link(address: ReviewAddress) -> str:
@@ -283,7 +281,7 @@ def _by_place(file: ShownFile, threads: Sequence[Thread]) -> dict[tuple[str, int
 
 
 def _block(
-    prepared: Prepared, file: ShownFile, address: ReviewAddress, threads: Sequence[Thread], table: Markup | None
+    prepared: PreparedDocument, file: ShownFile, address: ReviewAddress, threads: Sequence[Thread], table: Markup | None
 ) -> FileBlock:
     return FileBlock(
         file=file,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gsd_review_broker.web.diff import parts
+from gsd_review_broker.web.diff import rendering
 from gsd_review_broker.web.diff.document import Row, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
 
@@ -17,10 +17,10 @@ def coloured(hunks: list[ShownHunk]) -> list[list[Pieces]]:
     return [[(("", row.text),) for row in one.rows] for one in hunks]
 
 
-def all_parts(hunks: list[ShownHunk]) -> list[parts.Part]:
+def all_parts(hunks: list[ShownHunk]) -> list[rendering.Part]:
     pieces = coloured(hunks)
-    found: list[parts.Part] = []
-    while (part := parts.part_of(hunks, pieces, len(found))) is not None:
+    found: list[rendering.Part] = []
+    while (part := rendering.part_of(hunks, pieces, len(found))) is not None:
         found.append(part)
     return found
 
@@ -36,7 +36,7 @@ def test_every_line_is_in_exactly_one_part_and_no_part_is_too_large(lengths: lis
     """With limits that a few lines reach."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"PART_LINES": 5, "PART_CHARACTERS": 100, "LONGEST_LINE": 40}.items():
-            patch.setattr(parts, name, value)
+            patch.setattr(rendering, name, value)
         require_whole_parts(lengths)
 
 
@@ -50,24 +50,24 @@ def require_whole_parts(lengths: list[list[int]]) -> None:
     for part in reversed(found):
         rows = [row for one in part.hunks for row in one.rows]
         assert part.left == after
-        assert len(rows) <= parts.PART_LINES
-        assert sum(min(len(row.text), parts.LONGEST_LINE) for row in rows) <= parts.PART_CHARACTERS
+        assert len(rows) <= rendering.PART_LINES
+        assert sum(min(len(row.text), rendering.LONGEST_LINE) for row in rows) <= rendering.PART_CHARACTERS
         assert [len(one.rows) for one in part.hunks] == [len(pieces) for pieces in part.pieces]
         assert [one.heading for one in part.hunks if not one.rows] == []
         after += len(rows)
 
 
 def test_a_part_ends_at_its_last_line_and_a_line_is_found_in_its_part() -> None:
-    hunks = [hunk(1, ["x"] * (parts.PART_LINES + 1)), hunk(90_000, ["y"] * parts.PART_LINES)]
+    hunks = [hunk(1, ["x"] * (rendering.PART_LINES + 1)), hunk(90_000, ["y"] * rendering.PART_LINES)]
     found = all_parts(hunks)
-    assert [sum(len(one.rows) for one in part.hunks) for part in found] == [parts.PART_LINES] * 2 + [1]
-    assert [part.left for part in found] == [parts.PART_LINES + 1, 1, 0]
-    assert parts.part_with(hunks, "n", parts.PART_LINES) == 0
-    assert parts.part_with(hunks, "n", parts.PART_LINES + 1) == 1
-    assert parts.part_with(hunks, "n", 90_000 + parts.PART_LINES - 1) == 2
-    assert parts.part_with(hunks, "o", 5) == 0
+    assert [sum(len(one.rows) for one in part.hunks) for part in found] == [rendering.PART_LINES] * 2 + [1]
+    assert [part.left for part in found] == [rendering.PART_LINES + 1, 1, 0]
+    assert rendering.part_with(hunks, "n", rendering.PART_LINES) == 0
+    assert rendering.part_with(hunks, "n", rendering.PART_LINES + 1) == 1
+    assert rendering.part_with(hunks, "n", 90_000 + rendering.PART_LINES - 1) == 2
+    assert rendering.part_with(hunks, "o", 5) == 0
 
 
 def test_a_file_without_lines_has_one_empty_part() -> None:
-    assert parts.part_of([], [], 0) == parts.Part((), (), 0)
-    assert parts.part_of([], [], 1) is None
+    assert rendering.part_of([], [], 0) == rendering.Part((), (), 0)
+    assert rendering.part_of([], [], 1) is None

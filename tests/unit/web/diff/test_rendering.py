@@ -12,7 +12,7 @@ from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.web.diff import document, highlighting, rendering, warnings
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import plain, visible
-from gsd_review_broker.web.diff.words import changed_words
+from gsd_review_broker.web.diff.rendering import changed_words
 
 TEXT = st.text(alphabet=st.characters(exclude_characters="\n"), max_size=60)
 CODE = st.one_of(

@@ -17,9 +17,28 @@ from gsd_review_broker.web.markdown import rendering
 from gsd_review_broker.web.markdown.inline import MARKS
 from tests.support.plans import PLAN
 
-TAGS = {"table", "caption", "tbody", "tr", "td", "th", "a", "span", "em", "strong", "s", "code", "br", "div"}
+TAGS = {
+    "p",
+    "pre",
+    "table",
+    "caption",
+    "tbody",
+    "tr",
+    "td",
+    "th",
+    "a",
+    "span",
+    "em",
+    "strong",
+    "s",
+    "code",
+    "br",
+    "div",
+}
 KINDS = r"blank|front|code|html|comment|marks|(heading|text)( d\d)?"
-CLASSES = re.compile(rf"diff read|vh|cells|[xadz]|[xadz] ({KINDS})|[ncm]|to|raw|hid|h\d?")
+CLASSES = re.compile(
+    rf"diff read|text( d\d)?|code|html|comment|marks|as-written|vh|cells|[xadz]|[xadz] ({KINDS})|[ncm]|to|raw|hid|h\d?"
+)
 HIDES = (
     "<!-- secret -->",
     "before <!-- secret --> after",
@@ -75,14 +94,17 @@ def rendered(text: str) -> str:
 
 
 class Shown(HTMLParser):
-    """The text that a browser would show, without the numbers of the lines and the notes around it."""
+    """The text that a browser would show, without the numbers of the lines and the notes around it.
 
-    def __init__(self, html: str) -> None:
+    `is_text`: there are no such columns.
+    """
+
+    def __init__(self, html: str, *, is_text: bool = False) -> None:
         super().__init__(convert_charrefs=True)
         self.text = ""
         self.strange: list[str] = []
         self.links: list[str] = []
-        self._counts = False
+        self._counts = is_text
         self.feed(str(html))
         self.close()
 
@@ -114,7 +136,11 @@ def expected(text: str) -> str:
     lines = text.split("\n")
     if all(line.endswith("\r") for line in lines):
         text = "\n".join(line.removesuffix("\r") for line in lines)
-    return without_space("".join(code_point(one) if hidden_in(one, is_block=True) else one for one in text))
+    return without_space(code_points_for_hidden(text))
+
+
+def code_points_for_hidden(text: str) -> str:
+    return "".join(code_point(one) if hidden_in(one, is_block=True) else one for one in text)
 
 
 PIECES = st.sampled_from(

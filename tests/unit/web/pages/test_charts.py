@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from gsd_review_broker.web.pages.charts import Bar, bars, curve
-from gsd_review_broker.web.pages.insights import cost_of, seconds
+from gsd_review_broker.web.pages.insights import Bar, bars, cost_of, curve, seconds
 
 ROW: Any = {"agent": "codex", "input_tokens": 1000, "output_tokens": 200, "cost_usd": 0.25}
 

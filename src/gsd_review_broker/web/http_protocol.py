@@ -1,10 +1,6 @@
-"""Limits of a connection before any handler runs; uvicorn does not have them."""
-
-import asyncio
+"""The HTTP protocol of a connection: uvicorn's, with limits that apply before any handler runs."""
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
-
-from gsd_review_broker.web.joined_writes import JoinedWrites
 
 MOST_HEADER_BYTES = 64 * 1024
 _TOO_LARGE = 431
@@ -23,9 +19,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _in_headers = True
     _header_bytes = 0
     _is_refused = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(JoinedWrites(transport))
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
