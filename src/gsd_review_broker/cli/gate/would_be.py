@@ -1,15 +1,13 @@
-"""The commit that git would make, made in a scratch folder, and the gate's question about it."""
+"""The commit that git would make of the index, made in a scratch folder, and the gate's question about it."""
 
 import os
 from pathlib import Path
 
-from gsd_review_broker.cli.gate.commits import WantedCommit
-from gsd_review_broker.cli.gate.shell import UNKNOWN
 from gsd_review_broker.cli.git import changes
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import hook, install
-from gsd_review_broker.git.program import run_users_git, text_of
+from gsd_review_broker.git.program import text_of
 
 _AUTHOR = {
     f"GIT_{role}_{part}": value
@@ -18,21 +16,15 @@ _AUTHOR = {
 }
 
 
-def question_about(wanted: WantedCommit, site: install.GateSite, policy: GatePolicy) -> bytes | None:
+def question_about_index(site: install.GateSite, policy: GatePolicy, *, amends: bool) -> bytes | None:
     """None where no guarded branch would gain anything."""
-    if wanted.folder is None or any(UNKNOWN in word for words in (wanted.paths, *wanted.added) for word in words):
-        raise BrokerError(
-            Code.INVALID_ARGUMENT,
-            "it is not clear which folder or which files this would commit",
-            "Run git commit with plain paths, as a command of its own.",
-        )
-    with changes.opened(wanted.folder) as tree:
+    with changes.opened(site.folder) as tree:
         branch = tree.git("symbolic-ref", "--quiet", "HEAD")
         name = text_of(branch.output)
         if branch.code != 0 or not policy.guards(name.removeprefix("refs/heads/")):
             return None
-        _fill(tree, wanted)
-        commit = _made(tree, amends=wanted.amends)
+        changes.copy_index(tree)
+        commit = _made(tree, amends=amends)
         tips = install.known_tips(site) if site.facts_file.exists() else []
         known = ["--not", *hook.guarded_globs(policy.branches), "--remotes", *tips, "--"]
         answer = tree.git(*hook.LOG, commit, *known)
@@ -44,24 +36,6 @@ def question_about(wanted: WantedCommit, site: install.GateSite, policy: GatePol
         head = here.head("hook") + f"branch={name}\n".encode("utf-8", "surrogateescape") + plans
         merges = hook.clean_merges(log, tree.environment | {"GIT_DIR": tree.must("rev-parse", "--absolute-git-dir")})
         return head + merges + b"\n" + log if log else None
-
-
-def _fill(tree: changes.Tree, wanted: WantedCommit) -> None:
-    """The index as it would be when git commits."""
-    changes.copy_index(tree)
-    for words in wanted.added:
-        _add(tree, wanted.folder, *words)
-    if wanted.takes_all:
-        _add(tree, tree.root, "--update", "--", ":/")
-    if wanted.paths:
-        if not wanted.includes:
-            changes.read_head(tree)
-        _add(tree, wanted.folder, "--all", "--", *wanted.paths)
-
-
-def _add(tree: changes.Tree, folder: Path | None, *words: str) -> None:
-    """As the user's own git adds; if it refuses, the commit will fail for the same reason."""
-    run_users_git(folder or tree.root, "add", *words, environment=tree.environment)
 
 
 def _made(tree: changes.Tree, *, amends: bool) -> str:
