@@ -19,7 +19,6 @@ from gsd_review_broker.integrations.install import (
     uninstall,
     without_ours,
 )
-from gsd_review_broker.integrations.plugin import write_plugin
 from gsd_review_broker.integrations.pool_settings import POOL, pool_settings
 from gsd_review_broker.integrations.state import IntegrationState, repair, state_of
 
@@ -52,5 +51,4 @@ __all__ = [
     "tandem_program",
     "uninstall",
     "without_ours",
-    "write_plugin",
 ]

@@ -15,7 +15,6 @@ import pytest
 from gsd_review_broker.cli.main import build
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
-    Choice,
     Client,
     ClientRole,
     Origin,
@@ -26,7 +25,6 @@ from gsd_review_broker.integrations import (
     running_endpoint,
     status,
     tandem_program,
-    write_plugin,
 )
 from gsd_review_broker.integrations.clients import texts
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
@@ -688,31 +686,6 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
         nowhere.install()
     nowhere.install(CODEX, Scope.USER)
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
-
-
-@pytest.mark.parametrize("role", ClientRole)
-def test_the_plugin_holds_the_same_texts(account: Account, role: ClientRole) -> None:
-    account.install(role=role)
-    plugin = account.root.parent / "plugin"
-    write_plugin(plugin, Choice(url=URL, role=role))
-    write_plugin(plugin, Choice(url=URL, role=role))
-
-    written = list(plugin.rglob("*.md"))
-    assert written
-    for path in written:
-        name = path.relative_to(plugin).as_posix().replace("commands/", "commands/tandem/")
-        assert account.root.joinpath(".claude", name).read_text() == path.read_text()
-    assert (plugin / ".mcp.json").read_text() == (account.root / ".mcp.json").read_text()
-    assert (plugin / "hooks/hooks.json").read_text() == (account.root / ".claude/settings.json").read_text()
-    assert json.loads((plugin / ".claude-plugin/plugin.json").read_text())["name"] == "tandem"
-
-
-def test_a_plugin_is_written_over_nobodys_work(account: Account) -> None:
-    put(account.root / "README.md", "mine")
-    before = account.seen()
-    with pytest.raises(BrokerError, match="neither empty nor our plugin"):
-        write_plugin(account.root, Choice(url=URL))
-    assert account.seen() == before
 
 
 def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:

@@ -53,12 +53,9 @@ def register(commands: Commands) -> None:
     )
     how = install.add_mutually_exclusive_group()
     how.add_argument(
-        "--stdio",
+        "--http",
         action="store_true",
-        help="connect through `tandem mcp`, which finds or starts the broker of its folder (the default)",
-    )
-    how.add_argument(
-        "--http", action="store_true", help="connect to the address of the broker that serves this project"
+        help="connect to the address of the broker that serves this project, and not through `tandem mcp`",
     )
     how.add_argument("--url", help="connect to this address")
     install.add_argument(
@@ -76,7 +73,6 @@ def register(commands: Commands) -> None:
         choices=["claude", "codex"],
         help="GSD: the client that it runs in (each in which it is found)",
     )
-    install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
     uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=_NamesOrNone(INSTALLABLE), help=_named())
     uninstall.add_argument(
@@ -105,8 +101,6 @@ def run_install(options: argparse.Namespace) -> int:
 
     if _STATUS in options.clients:
         return _show_status(options)
-    if options.plugin is not None:
-        return _write_plugin(options)
     around = integrations.Environment.of(Path.cwd())
     choice = _choice(options, around)
     clients = _chosen(options)
@@ -276,27 +270,6 @@ def _facts(outcome: "InstallOutcome", around: "Environment") -> dict[str, Any]:
         ],
         "notes": list(outcome.notes),
     }
-
-
-def _write_plugin(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations
-
-    if options.clients != ["claude"] or options.dry_run:
-        raise BrokerError(
-            Code.INVALID_ARGUMENT, "only Claude Code has plugins", "Run tandem install claude --plugin DIR."
-        )
-    choice = _choice(options, integrations.Environment.of(Path.cwd()))
-    folder = Path(options.plugin).absolute()
-    written = integrations.write_plugin(folder, choice)
-    screen = Screen()
-    if options.json:
-        screen.json({"plugin": str(folder), "address": choice.shown, "files": [str(path) for path in written]})
-        return Exit.DONE
-    screen.say(Span("Claude Code plugin", Style.BOLD), f" for {choice.shown} in {folder}")
-    for path in written:
-        screen.say("  ", str(path.relative_to(folder)))
-    screen.say(f"  Try it: claude --plugin-dir {folder}")
-    return Exit.DONE
 
 
 def _show_status(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from gsd_review_broker.integrations.clients.setup import (
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
 from gsd_review_broker.integrations.formats.entries import Entry
 
-SERVER_PATH = ("mcpServers", SERVER)
+_SERVER_PATH = ("mcpServers", SERVER)
 
 
 def _file(scope: Scope, around: Environment) -> Path:
@@ -26,7 +26,7 @@ def _file(scope: Scope, around: Environment) -> Path:
     return around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
 
 
-def server_value(choice: Choice) -> dict[str, Any]:
+def _server_value(choice: Choice) -> dict[str, Any]:
     return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
 
 
@@ -83,7 +83,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
 CLIENT = Client(
     name="claude",
     full_name="Claude Code",
-    server=ServerEntry(file=_file, path=SERVER_PATH, value=server_value),
+    server=ServerEntry(file=_file, path=_SERVER_PATH, value=_server_value),
     more=_more,
     sentences={
         ClientRole.PROPOSER: "/tandem:propose",

@@ -1,6 +1,6 @@
 """What a client's model reads about its role: skills, and commands that a person types. One source for all clients.
 
-Each client has its own places and its own form for them; the plugin uses Claude Code's.
+Each client has its own places and its own form for them.
 """
 
 import json
@@ -64,11 +64,6 @@ def commands(role: ClientRole, form: CommandForm) -> tuple[Text, ...]:
 def claude_command(name: str, source: str) -> Text:
     """A folder of commands gives them their prefix, /tandem:propose."""
     return Text(path=("commands", "tandem", f"{name}.md"), content=source)
-
-
-def claude_plugin_command(name: str, source: str) -> Text:
-    """In a plugin, the plugin's name is the prefix."""
-    return Text(path=("commands", f"{name}.md"), content=source)
 
 
 def gemini_command(name: str, source: str) -> Text:
