@@ -48,6 +48,13 @@ def read(path: Path, *, within: Path | None = None) -> Snapshot:
         return Snapshot(path=path, real=real, content=real.read_bytes(), status=status)
 
 
+def text_of(snapshot: Snapshot) -> str:
+    try:
+        return (snapshot.content or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise refused(snapshot.path, "is not UTF-8", "Store it as UTF-8, then install again.") from error
+
+
 def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
     """Complete, on disk, with the mode that it had. Raises ChangedError if it is no longer what the snapshot shows."""
     _refuse_read_only(snapshot)
@@ -59,7 +66,7 @@ def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
             if snapshot.content is None:
                 _put_new(draft, snapshot.real)
             else:
-                _refuse_changed(snapshot)
+                refuse_changed(snapshot)
                 draft.replace(snapshot.real)
         finally:
             draft.unlink(missing_ok=True)
@@ -69,9 +76,19 @@ def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
 def remove(snapshot: Snapshot) -> None:
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
-        _refuse_changed(snapshot)
+        refuse_changed(snapshot)
         snapshot.real.unlink(missing_ok=True)
         _sync_folder(snapshot.real.parent)
+
+
+def refuse_changed(snapshot: Snapshot) -> None:
+    """Raises ChangedError if the file is no longer what the snapshot shows."""
+    try:
+        content = snapshot.real.read_bytes()
+    except FileNotFoundError:
+        content = None
+    if content != snapshot.content:
+        raise ChangedError
 
 
 def missing_folders(path: Path) -> list[Path]:
@@ -123,15 +140,6 @@ def _put_new(draft: Path, real: Path) -> None:
         if real.exists():
             raise ChangedError from None
         draft.replace(real)
-
-
-def _refuse_changed(snapshot: Snapshot) -> None:
-    try:
-        content = snapshot.real.read_bytes()
-    except FileNotFoundError:
-        content = None
-    if content != snapshot.content:
-        raise ChangedError
 
 
 def _refuse_read_only(snapshot: Snapshot) -> None:

@@ -31,12 +31,12 @@ CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
 from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".gsd"
-    hook = Entry(path=("hooks", "before"), value="tandem propose", in_list=True)
+    hook = ConfigEntry(path=("hooks", "before"), value="tandem propose", in_list=True)
     return ClientSetup(
         documents=(ClientFile(path=folder / "hooks.json", format="json", entries=(hook,)),),
         assets=(Asset(path=folder / "review.md", text="Propose first."),),

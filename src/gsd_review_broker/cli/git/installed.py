@@ -39,6 +39,7 @@ def _listed(receipt: Path, root: Path) -> Iterator[InstalledFile]:
     for path, record in records:
         if not path.is_relative_to(root):
             continue
+        # The first form of a receipt names `created` for some files only.
         is_new = record["created"] if "created" in record else record.get("prior") is None
         if f"/{path.relative_to(root).as_posix()}" in excluded or (is_new and not is_shared):
             yield InstalledFile(path=path, is_whole=True)

@@ -40,8 +40,8 @@ def _is_ours(around: Environment) -> bool:
 
 
 def _repaired(around: Environment) -> list[str]:
-    outcomes = integrations.repair(integrations.client_named(NAME), around)
-    return [str(change.path) for outcome in outcomes for change in outcome.changes if change.is_change]
+    done = integrations.repair(integrations.client_named(NAME), around)
+    return [str(change.path) for client in done for change in client.changes if change.is_change]
 
 
 def _broker(context: Context) -> str:

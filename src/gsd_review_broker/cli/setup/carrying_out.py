@@ -12,7 +12,6 @@ from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.setup.plan import SetupPlan
 from gsd_review_broker.cli.setup.report import next_steps
 from gsd_review_broker.client import Target
-from gsd_review_broker.integrations import Scope
 from gsd_review_broker.settings import locations
 
 
@@ -31,8 +30,7 @@ class SetupResult:
 
 def carry_out(plan: SetupPlan) -> SetupResult:
     """The files first: a broker that is started now already has the pool's settings."""
-    outcomes = [integrations.uninstall(client, Scope.PROJECT, plan.around) for client in plan.leaving]
-    outcomes += [integrations.install(one.client, one.choice, plan.around) for one in plan.installations]
+    done = [integrations.carry_out(client) for client in plan.clients]
     target = Target.of(Path.cwd(), environment=None)
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:
@@ -44,7 +42,7 @@ def carry_out(plan: SetupPlan) -> SetupResult:
         url=started.broker.connection.url,
         is_new=started.is_new,
         checks=tuple(every_check(target, None)),
-        notes=tuple(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
+        notes=tuple(dict.fromkeys(note for client in done for note in client.notes)),
     )
 
 

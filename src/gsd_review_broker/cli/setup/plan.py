@@ -11,24 +11,16 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
     Client,
+    ClientPlan,
     ClientRole,
     ClientStatus,
     Environment,
     InstalledGsd,
-    InstallOutcome,
     Scope,
 )
 from gsd_review_broker.settings.clients import CLIENTS
 
 _GSD = "gsd"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Installation:
-    """One client, and how it is connected."""
-
-    client: Client
-    choice: Choice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,19 +33,19 @@ class SetupPlan:
     pair: Pair
     leaving: tuple[Client, ...]
     """The clients of the present pair that are not in the new one. They are disconnected."""
-    installations: tuple[Installation, ...]
-    outcomes: tuple[InstallOutcome, ...]
+    clients: tuple[ClientPlan, ...]
+    """In the order in which they are carried out."""
     gate: GateState
     wants_gate: bool
 
     @property
     def is_change(self) -> bool:
-        return self.changes_gate or any(outcome.is_change for outcome in self.outcomes)
+        return self.changes_gate or any(client.is_change for client in self.clients)
 
     @property
     def files(self) -> dict[Path, str]:
         """What happens to each; two clients may change the same one."""
-        changes = [change for outcome in self.outcomes for change in outcome.changes if change.is_change]
+        changes = [change for client in self.clients for change in client.changes if change.is_change]
         return {change.path: change.action for change in changes}
 
     @property
@@ -71,9 +63,10 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
     pair = pair or chosen_pair(pairs, present, proposer=options.proposer, reviewer=options.reviewer)
     leaving = tuple(map(integrations.client_named, left_out(present, pair)))
     gsd = integrations.installed_gsd(around)
-    installations = tuple(_installations(pair, options, around, with_gsd=bool(gsd)))
-    outcomes = [integrations.uninstall(client, Scope.PROJECT, around, dry_run=True) for client in leaving]
-    outcomes += [integrations.install(one.client, one.choice, around, dry_run=True) for one in installations]
+    planner = integrations.Planner(around)
+    clients = [planner.uninstall(client, Scope.PROJECT) for client in leaving]
+    wanted = _wanted(pair, options, around, with_gsd=bool(gsd))
+    clients += [planner.install(client, choice) for client, choice in wanted]
     return SetupPlan(
         around=around,
         found=found,
@@ -81,8 +74,7 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
         pairs=tuple(pairs),
         pair=pair,
         leaving=leaving,
-        installations=installations,
-        outcomes=tuple(outcomes),
+        clients=tuple(clients),
         gate=must_gate_state(root),
         wants_gate=not options.no_gate,
     )
@@ -100,9 +92,10 @@ def _roles(around: Environment) -> dict[str, str]:
     return {name: role for name, role in roles.items() if role}
 
 
-def _installations(
+def _wanted(
     pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
-) -> list[Installation]:
+) -> list[tuple[Client, Choice]]:
+    """Each client, and how it is connected."""
     names = {pair.proposer: ClientRole.PROPOSER, pair.reviewer: ClientRole.REVIEWER}
     wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
     if with_gsd:
@@ -111,7 +104,4 @@ def _installations(
         wanted.append((integrations.pool_settings(options.pool), ClientRole.PROPOSER))
     program = integrations.tandem_program(around, shared=options.shared)
     choice = Choice(url=None, trust=options.trust, shared=options.shared, tandem=program)
-    return [
-        Installation(client=client, choice=integrations.kept_choice(client, replace(choice, role=role), around))
-        for client, role in wanted
-    ]
+    return [(client, integrations.kept_choice(client, replace(choice, role=role), around)) for client, role in wanted]

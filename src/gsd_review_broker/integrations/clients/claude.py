@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.integrations.clients import texts
-from gsd_review_broker.integrations.clients.hooks import HOOK_TIMEOUT, start_hooks
 from gsd_review_broker.integrations.clients.setup import (
+    HOOK_TIMEOUT,
     SERVER,
     Choice,
     Client,
@@ -14,9 +14,10 @@ from gsd_review_broker.integrations.clients.setup import (
     ClientSetup,
     ServerEntry,
     assets_below,
+    start_hooks,
 )
 from gsd_review_broker.integrations.environment import ClientRole, Environment, Scope
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 _SERVER_PATH = ("mcpServers", SERVER)
 
@@ -50,23 +51,23 @@ def _notes(choice: Choice) -> list[str]:
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     """Trust is personal: in a project it goes into the settings that are not shared."""
     hooks = (*start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
-    allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
+    allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
     settings = ClientFile(path=folder / "settings.json", format="json", entries=hooks)
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
-    enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
+    enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
     local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
     return settings, local
 
 
-def _gate_hooks(choice: Choice) -> tuple[Entry, ...]:
+def _gate_hooks(choice: Choice) -> tuple[ConfigEntry, ...]:
     before = {"matcher": "Bash", "hooks": [_gate_hook(choice, "pre-tool-use", only="git")]}
     stopping = {"hooks": [_gate_hook(choice, "stop", only="")]}
     return (
-        Entry(path=("hooks", "PreToolUse"), value=before, in_list=True),
-        Entry(path=("hooks", "Stop"), value=stopping, in_list=True),
+        ConfigEntry(path=("hooks", "PreToolUse"), value=before, in_list=True),
+        ConfigEntry(path=("hooks", "Stop"), value=stopping, in_list=True),
     )
 
 

@@ -20,7 +20,7 @@ _SHELLS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reader:
+class Addressee:
     """A client, as its texts address it."""
 
     agent_type: str
@@ -36,11 +36,11 @@ class Text:
     content: str
 
 
-CLAUDE = Reader(agent_type="claude-code", reviewer_id="claude-reviewer")
+CLAUDE = Addressee(agent_type="claude-code", reviewer_id="claude-reviewer")
 CommandForm = Callable[[str, str], Text]
 
 
-def skills(role: ClientRole, reader: Reader) -> tuple[Text, ...]:
+def skills(role: ClientRole, reader: Addressee) -> tuple[Text, ...]:
     """Only what the endpoint's tools can do."""
     fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
     return tuple(
@@ -87,7 +87,7 @@ def _parts(source: str) -> tuple[str, str]:
     return description.removeprefix("description: "), body.lstrip("\n")
 
 
-def _addressed(text: str, reader: Reader) -> str:
+def _addressed(text: str, reader: Addressee) -> str:
     return (
         text.replace("{agent_type}", reader.agent_type)
         .replace("{reviewer_id}", reader.reviewer_id)
