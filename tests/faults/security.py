@@ -531,7 +531,7 @@ A_REVIEWER = (
     ),
     fault(
         "security H8: a project is not quoted in the prompt",
-        "pool/launch/prompting.py",
+        "pool/launch/recipe.py",
         "_PROJECT.format(json.dumps(request.project))",
         "_PROJECT.format(request.project)",
         f"{_RECIPE}::test_a_project_is_quoted_in_the_prompt",

@@ -9,8 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
+from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.tree import ProcessFound
+from gsd_review_broker.processes import start_of
 
 _SHORTEST_LOOK = 0.02
 _LONGEST_LOOK = 0.25
@@ -72,3 +76,33 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
         time.sleep(min(look, max(0.0, deadline - time.monotonic())))
         look = min(_LONGEST_LOOK, look * 2)
     return True
+
+
+log = structlog.get_logger()
+
+
+def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> int:
+    """Blocks until they are gone. Returns how many processes there were."""
+    if sys.platform != "linux":
+        return _end_groups(reviewers, grace)
+
+    def left() -> list[ProcessFound]:
+        processes = {one.pid: one for one in tree.marked(mark)}
+        for reviewer in reviewers:
+            # The group's number is known to be its own only while its leader is running.
+            if tree.look(reviewer.pid, reviewer.process_start):
+                processes |= {one.pid: one for one in tree.members(reviewer.pid)}
+        return list(processes.values())
+
+    count = len(left())
+    stubborn = end_all(None, left, grace=grace)
+    if count:
+        log.info("leftovers_ended", processes=count, still_there=[one.pid for one in stubborn])
+    return count
+
+
+def _end_groups(reviewers: list[Reviewer], grace: float) -> int:
+    left = [one for one in reviewers if one.process_start and start_of(one.pid) == one.process_start]
+    for reviewer in left:
+        end_all(reviewer.pid, list[ProcessFound], grace=grace)
+    return len(left)

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.pool import Usage
-from gsd_review_broker.pool.child.agent_output import AgentOutput
-from gsd_review_broker.pool.child.lines import Allowance, Lines
-from gsd_review_broker.pool.child.log_file import LogFile, tail
+from gsd_review_broker.pool.child.output import AgentOutput, Allowance, Lines, LogFile, tail
 
 
 @given(st.lists(st.binary(max_size=50) | st.just(b"\n") | st.just(b"abc\ndef")), st.integers(1, 20))
