@@ -16,9 +16,10 @@ from gsd_review_broker.pool.child.ending import end_all
 from gsd_review_broker.pool.child.output import AgentOutput, in_one_line
 from gsd_review_broker.pool.child.process import Child, Exited, Output
 from gsd_review_broker.pool.child.tree import ProcessFound
+from gsd_review_broker.pool.launch.agents import readers_of
 from gsd_review_broker.pool.launch.launcher import Launcher
 from gsd_review_broker.pool.launch.recipe import MARKER
-from gsd_review_broker.pool.policy import Seen
+from gsd_review_broker.pool.policy import PoolMember
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.wakeups import POOL, Wakeups
 from gsd_review_broker.service.access import Access
@@ -36,7 +37,7 @@ class RunningReviewer:
         self.reviewer = reviewer
         self.child = child
         self._mark = f"{MARKER}={reviewer.id}".encode()
-        self._events = AgentOutput()
+        self._events = AgentOutput(readers_of(reviewer.agent))
         self._known: frozenset[tuple[int, str]] = frozenset()
         self.started_at = now
         self.free_since: Milliseconds | None = now
@@ -60,8 +61,8 @@ class RunningReviewer:
     def is_ending(self) -> bool:
         return self._ending is not None
 
-    def seen(self) -> Seen:
-        return Seen(
+    def as_member(self) -> PoolMember:
+        return PoolMember(
             id=self.id,
             started_at=self.started_at,
             free_since=self.free_since,
@@ -240,7 +241,7 @@ class Roster:
                 elif isinstance(event, Exited):
                     code = event.code
         finally:
-            await self._bury(running, code)
+            await self._record_the_end(running, code)
 
     async def _read(self, running: RunningReviewer, output: Output) -> None:
         spent = running.read(output)
@@ -250,12 +251,12 @@ class Roster:
             except BrokerError as error:
                 log.warning("spending_not_recorded", reviewer=running.id, error=error.message)
 
-    async def _bury(self, running: RunningReviewer, code: int | None) -> None:
+    async def _record_the_end(self, running: RunningReviewer, code: int | None) -> None:
         """Its reviews are returned at once; then the processes it left behind are stopped."""
         # When the broker is stopping, its reviewers stop too, each in its own time.
         by_itself = EndReason.BROKER_STOPPED if self.stopping or self._wakeups.closing else EndReason.EXITED
         reason = running.reason or by_itself
-        failed = await self._record_end(running, reason, code)
+        failed = await self._try_to_record_the_end(running, reason, code)
         if failed:
             last_words = f": {running.last_words}" if running.last_words else ""
             name = running.reviewer.display_name
@@ -267,7 +268,7 @@ class Roster:
         self._wakeups.publish([POOL])
         await self._launcher.tidy(running.id, [one.id for one in self])
 
-    async def _record_end(self, running: RunningReviewer, reason: EndReason, code: int | None) -> bool:
+    async def _try_to_record_the_end(self, running: RunningReviewer, reason: EndReason, code: int | None) -> bool:
         """If this cannot be recorded, the broker's next start does it."""
         for attempt in range(_TRIES_TO_RECORD):
             try:

@@ -187,7 +187,7 @@ class Supervisor:
         failed = self.roster.last_failure
         return policy.Situation(
             pending=recorded.pending,
-            reviewers=tuple(running.seen() for running in self.roster),
+            reviewers=tuple(running.as_member() for running in self.roster),
             now=self._clock.steady(),
             paused=recorded.paused,
             last_spawn_at=self.roster.last_spawn_at,

@@ -17,6 +17,7 @@ from tests.support.tandem import Tandem
 
 AGENT = "ada-2"
 AGENT_MODULE = """
+from gsd_review_broker.pool.child.output import AgentReport, Event, Spending
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ("ADA_KEY",)
@@ -25,8 +26,17 @@ LOGIN = None
 
 def launch(request: LaunchRequest) -> Launch:
     return Launch(argv=("ada-2", "--model", request.model or ""))
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    return AgentReport(doing=f"ponders {event['on']}") if event.get("type") == "pondering" else None
 """
-PROGRAM = '#!/bin/sh\necho "reviewing with $2 and $ADA_KEY"\nexec cat > /dev/null\n'
+PROGRAM = """#!/bin/sh
+echo "reviewing with $2 and $ADA_KEY"
+echo '{"type": "pondering", "on": "the diff"}'
+cat > /dev/null
+exec tail -f /dev/null
+"""
 CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
@@ -93,6 +103,8 @@ def test_an_agent(tandem: Tandem, package: Path) -> None:
         while not (text := tandem("pool", "logs", reviewer)["text"]):
             assert time.monotonic() < end, "it printed nothing"
         assert "reviewing with deep and a key" in text
+        while (doing := tandem("pool", "list")["reviewers"][0]["doing"]) != "ponders the diff":
+            assert time.monotonic() < end, doing
         broker.stop(signal.SIGTERM)
 
 

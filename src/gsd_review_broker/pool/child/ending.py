@@ -26,22 +26,22 @@ Members = Callable[[], list[ProcessFound]]
 
 def end_all(group: int | None, members: Members, *, grace: float) -> list[ProcessFound]:
     """Signal the group, if its number is known to be ours, and each process found. Returns those still running."""
-    if not _anybody(group, members):
+    if not _any_runs(group, members):
         return []
     _tell(group, members, signal.SIGTERM)
-    if not _wait(lambda: not _anybody(group, members), grace):
+    if not _wait(lambda: not _any_runs(group, members), grace):
         _tell(group, members, signal.Signals.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
         _wait(lambda: not _killed(group, members), _AFTER_KILL_SECONDS)
     return members()
 
 
-def _anybody(group: int | None, members: Members) -> bool:
+def _any_runs(group: int | None, members: Members) -> bool:
     return bool(members()) if sys.platform == "linux" else _group_runs(group)
 
 
 def _killed(group: int | None, members: Members) -> bool:
     """Repeated, to catch processes that were forked between the search and the signal."""
-    if not _anybody(group, members):
+    if not _any_runs(group, members):
         return False
     if sys.platform != "win32":
         _tell(group, members, signal.SIGKILL)

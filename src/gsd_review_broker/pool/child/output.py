@@ -1,12 +1,16 @@
-"""Cuts a child's bytes into lines, whatever it writes: lines of any length, any bytes, any amount."""
+"""What a child writes: cut into lines, kept in a log of bounded size, and read as the events of its agent.
+
+It may write lines of any length, any bytes, any amount. What it says of itself only informs: a recorded verdict is the
+only success.
+"""
 
 import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -148,6 +152,8 @@ _MOST_MESSAGES = 10_000
 _MOST_TOKENS = 10**12
 _MOST_DOLLARS = 1e6
 
+Event = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
@@ -157,158 +163,100 @@ class AgentReport:
     failure: str | None = None
 
 
-_NOTHING = AgentReport()
-
-
-class AgentOutput:
-    """The output of one child. Codex, Claude, Gemini and opencode each have their own events."""
+class Spending:
+    """What one child has reported so far, so that nothing is counted twice."""
 
     def __init__(self) -> None:
-        # Claude reports the cost of a message with each of its parts, and the total when it stops.
         self._messages: dict[str, Usage] = {}
         self._reported = Usage()
 
-    def read(self, line: bytes) -> AgentReport:
-        """A line may contain anything; a line that is not an event is ignored."""
-        if not line.startswith(b"{"):
-            return _NOTHING
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return _NOTHING
-        return self._event(_object(event))
-
-    def _event(self, event: dict[str, Any]) -> AgentReport:
-        kind = _text(event.get("type"))
-        match kind:
-            case "item.started" | "item.completed":
-                item = _object(event.get("item"))
-                return AgentReport(doing=_codex_item(item), failure=_failure_in(item))
-            case "turn.started" | "thread.started":
-                return AgentReport(doing="thinks")
-            case "turn.completed":
-                return AgentReport(
-                    doing="has finished its turn", usage=self._counted(_tokens(_object(event.get("usage"))))
-                )
-            case "turn.failed" | "error":
-                return _failed(_message(event))
-            case "assistant":
-                return self._claude_message(_object(event.get("message")))
-            case "tool_use":
-                return AgentReport(
-                    doing=_tool(_text(event.get("tool_name")) or _text(_object(event.get("part")).get("tool")))
-                )
-            case "step_finish":
-                return AgentReport(usage=self._counted(_opencode_step(_object(event.get("part")))))
-            case "result":
-                return self._finished(event)
-            case "usage":
-                return AgentReport(usage=self._counted(_tokens(event)))
-            case _:
-                return _NOTHING
-
-    def _counted(self, usage: Usage | None) -> Usage | None:
+    def add(self, usage: Usage | None) -> Usage | None:
         if usage is not None:
             self._reported += usage
         return usage
 
-    def _claude_message(self, message: dict[str, Any]) -> AgentReport:
-        parts = [_object(part) for part in _list(message.get("content"))]
-        tools = [_text(part.get("name")) for part in parts if part.get("type") == "tool_use"]
-        texts = [_text(part.get("text")) for part in parts if part.get("type") == "text"]
-        activity = _tool(tools[-1]) if tools else short(f"says: {texts[-1]}") if texts else None
-        usage = _tokens(_object(message.get("usage")))
-        known = self._messages.get(_text(message.get("id")), Usage())
+    def of_message(self, message: str, usage: Usage | None) -> Usage | None:
+        """For an agent that reports a message's usage with each part of it: what is new."""
         if usage is None or len(self._messages) > _MOST_MESSAGES:
-            return AgentReport(doing=activity)
-        self._messages[_text(message.get("id"))] = usage
-        return AgentReport(doing=activity, usage=self._counted(_beyond(usage, known)))
+            return None
+        known, self._messages[message] = self._messages.get(message, Usage()), usage
+        return self.add(_beyond(usage, known))
 
-    def _finished(self, event: dict[str, Any]) -> AgentReport:
-        usage = self._result(event)
-        if event.get("is_error") is True or event.get("status") == "error":
-            report = _failed(_message(event) or _text(event.get("result")) or _text(event.get("subtype")))
-            return replace(report, usage=usage)
-        return AgentReport(doing="has finished its turn", usage=usage)
-
-    def _result(self, event: dict[str, Any]) -> Usage | None:
-        """The total, without what was reported before."""
-        total = _tokens(_object(event.get("usage"))) or _tokens(_object(event.get("stats")))
-        cost = _dollars(event.get("total_cost_usd"))
+    def of_everything(self, total: Usage | None, cost: float | None) -> Usage | None:
+        """For an agent that reports the total when it stops: what is new."""
         rest = _beyond(total, self._reported) if total else None
-        if cost is None:
-            return self._counted(rest)
-        return self._counted(Usage(cost_usd=cost) + (rest or Usage()))
+        return self.add(rest if cost is None else Usage(cost_usd=cost) + (rest or Usage()))
 
 
-def _failed(message: str) -> AgentReport:
-    return AgentReport(doing=short(f"failed: {message}"), failure=in_one_line(message, _LONGEST_FAILURE) or None)
+# Reads one event of one agent's; None for an event that this agent does not have. It is in the agent's module.
+EventReader = Callable[[Event, Spending], AgentReport | None]
 
 
-def _failure_in(item: dict[str, Any]) -> str | None:
-    """Codex reports warnings as errors too; what is last counts."""
-    return _failed(_text(item.get("message"))).failure if item.get("type") == "error" else None
+class AgentOutput:
+    """The output of one child, one JSON object a line."""
+
+    def __init__(self, readers: Sequence[EventReader]) -> None:
+        self._readers = (*readers, _usage_event)
+        self._spending = Spending()
+
+    def read(self, line: bytes) -> AgentReport:
+        """A line may contain anything; a line that is not an event is ignored."""
+        if line.startswith(b"{"):
+            try:
+                event = object_in(json.loads(line))
+            except (ValueError, RecursionError):
+                return AgentReport()
+            for read in self._readers:
+                if report := read(event, self._spending):
+                    return report
+        return AgentReport()
 
 
-def _beyond(usage: Usage, known: Usage) -> Usage | None:
-    more = Usage(
-        input_tokens=max(0, usage.input_tokens - known.input_tokens),
-        output_tokens=max(0, usage.output_tokens - known.output_tokens),
-        cost_usd=usage.cost_usd,
-    )
-    return more if more.input_tokens or more.output_tokens or more.cost_usd is not None else None
+def _usage_event(event: Event, spending: Spending) -> AgentReport | None:
+    """Ours, for programs of the user's."""
+    return AgentReport(usage=spending.add(tokens_in(event))) if event.get("type") == "usage" else None
 
 
-def _tokens(usage: dict[str, Any]) -> Usage | None:
+# What the agents' modules share.
+
+
+def finished(event: Event, spending: Spending) -> AgentReport:
+    """The last event of Claude and of Gemini, with the total."""
+    total = tokens_in(object_in(event.get("usage"))) or tokens_in(object_in(event.get("stats")))
+    usage = spending.of_everything(total, dollars_in(event.get("total_cost_usd")))
+    if event.get("is_error") is True or event.get("status") == "error":
+        words = message_in(event) or text_in(event.get("result")) or text_in(event.get("subtype"))
+        return failed(words, usage)
+    return AgentReport(doing="has finished its turn", usage=usage)
+
+
+def failed(message: str, usage: Usage | None = None) -> AgentReport:
+    failure = in_one_line(message, _LONGEST_FAILURE) or None
+    return AgentReport(doing=short(f"failed: {message}"), usage=usage, failure=failure)
+
+
+def calls(tool: str) -> str:
+    for prefix in ("mcp__gsdreview__", "mcp_gsdreview_", "gsdreview_"):
+        tool = tool.removeprefix(prefix)
+    return short(f"calls {tool}")
+
+
+def tokens_in(usage: dict[str, Any]) -> Usage | None:
     """Codex counts cached tokens as part of its input, Claude separately."""
     if not {"input_tokens", "output_tokens"} & usage.keys():
         return None
     beside = ("cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
-        input_tokens=_count(usage.get("input_tokens")) + sum(_count(usage.get(name)) for name in beside),
-        output_tokens=_count(usage.get("output_tokens")),
-        cost_usd=_dollars(usage.get("cost_usd")),
+        input_tokens=count_in(usage.get("input_tokens")) + sum(count_in(usage.get(name)) for name in beside),
+        output_tokens=count_in(usage.get("output_tokens")),
+        cost_usd=dollars_in(usage.get("cost_usd")),
     )
 
 
-def _opencode_step(part: dict[str, Any]) -> Usage | None:
-    tokens = _object(part.get("tokens"))
-    if not tokens:
-        return None
-    cache = _object(tokens.get("cache"))
-    return Usage(
-        input_tokens=sum(map(_count, (tokens.get("input"), cache.get("read"), cache.get("write")))),
-        output_tokens=_count(tokens.get("output")) + _count(tokens.get("reasoning")),
-        cost_usd=_dollars(part.get("cost")),
-    )
-
-
-def _codex_item(item: dict[str, Any]) -> str | None:
-    match item.get("type"):
-        case "mcp_tool_call":
-            return _tool(_text(item.get("tool")))
-        case "command_execution":
-            return short(f"runs {_text(item.get('command'))}")
-        case "agent_message":
-            return short(f"says: {_text(item.get('text'))}")
-        case "reasoning":
-            return "thinks"
-        case "error":
-            return short(f"failed: {_text(item.get('message'))}")
-        case _:
-            return None
-
-
-def _tool(name: str) -> str:
-    for prefix in ("mcp__gsdreview__", "mcp_gsdreview_", "gsdreview_"):
-        name = name.removeprefix(prefix)
-    return short(f"calls {name}")
-
-
-def _message(event: dict[str, Any]) -> str:
-    error = _object(event.get("error"))
-    words = (event.get("message"), error.get("message"), _object(error.get("data")).get("message"), error.get("name"))
-    return next((text for word in words if (text := _text(word))), "")
+def message_in(event: Event) -> str:
+    error = object_in(event.get("error"))
+    words = (event.get("message"), error.get("message"), object_in(error.get("data")).get("message"), error.get("name"))
+    return next((text for word in words if (text := text_in(word))), "")
 
 
 def short(text: str) -> str:
@@ -320,24 +268,33 @@ def in_one_line(text: str, longest: int = _LONGEST_FAILURE) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
-def _object(value: object) -> dict[str, Any]:
+def object_in(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[Any]:
+def list_in(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _text(value: object) -> str:
+def text_in(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _count(value: object) -> int:
-    """A plausible number, or None: the sums limit spending."""
+def count_in(value: object) -> int:
+    """A plausible number, or 0: the sums limit spending."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS else 0
 
 
-def _dollars(value: object) -> float | None:
+def dollars_in(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < _MOST_DOLLARS else None
+
+
+def _beyond(usage: Usage, known: Usage) -> Usage | None:
+    more = Usage(
+        input_tokens=max(0, usage.input_tokens - known.input_tokens),
+        output_tokens=max(0, usage.output_tokens - known.output_tokens),
+        cost_usd=usage.cost_usd,
+    )
+    return more if more.input_tokens or more.output_tokens or more.cost_usd is not None else None
