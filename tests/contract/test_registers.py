@@ -17,8 +17,8 @@ import pytest
 
 from gsd_review_broker.cli.commands.list import STATUSES
 from gsd_review_broker.cli.exits import OF_STATUS, Exit, of_review
-from gsd_review_broker.cli.gsd import lane, statusline
-from gsd_review_broker.cli.render.events import STATUS_STYLES
+from gsd_review_broker.cli.gsd import review, statusline
+from gsd_review_broker.cli.render.describe import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
 from gsd_review_broker.domain import audit, rules, turns
 from gsd_review_broker.domain.audit import replay
@@ -317,7 +317,7 @@ VERDICT_TABLES = {
     "the rule's commands": set(_COMMANDS),
     "the statistics of a reviewer": set(typing.get_type_hints(ReviewerVerdicts)) - {"reviewer"},
     "the words of the timeline": {*_VERDICTS, Verdict.COMMENT},
-    "the words of GSD's lane": {*lane._VERDICTS, Verdict.COMMENT},
+    "the words of GSD's lane": {*review._VERDICTS, Verdict.COMMENT},
     "the people's API": words(VerdictRequest.model_fields["verdict"].annotation),
 }
 

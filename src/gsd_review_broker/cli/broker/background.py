@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gsd_review_broker.cli.broker import launching, ports
-from gsd_review_broker.cli.broker.state_folder import Files
+from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError

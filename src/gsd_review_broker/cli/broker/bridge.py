@@ -8,18 +8,110 @@ import contextlib
 import http.client
 import json
 import secrets
+import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
 
-from gsd_review_broker.cli.broker.bridge_call import Call, RefusedError
 from gsd_review_broker.cli.broker.first_answers import FirstAnswers
-from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
+
+# More than the longest wait that the broker grants.
+_ANSWER_SECONDS = 300.0
+_LONGEST_REASON = 500
+
+
+class BridgeRefusedError(Exception):
+    """The broker answered that it does not take the message; the same message will not be taken later either."""
+
+
+class BridgeCall:
+    """One POST, and the messages that answer it."""
+
+    def __init__(self, headers: dict[str, str], *, waits: bool = False) -> None:
+        self._headers = headers
+        # It may take minutes until there is something to answer.
+        self.waits = waits
+        self._http: http.client.HTTPConnection | None = None
+        self.is_cancelled = False
+        self.has_answered = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        connection = self._http
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def answers(self, url: str, endpoint: str, body: bytes) -> Iterator[Any]:
+        parts = urlsplit(url)
+        connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._http = connection(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS)
+        try:
+            response = self._response(self._http, endpoint, body)
+            if response.getheader("content-type", "").startswith("text/event-stream"):
+                yield from self._streamed(response)
+            else:
+                yield from self._plain(response)
+        finally:
+            self._http.close()
+
+    def _response(self, connection: http.client.HTTPConnection, endpoint: str, body: bytes) -> http.client.HTTPResponse:
+        """A broker that refuses a large body answers and closes before it has read everything."""
+        try:
+            connection.request("POST", endpoint, body, self._headers)
+        except (BrokenPipeError, ConnectionResetError):
+            if connection.sock is None:
+                raise
+        if self.is_cancelled:
+            raise http.client.HTTPException("the client cancelled it")
+        return connection.getresponse()
+
+    def _plain(self, response: http.client.HTTPResponse) -> Iterator[Any]:
+        body = response.read()
+        if response.status < http.client.BAD_REQUEST and not body.strip():
+            return
+        message = _message(body)
+        if message is None:
+            text = f"status {response.status}: {body[:_LONGEST_REASON].decode('utf-8', 'replace').strip()}"
+            if response.status < http.client.INTERNAL_SERVER_ERROR:
+                raise BridgeRefusedError(text)
+            raise http.client.HTTPException(text)
+        self.has_answered = True
+        yield message
+
+    def _streamed(self, response: http.client.HTTPResponse) -> Iterator[Any]:
+        data: list[bytes] = []
+        while line := response.readline():
+            line = line.rstrip(b"\r\n")
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and any(data):
+                message = json.loads(b"\n".join(data))
+                # A progress message may come twice; the answer ends the call.
+                self.has_answered = "result" in message or "error" in message
+                yield message
+                data = []
+        if not self.has_answered:
+            raise http.client.HTTPException("the answer broke off")
+
+
+def _message(body: bytes) -> Any:
+    """The JSON-RPC message, or None: refusals before the protocol are text, or JSON of another kind."""
+    try:
+        message = json.loads(body)
+    except ValueError:
+        return None
+    if isinstance(message, dict):
+        return cast("Any", message) if "jsonrpc" in message else None
+    return cast("Any", message) if isinstance(message, list) else None
+
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _COME_BACK_SECONDS = 20.0
@@ -49,7 +141,7 @@ class Bridge:
         self._first_answers = first_answers
         self._writing = threading.Lock()
         # Calls under way by request id, so that they can be cancelled.
-        self._calls: dict[Any, Call] = {}
+        self._calls: dict[Any, BridgeCall] = {}
         # The version that an older client and the broker agreed on; a newer client sends it with each request.
         self._agreed: str | None = None
         # Does a tool take an idempotency key? From the broker's own list.
@@ -77,9 +169,9 @@ class Bridge:
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _new_call(self, request: Json) -> Call:
+    def _new_call(self, request: Json) -> BridgeCall:
         arguments = _object(_object(request.get("params")).get("arguments"))
-        call = Call(self._headers(request), waits=bool(arguments.get("wait")))
+        call = BridgeCall(self._headers(request), waits=bool(arguments.get("wait")))
         if "id" in request:
             self._calls[_hashable(request["id"])] = call
         return call
@@ -113,25 +205,25 @@ class Bridge:
             call.cancel()
         return True
 
-    def _forward(self, call: Call, message: Any) -> None:
+    def _forward(self, call: BridgeCall, message: Any) -> None:
         request = _object(message)
         try:
             self._exchange(call, message)
-        except (BrokerError, StartError, RefusedError) as error:
+        except (BrokerError, StartError, BridgeRefusedError) as error:
             self._fail(call, request, str(error))
         except (OSError, http.client.HTTPException) as error:
             self._fail(call, request, f"the broker does not answer: {error or type(error).__name__}")
         finally:
             self._calls.pop(_hashable(request.get("id")), None)
 
-    def _fail(self, call: Call, request: Json, why: str) -> None:
+    def _fail(self, call: BridgeCall, request: Json, why: str) -> None:
         if call.is_cancelled:
             return
         print(visible_block(f"tandem mcp: {why}"), file=sys.stderr)
         if "id" in request and "method" in request:
             self._send(_error(request["id"], _SERVER_ERROR, why))
 
-    def _exchange(self, call: Call, message: Any) -> None:
+    def _exchange(self, call: BridgeCall, message: Any) -> None:
         """Repeats the call until it is answered. A missing broker gets time to come back; the key stays the same."""
         request = _object(message)
         key = secrets.token_hex(16)
@@ -171,7 +263,7 @@ class Bridge:
         """In the protocol version of the client's own request."""
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
-        call = Call(self._headers(question))
+        call = BridgeCall(self._headers(question))
         answers = call.answers(self._address(), self._endpoint, json.dumps(question).encode())
         results = [_object(_object(answer).get("result")) for answer in answers]
         tools = [_object(tool) for result in results for tool in result.get("tools", [])]

@@ -1,11 +1,11 @@
-"""`tandem gsd review`: the lane of `/gsd:review --tandem`. A prompt comes in, a review goes out."""
+"""`tandem gsd review`, for `/gsd:review --tandem`: a prompt comes in, a review goes out."""
 
 import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gsd_review_broker.cli.broker.verdicts import exit_of, is_decided, wait_for_verdict
+from gsd_review_broker.cli.broker.watching import exit_of, is_decided, wait_for_verdict
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
