@@ -7,13 +7,16 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from gsd_review_broker.cli.context import Context, keepers_connection
 from gsd_review_broker.cli.exits import Exit, of_review
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.client.events import EventHint, EventHints, EventStreamEndedError
 from gsd_review_broker.domain.turns import proposer_must_act
+
+if TYPE_CHECKING:
+    from gsd_review_broker.client.events import EventHint
 
 _PAGE = 500
 # How often to check the terminal's size and to look for a missing broker; a running broker is not polled.
@@ -28,6 +31,9 @@ def follow(
 
     Without `after`, from now on. For one review, it stops when the review is closed.
     """
+    # Most commands that wait need no event stream, and no threads.
+    from gsd_review_broker.client.events import EventStreamEndedError
+
     follower = _Follower(context, review_id, after)
     while not follower.is_over and _left(until) > 0:
         try:
@@ -55,6 +61,8 @@ class _Follower:
 
     def events(self, until: float | None) -> Iterator[list[Json]]:
         """Until the stream ends, or everything was yielded."""
+        from gsd_review_broker.client.events import EventHints
+
         if self._after is not None:
             yield self._since(self._after)
         if self._is_closed():
@@ -65,7 +73,7 @@ class _Follower:
             while not self.is_over and (left := _left(until)) > 0:
                 yield self._news(stream.next(left))
 
-    def _news(self, hint: EventHint | None) -> list[Json]:
+    def _news(self, hint: "EventHint | None") -> list[Json]:
         if hint is None:
             return []
         if self._after is None:
