@@ -11,6 +11,9 @@ from pathlib import Path
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations.formats.entries import refused
 
+_BEGIN = "# These files were written by `tandem install`; `tandem uninstall` removes the lines."
+_BEGIN_OF_OURS = f"{_BEGIN} (And this file.)"
+_END = "# End of the lines by `tandem install`."
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -56,7 +59,7 @@ def text_of(snapshot: Snapshot) -> str:
 
 
 def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
-    """Complete, on disk, with the mode that it had. Raises ChangedError if it is no longer what the snapshot shows."""
+    """Writes the whole file to the disk, with the mode that it had. Raises ChangedError if it has changed since."""
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
         draft = snapshot.real.with_name(f".{snapshot.real.name}.{secrets.token_hex(6)}")
@@ -82,7 +85,7 @@ def remove(snapshot: Snapshot) -> None:
 
 
 def refuse_changed(snapshot: Snapshot) -> None:
-    """Raises ChangedError if the file is no longer what the snapshot shows."""
+    """Raises ChangedError if the file has changed since the snapshot."""
     try:
         content = snapshot.real.read_bytes()
     except FileNotFoundError:
@@ -168,3 +171,25 @@ def explained(path: Path) -> Generator[None]:
             f"{path}: {error.strerror or error}",
             "Look at the permissions of the file and its folder, and at the space on the disk.",
         ) from error
+
+
+def with_lines_of_ours(content: bytes | None, lines: list[str]) -> bytes | None:
+    """An exclude file of git with these lines in a block at its top. So the rest of the file keeps every byte, and a
+    later line of the user's overrules ours."""
+    before, is_ours, rest = _split(content or b"")
+    is_ours = is_ours or content is None
+    if not lines:
+        return before + rest if before + rest or not is_ours else None
+    block = [_BEGIN_OF_OURS if is_ours else _BEGIN, *lines, _END]
+    return before + "".join(f"{line}\n" for line in block).encode() + rest
+
+
+def _split(content: bytes) -> tuple[bytes, bool, bytes]:
+    """What stands before our block, whether we made the file, and what stands after the block."""
+    lines = content.splitlines(keepends=True)
+    words = [os.fsdecode(line).rstrip("\r\n") for line in lines]
+    begin = next((at for at, word in enumerate(words) if word in {_BEGIN, _BEGIN_OF_OURS}), None)
+    if begin is None or _END not in words[begin:]:
+        return b"", False, content
+    end = words.index(_END, begin)
+    return b"".join(lines[:begin]), words[begin] == _BEGIN_OF_OURS, b"".join(lines[end + 1 :])

@@ -1,7 +1,7 @@
 """Computes what must be written from what is wanted and what exists. It reads, and writes nothing.
 
 A `Planner` plans one installation after the other: each sees the files and the receipts as the plans before it leave
-them. So several plans can be shown together, and then be carried out as they are.
+them. So several plans can be shown together, and then carried out unchanged.
 """
 
 import difflib
@@ -28,10 +28,6 @@ from gsd_review_broker.integrations.formats.entries import (
 )
 from gsd_review_broker.integrations.receipts import FileRecord, InstallReceipt, InstallReceipts, digest
 from gsd_review_broker.settings.locations import user_file
-
-_BEGIN = "# These files were written by `tandem install`; `tandem uninstall` removes the lines."
-_BEGIN_OF_OURS = f"{_BEGIN} (And this file.)"
-_END = "# End of the lines by `tandem install`."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +70,7 @@ class FileChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientPlan:
-    """What installing or uninstalling one client changes. It can be shown, and carried out as it is."""
+    """What installing or uninstalling one client changes. It is shown, and then carried out unchanged."""
 
     client: Client
     around: Environment
@@ -183,7 +179,7 @@ class Planner:
         same = [other for other in self._receipts.beside(receipt) if other.exclude == receipt.exclude]
         wanted = sorted({line for one in (receipt, *same) for line in one.excluded})
         snapshot = self._files.read(Path(receipt.exclude))
-        after = _with_block(snapshot.content, wanted)
+        after = files.with_lines_of_ours(snapshot.content, wanted)
         return [] if after == snapshot.content else [FileChange(snapshot=snapshot, after=after, record=None)]
 
 
@@ -382,10 +378,6 @@ def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
     return tuple(notes)
 
 
-# What keeps our files in a repository out of git: a block of lines in the repository's own exclude file. It stands at
-# the top. So the rest of the file keeps every byte, and a later line of the user's overrules ours.
-
-
 def _with_excluded(receipt: InstallReceipt, setup: ClientSetup, choice: Choice) -> InstallReceipt:
     """The files that we created are kept out of git, unless they are to be shared. A file that was there stays as
     visible as it was."""
@@ -397,26 +389,6 @@ def _with_excluded(receipt: InstallReceipt, setup: ClientSetup, choice: Choice) 
     chosen = [path for path in created if not choice.shared or path in setup.personal]
     patterns = tuple(f"/{Path(path).relative_to(root).as_posix()}" for path in chosen)
     return receipt.model_copy(update={"exclude": str(exclude), "excluded": patterns})
-
-
-def _with_block(content: bytes | None, lines: list[str]) -> bytes | None:
-    before, is_ours, rest = _split(content or b"")
-    is_ours = is_ours or content is None
-    if not lines:
-        return before + rest if before + rest or not is_ours else None
-    block = [_BEGIN_OF_OURS if is_ours else _BEGIN, *lines, _END]
-    return before + "".join(f"{line}\n" for line in block).encode() + rest
-
-
-def _split(content: bytes) -> tuple[bytes, bool, bytes]:
-    """What stands before our block, whether we made the file, and what stands after the block."""
-    lines = content.splitlines(keepends=True)
-    words = [os.fsdecode(line).rstrip("\r\n") for line in lines]
-    begin = next((at for at, word in enumerate(words) if word in {_BEGIN, _BEGIN_OF_OURS}), None)
-    if begin is None or _END not in words[begin:]:
-        return b"", False, content
-    end = words.index(_END, begin)
-    return b"".join(lines[:begin]), words[begin] == _BEGIN_OF_OURS, b"".join(lines[end + 1 :])
 
 
 def _lines(content: bytes | None) -> list[str]:

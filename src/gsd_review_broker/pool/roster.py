@@ -184,7 +184,7 @@ class Roster:
             self._fail(error.message)
             await self._records.failed_to_start(display_name, error.message, self._pause)
             raise
-        # The cooldown counts from the process's start, however long it took to get there.
+        # The cooldown begins when the process has started, however long that took.
         self.last_spawn_at = self._clock.steady()
         running = self._roster[identity] = RunningReviewer(started.reviewer, started.child, self.last_spawn_at)
         # Recorded before it gets its prompt: no unknown reviewer ever works.

@@ -339,7 +339,7 @@ def _end_strays() -> None:
     tree.reap_strays()
 
 
-# Several are missed before a broker counts as dead.
+# A broker that misses several is taken for dead.
 BEAT_SECONDS = SILENCE_MILLISECONDS / 1000 / 6
 
 

@@ -148,7 +148,7 @@ class Bridge:
         self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Runs until the input ends. Then it drops the calls that wait, since nobody waits for their answers, and gives
+        """Runs until the input ends. Then it drops the calls that wait, since no client takes their answers, and gives
         the others some seconds."""
         threads: list[threading.Thread] = []
         for line in lines:

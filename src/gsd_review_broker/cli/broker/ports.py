@@ -1,4 +1,4 @@
-"""The files of a background broker in the platform's state folder, and the port of a broker whose port nobody chose.
+"""The files of a background broker in the platform's state folder, and the port of a broker where the user chose none.
 
 The first project of a user has the default port. Every other project has a port of its own, which follows from the name
 of its database, so that its address stays the same from one start to the next.
@@ -23,7 +23,7 @@ class Files(NamedTuple):
     lock: Path
     # Exists after `tandem down`, until a broker is started again.
     stopped: Path
-    # The port of its first start, where nobody chose one.
+    # The port of its first start, where the user chose none.
     port: Path
 
     @classmethod

@@ -46,7 +46,7 @@ def connected(target: Target) -> RunningBroker:
 
 
 def _keepers_token(target: Target) -> str | None:
-    """Whoever can read the runtime file of a broker needs no other token."""
+    """A user who can read the runtime file of a broker needs no other token."""
     if target.url is not None:
         return None
     with suppress(UntrustedRuntimeFileError):
@@ -73,7 +73,7 @@ def broker(target: Target) -> Iterator[Check]:
     if running.version == __version__:
         yield green("broker", where)
     else:
-        repair = "ask whoever runs it" if target.is_elsewhere else "stop it and start it again"
+        repair = "ask the person who runs it" if target.is_elsewhere else "stop it and start it again"
         hint = f"This is {__version__}: {repair}{'' if target.is_elsewhere else ' with `tandem down; tandem up`'}."
         yield yellow("broker", f"{where}, version {running.version}", hint)
 
@@ -178,7 +178,7 @@ def _what_is_wrong(place: "ConfigFile", target: Target) -> str | None:
 
 
 def pool(target: Target) -> Iterator[Check]:
-    """As the running broker sees it: what counts is the environment in which it was started."""
+    """Asks the running broker: the environment in which it was started applies."""
     try:
         running = connected(target)
         state = running.connection.get("/api/pool")

@@ -4,6 +4,7 @@ It finds `git commit` in a command's text and asks the gate about the index. The
 Claude Code goes on if such a hook fails, so a failure here is a denial."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -12,17 +13,23 @@ from typing import Any
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import guarded_log
-from gsd_review_broker.cli.gate.would_be import question_about_index
-from gsd_review_broker.domain.gate.policy import Mode
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.cli.git import changes
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import hook, install
 from gsd_review_broker.git.origin import git_folder
+from gsd_review_broker.git.program import text_of
 
 # `git`, perhaps with options of its own, and then `commit`: not `git log commit`, and not `git commit-tree`.
 _COMMIT = re.compile(r"\bgit(?:\s+-[^;&|\n]*?)?\s+commit(?![\w-])")
 _EARLY = "This is an early warning by tandem's hook in Claude Code. The git hook decides, whatever command commits."
 _NO_HOOK = "The git hook decides, and it is not in place here: run `tandem gate install`."
 _LONGEST = 8 * 1024 * 1024
+_AUTHOR = {
+    f"GIT_{role}_{part}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for part, value in (("NAME", "tandem"), ("EMAIL", "tandem@localhost"))
+}
 
 # The outcome, as the git hook has it, and the words.
 Answer = tuple[str, str]
@@ -45,7 +52,7 @@ def answer(event: str) -> int:
 
 
 def _before(facts: dict[str, Any]) -> Answer:
-    """Asks about the index as it is, in the folder that Claude is in."""
+    """Asks about the present index of the folder that Claude is in."""
     if facts.get("tool_name") != "Bash" or not (commit := _COMMIT.search(facts["tool_input"]["command"])):
         return "pass", ""
     site = _site(Path(facts["cwd"]))
@@ -53,7 +60,7 @@ def _before(facts: dict[str, Any]) -> Answer:
     if site is None or policy is None or policy.mode is Mode.OFF:
         return "pass", ""
     amends = "--amend" in commit.string[commit.end() :]
-    body = question_about_index(site, policy, amends=amends)
+    body = _question(site, policy, amends=amends)
     outcome, text = hook.ask(install.hook_site(site), "/api/gate/check", body) if body else ("pass", "")
     said = f"{text}\n{_who_decides(site)}" if text else ""
     return outcome if outcome in {"pass", "warn"} else "refuse", said
@@ -76,6 +83,43 @@ def _stopping(facts: dict[str, Any]) -> Answer:
     if not text:
         return "pass", ""
     return "refuse" if policy.mode is Mode.BLOCK else "warn", f"{text}\n{_who_decides(site)}"
+
+
+def _question(site: install.GateSite, policy: GatePolicy, *, amends: bool) -> bytes | None:
+    """About the commit that git would make of the index, made in a scratch folder. None where no guarded branch would
+    gain anything."""
+    with changes.opened(site.folder) as tree:
+        branch = tree.git("symbolic-ref", "--quiet", "HEAD")
+        name = text_of(branch.output)
+        if branch.code != 0 or not policy.guards(name.removeprefix("refs/heads/")):
+            return None
+        changes.copy_index(tree)
+        commit = _scratch_commit(tree, amends=amends)
+        tips = install.known_tips(site) if site.facts_file.exists() else []
+        known = ["--not", *hook.guarded_globs(policy.branches), "--remotes", *tips, "--"]
+        answer = tree.git(*hook.LOG, commit, *known)
+        if not answer.is_good:
+            raise BrokerError(Code.UNAVAILABLE, f"git log: {answer.why}", "Look at the repository.")
+        log = answer.output
+        here = install.hook_site(site)
+        plans = hook.plan_lines(here, hook.configuration(here), [(commit, name)])
+        head = here.head("hook") + f"branch={name}\n".encode("utf-8", "surrogateescape") + plans
+        merges = hook.clean_merges(log, tree.environment | {"GIT_DIR": tree.must("rev-parse", "--absolute-git-dir")})
+        return head + merges + b"\n" + log if log else None
+
+
+def _scratch_commit(tree: changes.Tree, *, amends: bool) -> str:
+    head = tree.git("rev-parse", "HEAD^@") if amends else tree.git("rev-parse", "--verify", "--quiet", "HEAD")
+    parents = text_of(head.output).split() if head.code == 0 else []
+    merged = Path(tree.must("rev-parse", "--path-format=absolute", "--git-path", "MERGE_HEAD"))
+    if merged.exists() and not amends:
+        parents += os.fsdecode(merged.read_bytes()).split()
+    named = [word for parent in parents for word in ("-p", parent)]
+    subject = "the commit that you are about to make"
+    made = tree.git("commit-tree", *named, "-m", subject, changes.written(tree), more=_AUTHOR)
+    if made.code != 0:
+        raise BrokerError(Code.UNAVAILABLE, f"git commit-tree: {made.why}", "Look at the repository.")
+    return text_of(made.output)
 
 
 def _site(folder: Path) -> install.GateSite | None:

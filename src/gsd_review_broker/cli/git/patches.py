@@ -98,7 +98,7 @@ def _pager() -> list[str] | None:
     return program if program and program[0] != "cat" and shutil.which(program[0]) else None
 
 
-# How long an unnamed pipe may stay silent before it counts as empty.
+# An unnamed pipe that stays silent for so long is taken for empty.
 _SILENCE_SECONDS = 2.0
 
 # What git apply takes for the beginning of a file's patch, complete or not: the broker reports what is wrong with it.

@@ -37,7 +37,7 @@ class WorkTreeSnapshot:
 
 
 def _read(path: Path) -> _FileState | None:
-    """None if there is nothing. A folder counts as one, whatever is in it: a submodule is not ours to change."""
+    """None if there is nothing. A folder is kept as a name, whatever is in it: a submodule is not ours to change."""
     try:
         mode = path.lstat().st_mode
     except OSError:

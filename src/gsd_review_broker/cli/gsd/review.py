@@ -27,10 +27,10 @@ def review_prompt(context: Context, seconds: float) -> int:
     created = context.call("create_review", **_proposal(context, prompt))
     status = wait_for_verdict(context, created["review_id"], seconds=seconds)
     if not is_decided(status):
-        _close(context, status["review_id"], f"nobody reviewed it within {seconds:.0f} s")
+        _close(context, status["review_id"], f"no reviewer answered within {seconds:.0f} s")
         raise BrokerError(
             Code.UNAVAILABLE,
-            f"nobody reviewed it within {seconds:.0f} s",
+            f"no reviewer answered within {seconds:.0f} s",
             "Start a reviewer, or open the dashboard with `tandem open`; then run /gsd:review again.",
         )
     discussion = context.call("get_discussion", review_id=status["review_id"], limit=500)

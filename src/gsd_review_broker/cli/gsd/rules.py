@@ -83,7 +83,7 @@ class Rules:
             yield "review is off: propose nothing, and work as GSD says."
         yield _gate_line(self.gate_mode)
         if self.plan_first:
-            yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
+            yield "plan_first: code is refused while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
 
@@ -91,9 +91,9 @@ class Rules:
 def _gate_line(mode: str) -> str:
     match mode:
         case "block":
-            return "The git gate refuses a commit that nobody approved."
+            return "The git gate refuses a commit without an approval."
         case "warn":
-            return "The git gate only warns about a commit that nobody approved."
+            return "The git gate only warns about a commit without an approval."
         case _:
             return "There is no git gate here."
 

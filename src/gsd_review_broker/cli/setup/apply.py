@@ -24,8 +24,8 @@ _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("b
 _WIDEST = 100
 _GATE = {
     "off": "the gate, which is off in the settings",
-    "warn": "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass",
-    "block": "the gate, in mode block: git refuses a commit that nobody approved",
+    "warn": "the gate, in mode warn: git reports a commit without an approval, and lets it pass",
+    "block": "the gate, in mode block: git refuses a commit without an approval",
 }
 
 

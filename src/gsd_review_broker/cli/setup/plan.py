@@ -46,14 +46,14 @@ def every_pair(installed: Sequence[str]) -> list[Pair]:
 
 
 def _vendor(client: str) -> str:
-    """A client that can use anybody's model counts as a vendor of its own."""
+    """A client that can use any vendor's model is taken for a vendor of its own."""
     return _VENDORS.get(client, client)
 
 
 def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | None, reviewer: str | None) -> Pair:
     """What the user named; else what is set up already; else the best. A named client need not be installed."""
     if present is not None:
-        # The partner of whoever is named stays, unless it changes sides.
+        # The partner of the named client stays, unless it changes sides.
         proposer = proposer or (present.proposer if present.proposer != reviewer else None)
         reviewer = reviewer or (present.reviewer if present.reviewer != proposer else None)
     if proposer is None:

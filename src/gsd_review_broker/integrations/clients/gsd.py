@@ -165,7 +165,7 @@ _LATER = (
 
 
 def project_config(root: Path) -> Path:
-    """GSD's configuration of a project. We add to it, and never make it: GSD would then keep it as it is."""
+    """GSD's configuration of a project. We add to it, and never create it: GSD would not fill in what is missing."""
     return root / ".planning" / "config.json"
 
 
@@ -180,7 +180,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
         wiring, notes = _account_wiring(runtimes, installed, around)
     capability = _capability(choice, runtimes, installed, around)
     seen = tuple(
-        f"{one}: work with it as before. tandem gsd status shows what counts."
+        f"{one}: work with it as before. tandem gsd status shows what applies."
         for one in installed
         if one.runtime in runtimes
     )

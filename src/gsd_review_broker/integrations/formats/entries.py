@@ -37,7 +37,7 @@ class ConfigEntry:
     value: Any
     in_list: bool = False
     is_default: bool = False
-    """Only where nothing is there: the user's own value counts."""
+    """Written only where there is no value: the user's own value applies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -229,7 +229,7 @@ def _line_indent(text: str, offset: int) -> str:
 
 
 def _cleared(document: jsonc.JsoncText, route: list[jsonc.Item], placed: PlacedEntry) -> tuple[Edit, ...]:
-    """Remove the outermost container that we made, if nobody has put anything else in it."""
+    """Remove the outermost container that we made, if there is nothing else in it."""
     for depth in range(placed.existing, len(route) - (0 if placed.entry.in_list else 1)):
         alone = all(len(item.node.items) == 1 for item in route[depth : len(route) - 1])
         if alone and (not placed.entry.in_list or len(route[-1].node.items) == 1):

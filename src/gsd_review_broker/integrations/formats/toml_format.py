@@ -1,4 +1,4 @@
-"""Our table in a TOML file: added at the end, found and removed by its lines; everything else stays as it is.
+"""Our table in a TOML file: added at the end, found and removed by its lines; everything else stays.
 
 A table can be added to any TOML file without touching its content, as long as its parents are not inline tables. The
 standard library's parser reads the text before and after, and so checks the result.

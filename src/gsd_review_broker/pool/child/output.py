@@ -47,7 +47,7 @@ class Lines:
         return lines
 
     def skip(self, chunk: bytes) -> None:
-        """Bytes that nobody reads. The start of the next line is still found."""
+        """Leaves bytes out. The start of the next line is still found."""
         self.left_out += len(chunk) + len(self._begun)
         self._begun.clear()
         self._dropping = not chunk.endswith(b"\n")
