@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 import gsd_review_broker
-from gsd_review_broker.cli.broker.verdicts import exit_of
+from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gsd import statusline
-from gsd_review_broker.cli.render.events import STATUS_STYLES
+from gsd_review_broker.cli.render.describe import STATUS_STYLES
 from gsd_review_broker.domain import audit, rules
 from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (

@@ -190,7 +190,7 @@ OTHER_CONTENT = (
 A_CLONE = (
     Fault(
         name="security C1: Python looks for modules in the working folder",
-        file="cli/broker/child_python.py",
+        file="cli/broker/launching.py",
         edits=(
             ('[sys.executable, "-P", "-m", module', '[sys.executable, "-m", module'),
             ('{**inherited, "PYTHONSAFEPATH": "1"}', "{**inherited}"),
@@ -531,7 +531,7 @@ A_REVIEWER = (
     ),
     fault(
         "security H8: a project is not quoted in the prompt",
-        "pool/launch/prompting.py",
+        "pool/launch/recipe.py",
         "_PROJECT.format(json.dumps(request.project))",
         "_PROJECT.format(request.project)",
         f"{_RECIPE}::test_a_project_is_quoted_in_the_prompt",

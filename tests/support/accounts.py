@@ -9,12 +9,12 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations import (
     Choice,
     Client,
+    ClientPlan,
     Environment,
-    InstallOutcome,
+    Planner,
     Scope,
+    carry_out,
     every_client,
-    install,
-    uninstall,
 )
 
 CLAUDE, CODEX, GEMINI, OPENCODE = every_client()
@@ -52,14 +52,14 @@ class Account:
         trust: bool = False,
         shared: bool = False,
         dry_run: bool = False,
-    ) -> InstallOutcome:
+    ) -> ClientPlan:
         choice = Choice(url=url, role=role, scope=scope, trust=trust, shared=shared)
-        return install(client, choice, self.around, dry_run=dry_run)
+        plan = Planner(self.around).install(client, choice)
+        return plan if dry_run else carry_out(plan)
 
-    def uninstall(
-        self, client: Client = CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False
-    ) -> InstallOutcome:
-        return uninstall(client, scope, self.around, dry_run=dry_run)
+    def uninstall(self, client: Client = CLAUDE, scope: Scope = Scope.PROJECT, *, dry_run: bool = False) -> ClientPlan:
+        plan = Planner(self.around).uninstall(client, scope)
+        return plan if dry_run else carry_out(plan)
 
     def seen(self) -> dict[str, tuple[int, bytes | str | None]]:
         """Every file, folder and link outside our own state: its mode and content."""

@@ -25,7 +25,7 @@ from tests.support.waiting import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "reviewers"
 QUICK = PoolLimits(
-    spawn_cooldown=50, idle_timeout=60_000, farewell=1_000, failure_pause=100, check_interval=200, max_pool_size=3
+    spawn_cooldown=50, idle_timeout=60_000, exit_grace=1_000, failure_pause=100, check_interval=200, max_pool_size=3
 )
 
 

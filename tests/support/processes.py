@@ -14,7 +14,7 @@ from typing import Self
 
 from gsd_review_broker.git.scratch import PLACE as SCRATCH
 from gsd_review_broker.git.scratch import prefix_of
-from gsd_review_broker.pool.child.leftovers import end_leftovers
+from gsd_review_broker.pool.child.ending import end_leftovers
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
 from gsd_review_broker.settings.database import Database
 from tests.support.forks import Forked, can_fork, run_forked

@@ -1,29 +1,39 @@
-"""Which clients are installed, and which of them are connected to the broker."""
+"""Which clients are on this machine, which are connected to the broker, and whether an installation is whole."""
 
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import every_client
-from gsd_review_broker.integrations.clients.setup import FORMATS, Client, ServerEntry
+from gsd_review_broker.integrations.clients.setup import Client, ServerEntry
 from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import MISSING, UnfitError, UnreadableError, is_still_ours, refused
-from gsd_review_broker.integrations.planning import text_of
-from gsd_review_broker.integrations.receipts import Receipts
+from gsd_review_broker.integrations.files import text_of
+from gsd_review_broker.integrations.formats import FORMATS, Language
+from gsd_review_broker.integrations.formats.entries import (
+    MISSING,
+    ConfigEntry,
+    Format,
+    InvalidConfigError,
+    UnfitError,
+    is_still_ours,
+    refused,
+)
+from gsd_review_broker.integrations.receipts import FileRecord, InstallReceipt, InstallReceipts, digest
 
 _PATIENCE_SECONDS = 10.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 
 
-class Origin(StrEnum):
+class EntryOwner(StrEnum):
     OURS = "ours"
     """`tandem install` put it there, and can take it back."""
     FOREIGN = "foreign"
@@ -37,7 +47,7 @@ class ConfigFile:
 
     scope: Scope
     path: Path
-    origin: Origin
+    owner: EntryOwner
     url: str | None = None
     problem: str | None = None
 
@@ -104,13 +114,15 @@ def _place(client: Client, server: ServerEntry, scope: Scope, around: Environmen
     try:
         value = _entry(server, path)
         if value is None:
-            return ConfigFile(scope=scope, path=path, origin=Origin.ABSENT)
-        receipt = Receipts(around.state).read(client.name, around.base(scope))
-        record = receipt.document(path) if receipt else None
+            return ConfigFile(scope=scope, path=path, owner=EntryOwner.ABSENT)
+        receipt = InstallReceipts(around.state).read(client.name, around.base(scope))
+        record = receipt.record(path) if receipt else None
     except BrokerError as error:
-        return ConfigFile(scope=scope, path=path, origin=Origin.UNREADABLE, problem=error.message)
+        return ConfigFile(scope=scope, path=path, owner=EntryOwner.UNREADABLE, problem=error.message)
     ours = any(e.path == server.path and is_still_ours(value, e.value) for e in (record.entries if record else ()))
-    return ConfigFile(scope=scope, path=path, origin=Origin.OURS if ours else Origin.FOREIGN, url=_address(value))
+    return ConfigFile(
+        scope=scope, path=path, owner=EntryOwner.OURS if ours else EntryOwner.FOREIGN, url=_address(value)
+    )
 
 
 def _entry(server: ServerEntry, path: Path) -> Any:
@@ -120,7 +132,7 @@ def _entry(server: ServerEntry, path: Path) -> Any:
         return None
     try:
         value = form.find(text_of(snapshot), server.path)
-    except (UnreadableError, UnfitError) as error:
+    except (InvalidConfigError, UnfitError) as error:
         raise refused(path, str(error), "Fix the file.") from error
     return None if value is MISSING else value
 
@@ -139,3 +151,75 @@ def _words(value: Any) -> list[str]:
     return (
         [str(word) for word in cast("list[Any]", value)] if isinstance(value, list) else [str(value)] if value else []
     )
+
+
+# What was installed.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntegrationState:
+    """`damaged`: something that was installed is gone, or is not what was installed."""
+
+    state: Literal["ok", "absent", "damaged"]
+    scopes: tuple[Scope, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        return {"state": self.state, "scopes": [scope.value for scope in self.scopes], "problems": list(self.problems)}
+
+
+def state_of(client: Client, around: Environment) -> IntegrationState:
+    """In the project and in the account together."""
+    try:
+        receipts = list(receipts_of(client, around))
+    except BrokerError as error:
+        return IntegrationState(state="damaged", problems=(error.message,))
+    problems = [problem for receipt in receipts for problem in _problems(receipt)]
+    scopes = tuple(Scope(receipt.scope) for receipt in receipts)
+    state = "absent" if not receipts else "damaged" if problems else "ok"
+    return IntegrationState(state=state, scopes=scopes, problems=tuple(problems))
+
+
+def receipts_of(client: Client, around: Environment) -> Iterator[InstallReceipt]:
+    bases = [around.root] if around.root else []
+    for base in (*bases, None):
+        receipt = InstallReceipts(around.state).read(client.name, base)
+        if receipt is not None:
+            yield receipt
+
+
+def _problems(receipt: InstallReceipt) -> Iterator[str]:
+    for record in receipt.files:
+        try:
+            yield from _of_document(record, record.format) if record.format else _of_asset(record)
+        except (BrokerError, InvalidConfigError, UnfitError) as error:
+            yield f"{record.path}: {error}"
+
+
+def _of_asset(record: FileRecord) -> Iterator[str]:
+    content = files.read(Path(record.path)).content
+    if content is None:
+        yield f"{record.path} is missing"
+    elif digest(content) not in record.digests:
+        yield f"{record.path} was changed; to get ours again, remove it and install again"
+
+
+def _of_document(record: FileRecord, language: Language) -> Iterator[str]:
+    snapshot = files.read(Path(record.path))
+    if snapshot.content is None:
+        yield f"{record.path} is missing"
+        return
+    text = text_of(snapshot)
+    for entry in record.entries:
+        if not _is_there(FORMATS[language], text, entry):
+            yield f"{record.path}: our entry in {'.'.join(entry.path)} is missing"
+
+
+def _is_there(form: Format, text: str, entry: ConfigEntry) -> bool:
+    value = form.find(text, entry.path)
+    if value is MISSING:
+        return False
+    if entry.in_list:
+        return isinstance(value, list) and entry.value in value
+    # A default that the user has set otherwise is the user's.
+    return entry.is_default or is_still_ours(value, entry.value)

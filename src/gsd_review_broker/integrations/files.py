@@ -11,6 +11,9 @@ from pathlib import Path
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations.formats.entries import refused
 
+_BEGIN = "# These files were written by `tandem install`; `tandem uninstall` removes the lines."
+_BEGIN_OF_OURS = f"{_BEGIN} (And this file.)"
+_END = "# End of the lines by `tandem install`."
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -48,8 +51,15 @@ def read(path: Path, *, within: Path | None = None) -> Snapshot:
         return Snapshot(path=path, real=real, content=real.read_bytes(), status=status)
 
 
+def text_of(snapshot: Snapshot) -> str:
+    try:
+        return (snapshot.content or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise refused(snapshot.path, "is not UTF-8", "Store it as UTF-8, then install again.") from error
+
+
 def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
-    """Complete, on disk, with the mode that it had. Raises ChangedError if it is no longer what the snapshot shows."""
+    """Writes the whole file to the disk, with the mode that it had. Raises ChangedError if it has changed since."""
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
         draft = snapshot.real.with_name(f".{snapshot.real.name}.{secrets.token_hex(6)}")
@@ -59,7 +69,7 @@ def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
             if snapshot.content is None:
                 _put_new(draft, snapshot.real)
             else:
-                _refuse_changed(snapshot)
+                refuse_changed(snapshot)
                 draft.replace(snapshot.real)
         finally:
             draft.unlink(missing_ok=True)
@@ -69,9 +79,19 @@ def write(snapshot: Snapshot, content: bytes, *, new_mode: int) -> None:
 def remove(snapshot: Snapshot) -> None:
     _refuse_read_only(snapshot)
     with explained(snapshot.path):
-        _refuse_changed(snapshot)
+        refuse_changed(snapshot)
         snapshot.real.unlink(missing_ok=True)
         _sync_folder(snapshot.real.parent)
+
+
+def refuse_changed(snapshot: Snapshot) -> None:
+    """Raises ChangedError if the file has changed since the snapshot."""
+    try:
+        content = snapshot.real.read_bytes()
+    except FileNotFoundError:
+        content = None
+    if content != snapshot.content:
+        raise ChangedError
 
 
 def missing_folders(path: Path) -> list[Path]:
@@ -125,15 +145,6 @@ def _put_new(draft: Path, real: Path) -> None:
         draft.replace(real)
 
 
-def _refuse_changed(snapshot: Snapshot) -> None:
-    try:
-        content = snapshot.real.read_bytes()
-    except FileNotFoundError:
-        content = None
-    if content != snapshot.content:
-        raise ChangedError
-
-
 def _refuse_read_only(snapshot: Snapshot) -> None:
     """Renaming would bypass the read-only mark, also for root; it was set on purpose."""
     if snapshot.status is not None and not snapshot.status.st_mode & _WRITABLE:
@@ -160,3 +171,25 @@ def explained(path: Path) -> Generator[None]:
             f"{path}: {error.strerror or error}",
             "Look at the permissions of the file and its folder, and at the space on the disk.",
         ) from error
+
+
+def with_lines_of_ours(content: bytes | None, lines: list[str]) -> bytes | None:
+    """An exclude file of git with these lines in a block at its top. So the rest of the file keeps every byte, and a
+    later line of the user's overrules ours."""
+    before, is_ours, rest = _split(content or b"")
+    is_ours = is_ours or content is None
+    if not lines:
+        return before + rest if before + rest or not is_ours else None
+    block = [_BEGIN_OF_OURS if is_ours else _BEGIN, *lines, _END]
+    return before + "".join(f"{line}\n" for line in block).encode() + rest
+
+
+def _split(content: bytes) -> tuple[bytes, bool, bytes]:
+    """What stands before our block, whether we made the file, and what stands after the block."""
+    lines = content.splitlines(keepends=True)
+    words = [os.fsdecode(line).rstrip("\r\n") for line in lines]
+    begin = next((at for at, word in enumerate(words) if word in {_BEGIN, _BEGIN_OF_OURS}), None)
+    if begin is None or _END not in words[begin:]:
+        return b"", False, content
+    end = words.index(_END, begin)
+    return b"".join(lines[:begin]), words[begin] == _BEGIN_OF_OURS, b"".join(lines[end + 1 :])

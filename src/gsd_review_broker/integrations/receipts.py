@@ -1,111 +1,73 @@
 """Records what was done to a client's files, so that it can be undone: one small file for each client and place.
 
-It is written before the files are, and lists every state that they may be in. After a process was killed halfway,
-`uninstall` can still undo everything.
+A receipt keeps what each file said before us. It is written before the files are, and knows every content that we may
+have written. After a process was killed halfway, `uninstall` can still undo everything.
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.formats.edits import Edit
-from gsd_review_broker.integrations.formats.entries import Entry, Placed
+from gsd_review_broker.integrations.formats import FORMATS, Language
+from gsd_review_broker.integrations.formats.entries import (
+    ConfigEntry,
+    Edit,
+    InvalidConfigError,
+    PlacedEntry,
+    UnfitError,
+    applied,
+)
 
 
-class _Record(BaseModel):
+class FileRecord(BaseModel):
+    """One file that we wrote: whole, or some entries of it."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-
-class PlacedRecord(_Record):
-    path: tuple[str, ...]
-    value: Any
-    in_list: bool
-    prior: str | None
-    existing: int
-    is_default: bool = False
-
-    @classmethod
-    def of(cls, placed: Placed) -> "PlacedRecord":
-        entry = placed.entry
-        return cls(
-            path=entry.path,
-            value=entry.value,
-            in_list=entry.in_list,
-            is_default=entry.is_default,
-            prior=placed.prior,
-            existing=placed.existing,
-        )
-
-    @property
-    def entry(self) -> Entry:
-        return Entry(path=self.path, value=self.value, in_list=self.in_list, is_default=self.is_default)
-
-    @property
-    def placed(self) -> Placed:
-        return Placed(entry=self.entry, edits=(), prior=self.prior, existing=self.existing)
-
-
-class ReceiptStep(_Record):
-    edits: tuple[tuple[int, int, str], ...]
-
-    @classmethod
-    def of(cls, edits: tuple[Edit, ...]) -> "ReceiptStep":
-        return cls(edits=tuple((edit.start, edit.end, edit.text) for edit in edits))
-
-    def as_edits(self) -> tuple[Edit, ...]:
-        return tuple(Edit(*parts) for parts in self.edits)
-
-
-class DocumentRecord(_Record):
-    """A configuration file with entries of ours in it."""
-
-    kind: Literal["document"] = "document"
     path: str
-    format: Literal["json", "toml"]
     created: bool
-    start: str
-    """What it began with, if we made it."""
-    entries: tuple[PlacedRecord, ...]
-    states: dict[str, tuple[ReceiptStep, ...]]
-    """By the digest of a content that we wrote: the steps from there back to what was before us."""
-
-    @property
-    def is_new(self) -> bool:
-        """Was there no such file before us?"""
-        return self.created
-
-
-class AssetRecord(_Record):
-    """A whole file of ours."""
-
-    kind: Literal["asset"] = "asset"
-    path: str
+    """An installation of ours made the file."""
+    former: str | None
+    """What it said before us; None if there was no such file."""
     digests: tuple[str, ...]
-    prior: str | None
-    """What a foreign file in its place said."""
+    """Of the contents that we wrote. From each of them, `former` is the way back."""
+    format: Language | None = None
+    """None: the whole file is ours."""
+    start: str = ""
+    """What it began with, if we made it."""
+    entries: tuple[ConfigEntry, ...] = ()
 
-    @property
-    def is_new(self) -> bool:
-        return self.prior is None
+    def placed(self) -> list[PlacedEntry]:
+        """How each entry was put into the former content."""
+        form = FORMATS[self.format or "json"]
+        text = self.start if self.former is None else self.former
+        placed: list[PlacedEntry] = []
+        for entry in self.entries:
+            placed.append(form.put(text, entry))
+            text = applied(text, placed[-1].edits)
+        return placed
 
 
-class Receipt(_Record):
-    version: Literal[1] = 1
+class InstallReceipt(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[2] = 2
     client: str
     scope: Literal["project", "user"]
     root: str | None
     address: str
     role: str
-    files: tuple[DocumentRecord | AssetRecord, ...] = Field(default=())
+    files: tuple[FileRecord, ...] = ()
     folders: tuple[str, ...] = ()
     exclude: str | None = None
     """The repository's exclude file, in which the files that we created are listed."""
@@ -116,70 +78,78 @@ class Receipt(_Record):
     gate: bool = False
     runtimes: tuple[str, ...] = ()
 
-    def document(self, path: Path) -> DocumentRecord | None:
-        return next((r for r in self.files if isinstance(r, DocumentRecord) and r.path == str(path)), None)
-
-    def asset(self, path: Path) -> AssetRecord | None:
-        return next((r for r in self.files if isinstance(r, AssetRecord) and r.path == str(path)), None)
+    def record(self, path: Path) -> FileRecord | None:
+        return next((record for record in self.files if record.path == str(path)), None)
 
 
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-class Receipts:
+class InstallReceipts:
+    """The receipts on disk, or as planned installations will leave them."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._planned: dict[Path, InstallReceipt | None] = {}
 
     def path(self, client: str, root: Path | None) -> Path:
         if root is None:
             return self._folder / f"{client}-user.json"
         return self._folder / f"{client}-project-{digest(os.fsencode(root))[:16]}.json"
 
-    def read(self, client: str, root: Path | None) -> Receipt | None:
+    def plan(self, client: str, root: Path | None, receipt: InstallReceipt | None) -> None:
+        self._planned[self.path(client, root)] = receipt
+
+    def read(self, client: str, root: Path | None) -> InstallReceipt | None:
         return self._read(self.path(client, root))
 
-    def projects(self) -> list[Receipt]:
+    def projects(self) -> list[InstallReceipt]:
         """The receipts of every project; unreadable ones are skipped."""
-        receipts: list[Receipt] = []
-        for path in sorted(self._folder.glob("*-project-*.json")):
+        return [receipt for receipt in self._every() if receipt.root is not None]
+
+    def beside(self, receipt: InstallReceipt) -> list[InstallReceipt]:
+        """All other receipts, of which some may name the same files; unreadable ones are skipped."""
+        own = receipt.root, receipt.client
+        return [other for other in self._every() if (other.root, other.client) != own]
+
+    def _every(self) -> list[InstallReceipt]:
+        receipts: list[InstallReceipt] = []
+        for path in sorted({*self._folder.glob("*.json"), *self._planned}):
             with suppress(BrokerError):
                 receipt = self._read(path)
                 receipts += [receipt] if receipt else []
         return receipts
 
-    def beside(self, receipt: Receipt) -> list[Receipt]:
-        """All other receipts, of which some may name the same files; unreadable ones are skipped."""
-        others: list[Receipt] = []
-        for path in sorted(self._folder.glob("*.json")):
-            with suppress(BrokerError):
-                other = self._read(path)
-                is_other = other is not None and (other.root, other.client) != (receipt.root, receipt.client)
-                others += [other] if other and is_other else []
-        return others
-
-    def _read(self, path: Path) -> Receipt | None:
+    def _read(self, path: Path) -> InstallReceipt | None:
+        if path in self._planned:
+            return self._planned[path]
         content = files.read(path).content
         if content is None:
             return None
         try:
-            return Receipt.model_validate_json(content)
-        except ValidationError as error:
+            values = json.loads(content)
+            if values["version"] == 1:
+                values = _of_version_1(values)
+            return InstallReceipt.model_validate_json(json.dumps(values))
+        except (ValidationError, ValueError, LookupError, TypeError) as error:
             raise BrokerError(
                 Code.CONFLICT,
                 f"the receipt {path} is damaged or of another version",
                 "Move it away; tandem then leaves the files that it lists alone.",
             ) from error
 
-    def write(self, receipt: Receipt) -> None:
-        path = self.path(receipt.client, Path(receipt.root) if receipt.root is not None else None)
+    def write(self, receipt: InstallReceipt) -> None:
         content = receipt.model_dump_json(indent=1).encode()
-        snapshot = files.read(path)
+        snapshot = files.read(self._path_of(receipt))
         if snapshot.content != content:
             files.write(snapshot, content, new_mode=0o600)
 
-    def remove(self, receipt: Receipt) -> None:
-        self.path(receipt.client, Path(receipt.root) if receipt.root is not None else None).unlink(missing_ok=True)
+    def remove(self, receipt: InstallReceipt) -> None:
+        self._path_of(receipt).unlink(missing_ok=True)
+
+    def _path_of(self, receipt: InstallReceipt) -> Path:
+        return self.path(receipt.client, Path(receipt.root) if receipt.root is not None else None)
 
     @contextmanager
     def alone(self) -> Generator[None]:
@@ -189,3 +159,41 @@ class Receipts:
                 make_private_folder(self._folder)
                 stack.enter_context(locks.held(self._folder / "lock"))
             yield
+
+
+def _of_version_1(values: dict[str, Any]) -> dict[str, Any]:
+    """The first form kept the edits that lead back, and not the former content, which is computed here."""
+    return values | {"version": 2, "files": [_record_of_version_1(record) for record in values["files"]]}
+
+
+def _record_of_version_1(record: dict[str, Any]) -> dict[str, Any]:
+    if record["kind"] == "asset":
+        prior = record["prior"]
+        return {"path": record["path"], "created": prior is None, "former": prior, "digests": record["digests"]}
+    names = ("path", "created", "format", "start")
+    keys = ("path", "value", "in_list", "is_default")
+    entries = [{key: entry[key] for key in keys} for entry in record["entries"]]
+    now = files.read(Path(record["path"])).content
+    former = None if now is None else _former_of_version_1(now.decode("utf-8"), record)
+    if record["created"] and former == record["start"]:
+        former = None
+    digests = [digest(now)] if now is not None else []
+    return {name: record[name] for name in names} | {"entries": entries, "former": former, "digests": digests}
+
+
+def _former_of_version_1(text: str, record: dict[str, Any]) -> str:
+    steps = record["states"].get(digest(text.encode()))
+    if steps is not None:
+        for step in steps:
+            text = applied(text, [Edit(*parts) for parts in step["edits"]])
+        return text
+    form = FORMATS[record["format"]]
+    try:
+        for one in reversed(record["entries"]):
+            entry = ConfigEntry(path=tuple(one["path"]), value=one["value"], in_list=one["in_list"])
+            placed = PlacedEntry(entry=entry, edits=(), prior=one["prior"], existing=one["existing"])
+            text = applied(text, form.take(text, placed))
+    except (InvalidConfigError, UnfitError):
+        # `uninstall` names what is wrong with the file.
+        return text
+    return text

@@ -22,7 +22,7 @@ class PoolLimits:
     # A drained reviewer may take this long to finish what it holds.
     overtime: int = 1_200_000
     # A reviewer without a review may take this long to exit by itself and report what it spent.
-    farewell: int = 5_000
+    exit_grace: int = 5_000
     failure_pause: int = 10_000
     max_spawns_per_day: int = 200
     max_tokens_per_day: int | None = None
@@ -30,7 +30,7 @@ class PoolLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class PoolMember:
     """A reviewer whose process is running."""
 
     id: Identity
@@ -51,7 +51,7 @@ class Seen:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     pending: int
-    reviewers: tuple[Seen, ...]
+    reviewers: tuple[PoolMember, ...]
     now: Milliseconds
     paused: bool = False
     last_spawn_at: Milliseconds | None = None
@@ -100,7 +100,7 @@ def decide(situation: Situation, limits: PoolLimits) -> list[Action]:
     return actions
 
 
-def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
+def _of(one: PoolMember, now: Milliseconds, limits: PoolLimits) -> Action | None:
     if one.ending:
         return None
     if one.lost_a_claim:
@@ -108,7 +108,7 @@ def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
     if one.draining_since is not None:
         if one.free_since is None:
             return End(one.id, EndReason.HUNG) if now - one.draining_since >= limits.overtime else None
-        return End(one.id) if now - max(one.draining_since, one.free_since) >= limits.farewell else None
+        return End(one.id) if now - max(one.draining_since, one.free_since) >= limits.exit_grace else None
     if now - one.started_at >= limits.max_ttl:
         return Drain(one.id, EndReason.TTL)
     if one.free_since is not None and now - one.free_since >= limits.idle_timeout:
@@ -158,7 +158,7 @@ def next_look(situation: Situation, limits: PoolLimits) -> int:
             if one.free_since is None:
                 moments.append(one.draining_since + limits.overtime)
             else:
-                moments.append(max(one.draining_since, one.free_since) + limits.farewell)
+                moments.append(max(one.draining_since, one.free_since) + limits.exit_grace)
         else:
             moments.append(one.started_at + limits.max_ttl)
             if one.free_since is not None:

@@ -15,17 +15,17 @@ from gsd_review_broker.domain.words import AGENTS, EndReason
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool import policy
 from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.ending import end_all
-from gsd_review_broker.pool.child.leftovers import end_leftovers
-from gsd_review_broker.pool.child.log_file import tail
+from gsd_review_broker.pool.child.ending import end_all, end_leftovers
+from gsd_review_broker.pool.child.output import tail
 from gsd_review_broker.pool.launch.launcher import Launcher, host_name
 from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
 from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
 from gsd_review_broker.ports.clock import Clock
+from gsd_review_broker.ports.store import Store
 from gsd_review_broker.ports.wakeups import POOL, QUEUE, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.control import PoolFacts
-from gsd_review_broker.service.pool.records import PoolRecords, Workload
+from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS, PoolRecords, Workload
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.pool import PoolSettings
 
@@ -188,7 +188,7 @@ class Supervisor:
         failed = self.roster.last_failure
         return policy.Situation(
             pending=recorded.pending,
-            reviewers=tuple(running.seen() for running in self.roster),
+            reviewers=tuple(running.as_member() for running in self.roster),
             now=self._clock.steady(),
             paused=recorded.paused,
             last_spawn_at=self.roster.last_spawn_at,
@@ -338,3 +338,34 @@ def _end_strays() -> None:
     """
     end_all(None, lambda: [one for one in tree.strays() if one.runs], grace=0)
     tree.reap_strays()
+
+
+# A broker that misses several is taken for dead.
+BEAT_SECONDS = SILENCE_MILLISECONDS / 1000 / 6
+
+
+class Neighbours:
+    def __init__(self, store: Store, records: PoolRecords, roster: Roster) -> None:
+        self._store = store
+        self._records = records
+        self._roster = roster
+
+    async def run(self) -> None:
+        """Runs until it is cancelled. A failure is logged, and the next turn tries again."""
+        while self._store.is_shared:
+            try:
+                await self.once()
+            except BrokerError as error:
+                # The database cannot be reached; its store has reported it.
+                log.debug("heartbeat_failed", error=str(error))
+            except Exception:
+                log.exception("heartbeat_failed")
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def once(self) -> None:
+        await self._records.beat()
+        await self._records.meet()
+        async with self._store.alone() as is_alone:
+            for reviewer_id in await self._records.orphaned() if is_alone else ():
+                log.warning("broker_is_silent", reviewer=reviewer_id)
+                await self._records.ended(reviewer_id, self._roster.ending(EndReason.BROKER_DIED, None))

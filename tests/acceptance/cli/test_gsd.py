@@ -394,6 +394,6 @@ def test_a_prompt_of_gsds_review_is_answered_by_a_reviewer(tandem: Tandem, proce
 
 def test_a_prompt_that_nobody_reviews_is_withdrawn(tandem: Tandem, process: BrokerProcess) -> None:
     nobody = tandem.run("gsd", "review", "--timeout", "0", stdin=b"Review this.\n")
-    assert (nobody.code, "nobody reviewed it within 0 s" in nobody.err) == (3, True)
+    assert (nobody.code, "no reviewer answered within 0 s" in nobody.err) == (3, True)
     assert asked_by_gsd(process) is None
     assert tandem.run("gsd", "review", stdin=b" \n").code == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.cli.broker.following import follow
+from gsd_review_broker.cli.broker.watching import follow
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.client.connection import Json
 from tests.support.local import PROPOSAL

@@ -25,6 +25,7 @@ from tests.support.tandem import Tandem
 WORDS = Path("domain", "words.py")
 AGENT = "ada-2"
 AGENT_MODULE = """
+from gsd_review_broker.pool.child.output import AgentReport, Event, Spending
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ("ADA_KEY",)
@@ -33,18 +34,27 @@ LOGIN = None
 
 def launch(request: LaunchRequest) -> Launch:
     return Launch(argv=("ada-2", "--model", request.model or ""))
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    return AgentReport(doing=f"ponders {event['on']}") if event.get("type") == "pondering" else None
 """
-PROGRAM = '#!/bin/sh\necho "reviewing with $2 and $ADA_KEY"\nexec cat > /dev/null\n'
+PROGRAM = """#!/bin/sh
+echo "reviewing with $2 and $ADA_KEY"
+echo '{"type": "pondering", "on": "the diff"}'
+cat > /dev/null
+exec tail -f /dev/null
+"""
 CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
 from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".gsd"
-    hook = Entry(path=("hooks", "before"), value="tandem propose", in_list=True)
+    hook = ConfigEntry(path=("hooks", "before"), value="tandem propose", in_list=True)
     return ClientSetup(
         documents=(ClientFile(path=folder / "hooks.json", format="json", entries=(hook,)),),
         assets=(Asset(path=folder / "review.md", text="Propose first."),),
@@ -101,6 +111,8 @@ def test_an_agent(tandem: Tandem, package: Path) -> None:
         while not (text := tandem("pool", "logs", reviewer)["text"]):
             assert time.monotonic() < end, "it printed nothing"
         assert "reviewing with deep and a key" in text
+        while (doing := tandem("pool", "list")["reviewers"][0]["doing"]) != "ponders the diff":
+            assert time.monotonic() < end, doing
         broker.stop(signal.SIGTERM)
 
 

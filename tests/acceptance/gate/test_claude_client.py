@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 PATH = os.pathsep.join(
     filter(None, [str(Path(sys.executable).parent), os.environ.get("TANDEM_CLIENTS"), os.environ["PATH"]])
 )
-COMMIT = "git commit -q -a -m 'Say it in French'"
+COMMIT = "git commit -q -m 'Say it in French'"
 
 
 class CommittingModel(ModelServer):
@@ -72,7 +72,7 @@ def session(here: Gated, command: str | None) -> tuple[CommittingModel, dict[str
 
 def test_a_commit_is_denied_in_the_hooks_words_until_it_is_approved(here: Gated) -> None:
     before = here.head()
-    here.write("hello.txt", "bonjour\n")
+    here.stage(hello_txt="bonjour\n")
 
     model, _ = session(here, COMMIT)
 

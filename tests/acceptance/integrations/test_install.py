@@ -114,9 +114,8 @@ def test_control_characters_in_a_file_do_not_reach_the_terminal(repository: Path
     [
         ("install",),
         ("install", "emacs"),
-        ("install", "codex", "--plugin", "x"),
         ("install", "claude", "--url", "ftp://x"),
-        ("install", "claude", "--stdio", "--url", "http://127.0.0.1:1"),
+        ("install", "claude", "--http", "--url", "http://127.0.0.1:1"),
         ("install", "status", "claude"),
         ("uninstall", "status"),
     ],
@@ -143,9 +142,3 @@ def test_eight_at_once_leave_one_installation(repository: Path, own_home: Path) 
     assert list(json.loads((repository / ".mcp.json").read_text())["mcpServers"]) == ["z", "gsdreview"]
     tandem(repository, own_home, "uninstall", "claude")
     assert files(repository) == before
-
-
-def test_the_plugin_is_written_where_asked(repository: Path, own_home: Path, tmp_path: Path) -> None:
-    done = tandem(repository, own_home, "install", "claude", "--plugin", str(tmp_path / "plugin"), "--role", "all")
-    assert done.returncode == 0
-    assert {".mcp.json", ".claude-plugin/plugin.json", "commands/review.md"} <= set(files(tmp_path / "plugin"))

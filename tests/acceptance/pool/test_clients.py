@@ -98,7 +98,7 @@ async def test_the_pool_starts_the_real_agent_and_it_judges(
         environment = AGENTS[login](own_home, model.url)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        limits = replace(QUICK, farewell=20_000, failure_pause=600_000, max_pool_size=1)
+        limits = replace(QUICK, exit_grace=20_000, failure_pause=600_000, max_pool_size=1)
         further = [name for name in environment if name.startswith(("FAKE", "CLAUDE_CODE", "OPENCODE_DISABLE"))]
         async with pool_broker(
             tmp_path, own_home, repository, ["unused"], limits=limits, agent=agent, environment=further

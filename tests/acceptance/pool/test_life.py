@@ -125,7 +125,7 @@ while not os.path.exists({str(go)!r}): time.sleep(0.02)
 client.judge(claimed)
 client.claim()
 """
-    quick = replace(QUICK, max_pool_size=1, farewell=30_000)
+    quick = replace(QUICK, max_pool_size=1, exit_grace=30_000)
     async with pool_broker(tmp_path, own_home, repository, script(tmp_path, text), limits=quick) as broker:
         review_id = await broker.create()
         await broker.until_status(review_id, "claimed")

@@ -11,14 +11,14 @@ import pytest
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
-    InstallOutcome,
+    ClientPlan,
+    Planner,
     Scope,
+    carry_out,
     client_named,
-    install,
     installed_gsd,
     repair,
     state_of,
-    uninstall,
     without_ours,
 )
 from gsd_review_broker.integrations.clients import texts
@@ -37,9 +37,10 @@ def account(tmp_path: Path) -> Account:
     return Account.in_folder(tmp_path)
 
 
-def put_in(account: Account, scope: Scope = Scope.PROJECT, **more: Any) -> InstallOutcome:
+def put_in(account: Account, scope: Scope = Scope.PROJECT, **more: Any) -> ClientPlan:
     dry_run = more.pop("dry_run", False)
-    return install(GSD, Choice(url=None, scope=scope, **more), account.around, dry_run=dry_run)
+    plan = Planner(account.around).install(GSD, Choice(url=None, scope=scope, **more))
+    return plan if dry_run else carry_out(plan)
 
 
 def skills(config: Path) -> dict[str, list[str]]:
@@ -74,7 +75,7 @@ def test_it_is_put_beside_gsd_and_taken_back_to_the_byte(
     assert not put_in(account, scope).is_change
     assert account.seen() == installed
 
-    uninstall(GSD, scope, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, scope))
     assert account.seen() == before
     assert (account.receipts(), state_of(GSD, account.around).state) == ([], "absent")
 
@@ -120,7 +121,7 @@ def test_without_gsd_nothing_is_written_unless_a_runtime_is_named(account: Accou
     assert (refused.value.code, account.seen()) == (Code.NOT_FOUND, before)
     put_in(account, runtimes=("claude",))
     assert (account.root / LOCAL / "SKILL.md").is_file()
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert account.seen() == before
 
 
@@ -135,7 +136,7 @@ def test_gsds_configuration_is_never_made_for_it(account: Account) -> None:
     gsd_project(account.root)
     repair(GSD, account.around)
     assert skills(config)["gsd-planner"] == [LOCAL]
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert config.read_text() == CONFIG
 
 
@@ -175,7 +176,7 @@ def test_what_gsd_or_anybody_removed_is_put_back_at_the_start_of_a_session(accou
     assert state_of(GSD, account.around).state == "ok"
     assert "/opt/tandem gsd session-start" in (own / "settings.local.json").read_text()
     assert account.seen().keys() == installed.keys()
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert json.loads(config.read_text()) == {**json.loads(CONFIG), "agent_skills": {}}
 
 
@@ -187,7 +188,7 @@ def test_a_skill_that_the_user_changed_is_kept_and_reported(account: Account) ->
     assert skill.read_text() == "mine"
     (problem,) = state_of(GSD, account.around).problems
     assert problem.startswith(f"{skill} was changed")
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert skill.read_text() == "mine"
 
 
@@ -205,7 +206,7 @@ def test_it_is_taken_back_after_gsd_is_gone(account: Account) -> None:
     put_in(account)
     shutil.rmtree(account.root / ".claude" / CLASSIC)
     repair(GSD, account.around)  # GSD's absence is not a fault of ours.
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert not (account.root / ".claude" / "skills").exists()
 
 
@@ -236,7 +237,7 @@ def test_the_hook_is_personal_unless_the_files_are_shared(tmp_path: Path) -> Non
     put_in(account)
     # Ours is kept out of git; the file that GSD made shows our entry.
     assert git(account.root, "status", "--porcelain") == b" M .claude/settings.local.json\n"
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert git(account.root, "status", "--porcelain") == b""
     put_in(account, shared=True)
     shown = git(account.root, "status", "--porcelain", "-uall").decode().split()
@@ -284,7 +285,7 @@ def test_a_file_that_two_of_ours_share_is_taken_back_in_any_order(
         step()
     clients = [CLAUDE, GSD] if leaves_first == "claude" else [GSD, CLAUDE]
     for client in clients:
-        uninstall(client, Scope.PROJECT, account.around)
+        carry_out(Planner(account.around).uninstall(client, Scope.PROJECT))
     assert account.seen() == before
 
 

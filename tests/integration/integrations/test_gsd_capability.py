@@ -10,13 +10,13 @@ import pytest
 
 from gsd_review_broker.integrations import (
     Choice,
+    Planner,
     Scope,
+    carry_out,
     client_named,
-    install,
     installed_gsd,
     repair,
     state_of,
-    uninstall,
 )
 from gsd_review_broker.integrations.clients.gsd_capability import content_hash
 from tests.support.accounts import Account, put
@@ -36,7 +36,7 @@ def account(tmp_path: Path) -> Account:
 
 
 def set_up(account: Account, scope: Scope = Scope.PROJECT, **more: Any) -> tuple[str, ...]:
-    return install(GSD, Choice(url=None, scope=scope, **more), account.around).notes
+    return carry_out(Planner(account.around).install(GSD, Choice(url=None, scope=scope, **more))).notes
 
 
 def consents(account: Account) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def test_two_projects_share_the_users_file_and_the_last_one_takes_it_away(accoun
     set_up(other)
     assert len(consents(account)) == 4
     leaving = [account, other] if leaves_first == 0 else [other, account]
-    uninstall(GSD, Scope.PROJECT, leaving[0].around)
+    carry_out(Planner(leaving[0].around).uninstall(GSD, Scope.PROJECT))
     assert len(consents(account)) == 2
     assert state_of(GSD, leaving[1].around).state == "ok"
-    uninstall(GSD, Scope.PROJECT, leaving[1].around)
+    carry_out(Planner(leaving[1].around).uninstall(GSD, Scope.PROJECT))
     assert account.seen() | other.seen() == before
 
 
@@ -102,7 +102,7 @@ def test_the_consents_of_others_stay_to_the_byte(account: Account) -> None:
     file = put(account.around.home / ".gsd" / "consent.json", text)
     set_up(account)
     assert len(consents(account)) == 3
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert file.read_text() == text
 
 
@@ -175,7 +175,7 @@ def test_gsd_core_is_found_where_it_is_a_plugin_of_claude_code(tmp_path: Path) -
     set_up(account)
     assert "tandem-review" in config.read_text()
     assert manifest(account)["id"] == "tandem"
-    uninstall(GSD, Scope.PROJECT, account.around)
+    carry_out(Planner(account.around).uninstall(GSD, Scope.PROJECT))
     assert account.seen() == before
 
 

@@ -18,17 +18,19 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
     Client,
-    Origin,
+    EntryOwner,
+    Planner,
     Scope,
+    carry_out,
     every_client,
     files,
     given_endpoint,
     running_endpoint,
     status,
     tandem_program,
-    write_plugin,
 )
 from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.receipts import InstallReceipts, digest
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
 
@@ -67,10 +69,10 @@ def account(tmp_path: Path) -> Account:
     return Account.in_folder(tmp_path)
 
 
-def configured(account: Account, client: Client, scope: Scope = Scope.PROJECT) -> tuple[Origin, str | None]:
+def configured(account: Account, client: Client, scope: Scope = Scope.PROJECT) -> tuple[EntryOwner, str | None]:
     places = next(found.places for found in status(account.around, versions=False) if found.client is client)
     place = next(place for place in places if place.scope is scope)
-    return place.origin, place.url
+    return place.owner, place.url
 
 
 @pytest.mark.parametrize(("client", "scope", "name"), CASES)
@@ -88,7 +90,7 @@ def test_each_client_is_set_up_and_taken_back_to_the_byte(
 
     assert account.install(client, scope, trust=True).is_change
     after = account.seen()
-    assert configured(account, client, scope) == (Origin.OURS, OURS)
+    assert configured(account, client, scope) == (EntryOwner.OURS, OURS)
     assert not account.install(client, scope, trust=True).is_change
     assert account.seen() == after
 
@@ -185,11 +187,11 @@ def test_a_foreign_entry_of_our_name_comes_back(account: Account, client: Client
     }
     put(account.document(client, Scope.PROJECT), texts[client])
     before = account.seen()
-    assert configured(account, client)[0] is Origin.FOREIGN
+    assert configured(account, client)[0] is EntryOwner.FOREIGN
 
     account.install(client)
     account.install(client, url="http://127.0.0.1:9/mcp")
-    assert configured(account, client) == (Origin.OURS, "http://127.0.0.1:9/mcp")
+    assert configured(account, client) == (EntryOwner.OURS, "http://127.0.0.1:9/mcp")
     account.uninstall(client)
 
     assert account.seen() == before
@@ -200,7 +202,7 @@ def test_an_entry_that_somebody_else_wrote_the_same_is_not_ours_to_take(account:
     path = put(account.root / ".gemini/settings.json", json.dumps(entry))
     before = account.seen()
     assert path not in [change.path for change in account.install(GEMINI).changes if change.is_change]
-    assert configured(account, GEMINI)[0] is Origin.FOREIGN
+    assert configured(account, GEMINI)[0] is EntryOwner.FOREIGN
     account.uninstall(GEMINI)
     assert account.seen() == before
     (note,) = account.uninstall(GEMINI).notes
@@ -270,7 +272,7 @@ def test_a_link_to_nothing_gets_its_file_and_loses_it_again(account: Account) ->
     link.symlink_to(account.around.home / "dotfiles" / "settings.json")
     before = account.seen()
     account.install(GEMINI, Scope.USER)
-    assert configured(account, GEMINI, Scope.USER) == (Origin.OURS, OURS)
+    assert configured(account, GEMINI, Scope.USER) == (EntryOwner.OURS, OURS)
     account.uninstall(GEMINI, Scope.USER)
     assert account.seen() == before
 
@@ -441,7 +443,7 @@ def test_taking_back_can_be_killed_anywhere_and_done_again(
 def test_a_client_can_be_connected_by_a_program_instead(account: Account, client: Client) -> None:
     before = account.seen()
     account.install(client, url=None)
-    assert configured(account, client) == (Origin.OURS, "tandem mcp --role proposer")
+    assert configured(account, client) == (EntryOwner.OURS, "tandem mcp --role proposer")
     assert not (account.root / ".claude/settings.json").exists(), "it starts the broker by itself"
     assert not account.install(client, url=None).is_change
     account.uninstall(client)
@@ -676,7 +678,7 @@ def test_projects_are_kept_apart(account: Account, tmp_path: Path) -> None:
     account.install(GEMINI)
     other.install(GEMINI)
     account.uninstall(GEMINI)
-    assert configured(other, GEMINI) == (Origin.OURS, OURS)
+    assert configured(other, GEMINI) == (EntryOwner.OURS, OURS)
     other.uninstall(GEMINI)
     assert list(other_root.iterdir()) == []
 
@@ -688,31 +690,6 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
         nowhere.install()
     nowhere.install(CODEX, Scope.USER)
     assert [place.scope for place in status(nowhere.around, versions=False)[0].places] == [Scope.USER]
-
-
-@pytest.mark.parametrize("role", Audience)
-def test_the_plugin_holds_the_same_texts(account: Account, role: Audience) -> None:
-    account.install(role=role)
-    plugin = account.root.parent / "plugin"
-    write_plugin(plugin, Choice(url=URL, role=role))
-    write_plugin(plugin, Choice(url=URL, role=role))
-
-    written = list(plugin.rglob("*.md"))
-    assert written
-    for path in written:
-        name = path.relative_to(plugin).as_posix().replace("commands/", "commands/tandem/")
-        assert account.root.joinpath(".claude", name).read_text() == path.read_text()
-    assert (plugin / ".mcp.json").read_text() == (account.root / ".mcp.json").read_text()
-    assert (plugin / "hooks/hooks.json").read_text() == (account.root / ".claude/settings.json").read_text()
-    assert json.loads((plugin / ".claude-plugin/plugin.json").read_text())["name"] == "tandem"
-
-
-def test_a_plugin_is_written_over_nobodys_work(account: Account) -> None:
-    put(account.root / "README.md", "mine")
-    before = account.seen()
-    with pytest.raises(BrokerError, match="neither empty nor our plugin"):
-        write_plugin(account.root, Choice(url=URL))
-    assert account.seen() == before
 
 
 def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
@@ -771,7 +748,7 @@ def test_an_unreadable_file_is_told_and_stops_nobody(account: Account) -> None:
     found = status(account.around, versions=False)
     assert [client.client for client in found] == list(every_client())
     place = found[0].places[0]
-    assert place.origin is Origin.UNREADABLE
+    assert place.owner is EntryOwner.UNREADABLE
     assert "a key in double quotes is expected" in (place.problem or "")
 
 
@@ -807,3 +784,77 @@ def test_the_guide_names_every_option() -> None:
         for action in commands.parsers[command]._actions:
             for option in action.option_strings:
                 assert option in {"-h", "--help"} or option in guide, option
+
+
+def test_plans_that_were_made_together_are_carried_out_as_they_were_shown(versioned: Account) -> None:
+    put(versioned.root / ".claude/settings.json", JSON_FILES["commented"] or "")
+    before = versioned.seen()
+    planner = Planner(versioned.around)
+    shown = [planner.install(client, Choice(url=URL, trust=True)) for client in every_client()]
+    expected = {change.snapshot.real: change.after for plan in shown for change in plan.changes}
+    assert versioned.seen() == before
+
+    done = [carry_out(plan) for plan in shown]
+
+    assert all(one is plan for one, plan in zip(done, shown, strict=True))
+    assert {path: path.read_bytes() for path in expected} == expected
+    planner = Planner(versioned.around)
+    leaving = [planner.uninstall(client, Scope.PROJECT) for client in every_client()]
+    assert [carry_out(plan) for plan in leaving] == leaving
+    assert versioned.seen() == before
+
+
+def test_a_plan_is_made_again_if_its_files_were_written_since(account: Account) -> None:
+    path = put(account.root / ".mcp.json", '{"mcpServers": {}}')
+    plan = account.install(dry_run=True)
+    path.write_text('{"mcpServers": {"new": {"command": "x"}}}')
+
+    assert carry_out(plan) != plan
+
+    assert set(json.loads(path.read_text())["mcpServers"]) == {"new", "gsdreview"}
+    account.uninstall()
+    assert path.read_text() == '{"mcpServers": {"new": {"command": "x"}}}'
+
+
+def first_form(account: Account) -> None:
+    """What `tandem install gemini` left when a receipt still held edits: a file of each kind, and the receipt."""
+    before = '{\n  // mine\n  "mcpServers": {"gsdreview": {"httpUrl" : "mine"}}\n}'
+    value = {"httpUrl": OURS, "timeout": 270_000}
+    written = before.replace('{"httpUrl" : "mine"}', json.dumps(value))
+    start = before.index('{"httpUrl"')
+    step = {"edits": [[start, start + len(json.dumps(value)), '{"httpUrl" : "mine"}']]}
+    entry = {"path": ["mcpServers", "gsdreview"], "value": value, "in_list": False, "is_default": False}
+    document = put(account.root / ".gemini/settings.json", written)
+    command = put(account.root / ".gemini/commands/tandem/propose.toml", "ours")
+    files_written = [
+        {
+            "kind": "document", "path": str(document), "format": "json", "created": False, "start": "",
+            "entries": [entry | {"prior": '{"httpUrl" : "mine"}', "existing": 2}],
+            "states": {digest(written.encode()): [step]},
+        },
+        {"kind": "asset", "path": str(command), "digests": [digest(b"ours")], "prior": "foreign\r\n"},
+    ]  # fmt: skip
+    receipt = {
+        "version": 1, "client": "gemini", "scope": "project", "root": str(account.root), "address": OURS,
+        "role": "proposer", "files": files_written, "folders": [], "exclude": None, "excluded": [],
+        "shared": False, "trust": False, "gate": False, "runtimes": [],
+    }  # fmt: skip
+    put(InstallReceipts(account.around.state).path("gemini", account.root), json.dumps(receipt), mode=0o600)
+
+
+@pytest.mark.parametrize("later", ["", ' "new": {"httpUrl": "new"},'])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_receipt_of_the_first_form_is_still_taken_back(account: Account, later: str, again: bool) -> None:
+    first_form(account)
+    document = account.root / ".gemini/settings.json"
+    document.write_text(document.read_text().replace('"mcpServers": {', f'"mcpServers": {{{later}'))
+    assert configured(account, GEMINI) == (EntryOwner.OURS, OURS)
+    if again:
+        assert account.install(GEMINI).is_change
+
+    account.uninstall(GEMINI)
+
+    mine = '{\n  // mine\n  "mcpServers": {"gsdreview": {"httpUrl" : "mine"}}\n}'
+    assert document.read_text() == mine.replace('"mcpServers": {', f'"mcpServers": {{{later}')
+    assert (account.root / ".gemini/commands/tandem/propose.toml").read_bytes() == b"foreign\r\n"
+    assert account.receipts() == []

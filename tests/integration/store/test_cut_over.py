@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from gsd_review_broker import maintenance, moving
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.pool.neighbours import Neighbours
+from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path, moved_path
@@ -250,7 +250,7 @@ PAUSED = """
 import sys, time
 from pathlib import Path
 from gsd_review_broker import moving
-from gsd_review_broker.pool.neighbours import Neighbours
+from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.pool import neighbours
-from gsd_review_broker.pool.neighbours import Neighbours
+from gsd_review_broker.pool import supervisor
+from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.ports.wakeups import QUEUE
 from gsd_review_broker.service.pool import records
 from gsd_review_broker.store.postgres import archiving, listening
@@ -229,7 +229,7 @@ async def test_the_reviewers_of_a_dead_broker_are_stopped_by_another_and_their_c
 async def test_a_heartbeat_that_fails_is_tried_again(
     pair: tuple[LocalBroker, LocalBroker], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "BEAT_SECONDS", 0)
+    monkeypatch.setattr(supervisor, "BEAT_SECONDS", 0)
     neighbour = neighbours_of(pair[0])
     beat, failures = neighbour._records.beat, [ZeroDivisionError(), unavailable("it is away")]
     beaten = asyncio.Event()

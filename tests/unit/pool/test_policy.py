@@ -13,7 +13,7 @@ from gsd_review_broker.pool.policy import (
     Drain,
     End,
     PoolLimits,
-    Seen,
+    PoolMember,
     Situation,
     Spawn,
     decide,
@@ -32,16 +32,16 @@ def at(now: int) -> Milliseconds:
     return Milliseconds(now)
 
 
-def reviewer(name: str, *, busy: bool = False, since: int = 0, **fields: object) -> Seen:
+def reviewer(name: str, *, busy: bool = False, since: int = 0, **fields: object) -> PoolMember:
     given: dict[str, object] = {
         "id": Identity(name),
         "started_at": at(since),
         "free_since": None if busy else at(since),
     }
-    return Seen(**{**given, **fields})  # type: ignore[arg-type]
+    return PoolMember(**{**given, **fields})  # type: ignore[arg-type]
 
 
-def situation(pending: int, *reviewers: Seen, now: int = 1_000, **fields: object) -> Situation:
+def situation(pending: int, *reviewers: PoolMember, now: int = 1_000, **fields: object) -> Situation:
     return Situation(pending=pending, reviewers=reviewers, now=at(now), **fields)  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ limits_strategy = st.builds(
 NOW = 10_000_000
 moments = st.integers(0, NOW).map(at)
 seen_strategy = st.builds(
-    Seen,
+    PoolMember,
     id=st.uuids().map(lambda value: Identity(str(value))),
     started_at=moments,
     free_since=st.none() | moments,
@@ -128,7 +128,7 @@ class _World:
         self.limits = limits
         self.now = 0
         self.pending = 0
-        self.reviewers: dict[str, Seen] = {}
+        self.reviewers: dict[str, PoolMember] = {}
         self.spawned_at: list[int] = []
         self.largest = 0
 
@@ -203,7 +203,7 @@ def test_an_idle_reviewer_is_drained_and_then_ended() -> None:
     idle = reviewer("a")
     assert decide(situation(0, idle, now=LIMITS.idle_timeout), LIMITS) == [Drain(idle.id, EndReason.IDLE)]
     drained = replace(idle, draining_since=at(LIMITS.idle_timeout))
-    soon = LIMITS.idle_timeout + LIMITS.farewell
+    soon = LIMITS.idle_timeout + LIMITS.exit_grace
     assert decide(situation(0, drained, now=soon - 1), LIMITS) == []
     assert decide(situation(0, drained, now=soon), LIMITS) == [End(idle.id)]
 
@@ -218,7 +218,7 @@ def test_after_its_time_a_reviewer_may_finish_what_it_holds_but_not_for_ever() -
     # When it has finished, it has a moment to go by itself.
     finished = replace(drained, free_since=at(late - 1))
     assert decide(situation(0, finished, now=late), LIMITS) == []
-    assert decide(situation(0, finished, now=late - 1 + LIMITS.farewell), LIMITS) == [End(busy.id)]
+    assert decide(situation(0, finished, now=late - 1 + LIMITS.exit_grace), LIMITS) == [End(busy.id)]
 
 
 def test_one_that_let_its_claim_run_out_is_ended() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gsd_review_broker.cli.broker import launching, ports
-from gsd_review_broker.cli.broker.state_folder import Files
+from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -44,8 +44,8 @@ def start(
 ) -> StartedBroker:
     """The running broker; started if there is none.
 
-    `flags` are the broker's own. With `port_is_free` nobody has chosen the port: it is the database's usual one if that
-    is free. A client that has been `running_since` a time does not undo a `tandem down` after that time.
+    `flags` are the broker's own. With `port_is_free` the user has not chosen the port: it is the database's usual one,
+    if that is free. A client that has been `running_since` a time does not undo a `tandem down` after that time.
     """
     files = Files.of(target.locations.database)
     running = find(target)

@@ -1,4 +1,5 @@
-"""A broker of ours as a process: started in the folder that it serves, and awaited until it answers."""
+"""Starts our own Python programs in folders that are not ours. A broker is started in the folder that it serves, and
+awaited until it answers."""
 
 import os
 import signal
@@ -9,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from gsd_review_broker.cli.broker import child_python
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings.state_files import runtime_path
@@ -27,6 +27,24 @@ os.close(report)
 os.setsid()
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """`-P`: otherwise `-m` looks for modules in the working folder first, which is a repository.
+
+    Any `json.py` or `sitecustomize.py` at its root would run with the user's rights.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def isolated_python(program: str, *arguments: str) -> list[str]:
+    """A short program of the standard library alone: the folder and the environment choose nothing that it imports."""
+    return [sys.executable, "-I", "-S", "-c", program, *arguments]
+
+
+def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The same for whatever Python the child starts."""
+    return {**inherited, "PYTHONSAFEPATH": "1"}
 
 
 class Process(Protocol):
@@ -55,9 +73,9 @@ def launch(
 ) -> "subprocess.Popen[bytes]":
     """In a session of its own: Ctrl-C in our terminal does not reach it."""
     return subprocess.Popen(
-        child_python.command("gsd_review_broker", *flags),
+        python_command("gsd_review_broker", *flags),
         cwd=folder,
-        env=child_python.environment(environment),
+        env=safe_environment(environment),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -72,12 +90,12 @@ def launch_detached(
     if sys.platform == "win32":
         return launch(flags, folder=folder, environment=environment, log=log)
     reading, writing = os.pipe()
-    broker = child_python.command("gsd_review_broker", *flags)
+    broker = python_command("gsd_review_broker", *flags)
     try:
         subprocess.run(
-            child_python.isolated(_DETACHER, str(writing), *broker),
+            isolated_python(_DETACHER, str(writing), *broker),
             cwd=folder,
-            env=child_python.environment(environment),
+            env=safe_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,4 +1,4 @@
-"""The port of a broker whose port nobody chose.
+"""The files of a background broker in the platform's state folder, and the port of a broker where the user chose none.
 
 The first project of a user has the default port. Every other project has a port of its own, which follows from the name
 of its database, so that its address stays the same from one start to the next.
@@ -10,12 +10,34 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from gsd_review_broker.cli.broker.state_folder import Files
 from gsd_review_broker.files.private import read_regular, write_private
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database
+
+
+class Files(NamedTuple):
+    log: Path
+    pid: Path
+    lock: Path
+    # Exists after `tandem down`, until a broker is started again.
+    stopped: Path
+    # The port of its first start, where the user chose none.
+    port: Path
+
+    @classmethod
+    def of(cls, database: Database) -> "Files":
+        name = database.key
+        folder = locations.state_folder() / "brokers"
+        return cls(
+            log=folder / f"{name}.log",
+            pid=folder / f"{name}.pid",
+            lock=folder / f"{name}.lock",
+            stopped=folder / f"{name}.stopped",
+            port=folder / f"{name}.port",
+        )
+
 
 # Below the ports that systems give to outgoing connections.
 _OWN = range(18_321, 28_321)

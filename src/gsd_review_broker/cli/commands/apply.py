@@ -10,7 +10,7 @@ from pathlib import Path
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import OF_ERROR, Exit
 from gsd_review_broker.cli.git import changes, patches
-from gsd_review_broker.cli.git.kept_files import KeptFiles
+from gsd_review_broker.cli.git.snapshot import WorkTreeSnapshot
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
@@ -180,7 +180,7 @@ def _require_clean(root: Path, paths: Sequence[str]) -> None:
 
 def apply_approved(root: Path, approved: Approved, *, index: bool, check: bool) -> None:
     flags = [flag for flag, target in (("--index", index), ("--check", check)) if target]
-    kept = KeptFiles(root, approved.paths)
+    kept = WorkTreeSnapshot(root, approved.paths)
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         patch = Path(folder) / "diff"
         patch.write_bytes(approved.diff)

@@ -5,7 +5,7 @@ import argparse
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render.events import EVENT_TITLES, event_row
+from gsd_review_broker.cli.render.describe import EVENT_TITLES, event_row
 
 
 def register(commands: Commands) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from gsd_review_broker import __version__
-from gsd_review_broker.cli.broker.state_folder import Files
+from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit

@@ -4,8 +4,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from gsd_review_broker.cli.doctor.check import Check, CheckState, red
 from gsd_review_broker.cli.doctor.checks import every_check
+from gsd_review_broker.cli.doctor.machine import Check, CheckState, red
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.render.screen import Screen, Span, Style

@@ -94,7 +94,7 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.optimistic import check_commits
+    from gsd_review_broker.cli.gsd.checkpoint import check_commits
 
     return check_commits(Context(options))
 
@@ -106,13 +106,13 @@ def _checkpoint(options: argparse.Namespace) -> int:
 
 
 def _review(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.lane import review_prompt
+    from gsd_review_broker.cli.gsd.review import review_prompt
 
     return review_prompt(Context(options), options.timeout)
 
 
 def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.status import show_status
+    from gsd_review_broker.cli.gsd.rules import show_status
 
     return show_status(Context(options))
 
@@ -124,6 +124,6 @@ def _statusline(options: argparse.Namespace) -> int:
 
 
 def _session_start(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.session import start_session
+    from gsd_review_broker.cli.gsd.rules import start_session
 
     return start_session(Context(options))

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from gsd_review_broker.integrations import (
         Choice,
         Client,
+        ClientPlan,
         ClientStatus,
         ConfigFile,
         Environment,
-        InstallOutcome,
         Scope,
     )
 
@@ -53,12 +53,9 @@ def register(commands: Commands) -> None:
     )
     how = install.add_mutually_exclusive_group()
     how.add_argument(
-        "--stdio",
+        "--http",
         action="store_true",
-        help="connect through `tandem mcp`, which finds or starts the broker of its folder (the default)",
-    )
-    how.add_argument(
-        "--http", action="store_true", help="connect to the address of the broker that serves this project"
+        help="connect to the address of the broker that serves this project, and not through `tandem mcp`",
     )
     how.add_argument("--url", help="connect to this address")
     install.add_argument(
@@ -76,7 +73,6 @@ def register(commands: Commands) -> None:
         choices=["claude", "codex"],
         help="GSD: the client that it runs in (each in which it is found)",
     )
-    install.add_argument("--plugin", metavar="DIR", help="write a Claude Code plugin to DIR, and install nothing")
     uninstall = commands.add("uninstall", run_uninstall, summary="remove what install wrote")
     uninstall.add_argument("clients", nargs="*", metavar="CLIENT", choices=_NamesOrNone(INSTALLABLE), help=_named())
     uninstall.add_argument(
@@ -105,16 +101,12 @@ def run_install(options: argparse.Namespace) -> int:
 
     if _STATUS in options.clients:
         return _show_status(options)
-    if options.plugin is not None:
-        return _write_plugin(options)
     around = integrations.Environment.of(Path.cwd())
     choice = _choice(options, around)
     clients = _chosen(options)
     # All are planned before the first is written: a refusal comes before any file is changed.
-    outcomes = [integrations.install(client, choice, around, dry_run=True) for client in clients]
-    if not options.dry_run:
-        outcomes = [integrations.install(client, choice, around) for client in clients]
-    return _report(outcomes, options, around, undo=True)
+    planner = integrations.Planner(around)
+    return _carried_out([planner.install(client, choice) for client in clients], options, around, undo=True)
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
@@ -125,10 +117,16 @@ def run_uninstall(options: argparse.Namespace) -> int:
         return _uninstall_all(options, around)
     scope = _scope(options, around)
     clients = _chosen(options)
-    outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in clients]
+    planner = integrations.Planner(around)
+    return _carried_out([planner.uninstall(client, scope) for client in clients], options, around, undo=False)
+
+
+def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+    from gsd_review_broker import integrations
+
     if not options.dry_run:
-        outcomes = [integrations.uninstall(client, scope, around) for client in clients]
-    return _report(outcomes, options, around, undo=False)
+        plans = [integrations.carry_out(plan) for plan in plans]
+    return _report(plans, options, around, undo=undo)
 
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
@@ -142,18 +140,19 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
         )
     scope = integrations.Scope.PROJECT
     everything = [*integrations.everything_installable(), integrations.pool_settings()]
-    outcomes = [integrations.uninstall(client, scope, around, dry_run=True) for client in everything]
+    planner = integrations.Planner(around)
+    plans = [planner.uninstall(client, scope) for client in everything]
     present = gate_state(around.project())
     has_gate = present is not None and present.state != "absent"
     if not options.dry_run:
-        outcomes = [integrations.uninstall(client, scope, around) for client in everything]
+        plans = [integrations.carry_out(plan) for plan in plans]
         uninstall_gate(around.project())
-    outcomes = [outcome for outcome in outcomes if outcome.address]
+    plans = [plan for plan in plans if plan.address]
     if options.json:
-        results = [_facts(outcome, around) for outcome in outcomes]
+        results = [_facts(plan, around) for plan in plans]
         Screen().json({"dry_run": options.dry_run, "results": results, "gate": has_gate})
         return Exit.DONE
-    _report(outcomes, options, around, undo=False)
+    _report(plans, options, around, undo=False)
     screen = Screen()
     taken_back = "would be taken back" if options.dry_run else "taken back"
     screen.say("The gate: ", taken_back if has_gate else "nothing to remove")
@@ -203,51 +202,51 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
     )
 
 
-def _report(outcomes: "list[InstallOutcome]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+def _report(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
     screen = Screen()
     if options.json:
-        screen.json({"dry_run": options.dry_run, "results": [_facts(outcome, around) for outcome in outcomes]})
+        screen.json({"dry_run": options.dry_run, "results": [_facts(plan, around) for plan in plans]})
         return Exit.DONE
-    for outcome in outcomes:
+    for plan in plans:
         if options.dry_run:
-            _show_difference(screen, outcome)
+            _show_difference(screen, plan)
         else:
-            _show_outcome(screen, outcome, around, undo=undo)
-        for note in outcome.notes:
+            _show_done(screen, plan, around, undo=undo)
+        for note in plan.notes:
             screen.say("  ", note)
     return Exit.DONE
 
 
-def _show_difference(screen: Screen, outcome: "InstallOutcome") -> None:
-    if not outcome.is_change:
-        screen.say(f"{outcome.client.full_name} ({outcome.scope}): nothing to change")
-    for change in outcome.changes:
+def _show_difference(screen: Screen, plan: "ClientPlan") -> None:
+    if not plan.is_change:
+        screen.say(f"{plan.client.full_name} ({plan.scope}): nothing to change")
+    for change in plan.changes:
         if change.is_change:
             screen.block(change.difference().removesuffix("\n"))
 
 
-def _show_outcome(screen: Screen, outcome: "InstallOutcome", around: "Environment", *, undo: bool) -> None:
-    name = f"{outcome.client.full_name} ({outcome.scope})"
+def _show_done(screen: Screen, plan: "ClientPlan", around: "Environment", *, undo: bool) -> None:
+    name = f"{plan.client.full_name} ({plan.scope})"
     if undo:
-        missing = _missing(outcome.client, around)
-        screen.say(Span(name, Style.BOLD), f": {_done(outcome, is_missing=missing is not None)}")
+        missing = _missing(plan.client, around)
+        screen.say(Span(name, Style.BOLD), f": {_done(plan, is_missing=missing is not None)}")
         if missing:
             screen.say("  ", missing)
     else:
-        done = "taken back" if outcome.address else "nothing to remove"
+        done = "taken back" if plan.address else "nothing to remove"
         screen.say(Span(name, Style.BOLD), f": {done}")
-    for change in outcome.changes:
+    for change in plan.changes:
         if change.is_change:
             screen.say("  ", Span(f"{change.action:<8}", _COLOURS[change.action]), " ", _short(change.path, around))
-    if undo and outcome.is_change:
-        screen.say(f"  Undo: tandem uninstall {outcome.client} --scope {outcome.scope}")
+    if undo and plan.is_change:
+        screen.say(f"  Undo: tandem uninstall {plan.client} --scope {plan.scope}")
 
 
-def _done(outcome: "InstallOutcome", *, is_missing: bool) -> str:
-    if outcome.client.server is None:
-        return "installed" if outcome.is_change else "already installed"
-    verb = "will connect to" if is_missing else "connected to" if outcome.is_change else "already connected to"
-    return f"{verb} {outcome.address}"
+def _done(plan: "ClientPlan", *, is_missing: bool) -> str:
+    if plan.client.server is None:
+        return "installed" if plan.is_change else "already installed"
+    verb = "will connect to" if is_missing else "connected to" if plan.is_change else "already connected to"
+    return f"{verb} {plan.address}"
 
 
 def _missing(client: "Client", around: "Environment") -> str | None:
@@ -263,40 +262,18 @@ def _short(path: Path, around: "Environment") -> str:
     return f"~/{path.relative_to(around.home)}" if path.is_relative_to(around.home) else str(path)
 
 
-def _facts(outcome: "InstallOutcome", around: "Environment") -> dict[str, Any]:
+def _facts(plan: "ClientPlan", around: "Environment") -> dict[str, Any]:
     return {
-        "client": outcome.client.name,
-        "scope": outcome.scope.value,
-        "address": outcome.address,
-        "installed": _missing(outcome.client, around) is None,
-        "changed": outcome.is_change,
+        "client": plan.client.name,
+        "scope": plan.scope.value,
+        "address": plan.address,
+        "installed": _missing(plan.client, around) is None,
+        "changed": plan.is_change,
         "files": [
-            {"path": str(change.path), "action": change.action, "diff": change.difference()}
-            for change in outcome.changes
+            {"path": str(change.path), "action": change.action, "diff": change.difference()} for change in plan.changes
         ],
-        "notes": list(outcome.notes),
+        "notes": list(plan.notes),
     }
-
-
-def _write_plugin(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations
-
-    if options.clients != ["claude"] or options.dry_run:
-        raise BrokerError(
-            Code.INVALID_ARGUMENT, "only Claude Code has plugins", "Run tandem install claude --plugin DIR."
-        )
-    choice = _choice(options, integrations.Environment.of(Path.cwd()))
-    folder = Path(options.plugin).absolute()
-    written = integrations.write_plugin(folder, choice)
-    screen = Screen()
-    if options.json:
-        screen.json({"plugin": str(folder), "address": choice.shown, "files": [str(path) for path in written]})
-        return Exit.DONE
-    screen.say(Span("Claude Code plugin", Style.BOLD), f" for {choice.shown} in {folder}")
-    for path in written:
-        screen.say("  ", str(path.relative_to(folder)))
-    screen.say(f"  Try it: claude --plugin-dir {folder}")
-    return Exit.DONE
 
 
 def _show_status(options: argparse.Namespace) -> int:
@@ -325,7 +302,7 @@ def _show_status(options: argparse.Namespace) -> int:
 
 
 def _shown(place: "ConfigFile", around: "Environment") -> tuple[str, str, str]:
-    match place.origin:
+    match place.owner:
         case "ours":
             text = _with_answer(place)
         case "foreign":
@@ -366,7 +343,7 @@ def _client_facts(client: "ClientStatus") -> dict[str, Any]:
             {
                 "scope": place.scope.value,
                 "path": str(place.path),
-                "origin": place.origin.value,
+                "origin": place.owner.value,
                 "url": place.url,
                 "serves": _serves(place),
                 "problem": place.problem,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from gsd_review_broker.cli.broker.browser import open_page
+from gsd_review_broker.cli.broker.watching import open_page
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options

@@ -4,11 +4,11 @@ import argparse
 import json
 import time
 
-from gsd_review_broker.cli.broker.following import follow
+from gsd_review_broker.cli.broker.watching import follow
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
-from gsd_review_broker.cli.render.events import event_line, status_span
+from gsd_review_broker.cli.render.describe import event_line, status_span
 from gsd_review_broker.cli.render.live_view import LiveView
 from gsd_review_broker.cli.render.screen import Span, Style
 from gsd_review_broker.client.connection import Json

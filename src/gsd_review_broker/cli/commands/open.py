@@ -2,7 +2,7 @@
 
 import argparse
 
-from gsd_review_broker.cli.broker.browser import open_page
+from gsd_review_broker.cli.broker.watching import open_page
 from gsd_review_broker.cli.context import Context, keepers_connection
 from gsd_review_broker.cli.registering import Commands, broker_options
 

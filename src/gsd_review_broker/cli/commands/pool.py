@@ -7,8 +7,7 @@ from typing import Any, cast
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render.describe import counted
-from gsd_review_broker.cli.render.events import moment, short_id
+from gsd_review_broker.cli.render.describe import counted, moment, short_id
 from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
 from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.client.connection import Json

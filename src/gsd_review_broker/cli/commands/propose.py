@@ -5,12 +5,11 @@ import os
 import sys
 from pathlib import Path
 
-from gsd_review_broker.cli.broker.browser import open_page
-from gsd_review_broker.cli.broker.verdicts import DEFAULT_SECONDS, exit_of, wait_for_verdict
+from gsd_review_broker.cli.broker.watching import DEFAULT_SECONDS, exit_of, open_page, wait_for_verdict
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
-from gsd_review_broker.cli.git.sources import add_source_options, as_text, chosen_change
+from gsd_review_broker.cli.git.patches import add_source_options, as_text, chosen_change
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json

@@ -12,7 +12,7 @@ from gsd_review_broker.domain.words import AGENTS, CLIENTS
 from gsd_review_broker.errors import BrokerError, Code
 
 if TYPE_CHECKING:
-    from gsd_review_broker.cli.setup.carrying_out import SetupResult
+    from gsd_review_broker.cli.setup.apply import SetupResult
     from gsd_review_broker.cli.setup.plan import SetupPlan
 
 _PERSON = "you"
@@ -52,7 +52,7 @@ def run_setup(options: argparse.Namespace) -> int:
 
 
 def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup.carrying_out import carry_out, planned_facts
+    from gsd_review_broker.cli.setup.apply import carry_out, planned_facts
 
     facts = planned_facts(plan)
     if options.dry_run or not options.yes:
@@ -71,15 +71,15 @@ def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namesp
 
 
 def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup import report
-    from gsd_review_broker.cli.setup.carrying_out import carry_out
+    from gsd_review_broker.cli.setup import apply
+    from gsd_review_broker.cli.setup.apply import carry_out
 
-    report.show_found(screen, plan)
+    apply.show_found(screen, plan)
     was_asked = False
     can_ask = not options.yes and not options.dry_run and sys.stdin.isatty()
     if can_ask and len(plan.pairs) > 1 and options.proposer is None and options.reviewer is None:
         plan, was_asked = _asked_for_pair(screen, plan, options), True
-    report.show_plan(screen, plan, was_asked=was_asked)
+    apply.show_plan(screen, plan, was_asked=was_asked)
     if options.dry_run:
         return Exit.DONE
     if plan.is_change and not options.yes and not (can_ask and _is_yes("\nWrite this? [Y/n] ")):
@@ -87,14 +87,14 @@ def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespa
         return Exit.DONE if can_ask else Exit.USAGE
     with screen.progress("setting up"):
         result = carry_out(plan)
-    report.show_checks(screen, result.checks)
-    report.show_next(screen, report.next_steps(plan), result.url, result.notes)
+    apply.show_checks(screen, result.checks)
+    apply.show_next(screen, apply.next_steps(plan), result.url, result.notes)
     return _exit(result)
 
 
 def _asked_for_pair(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> "SetupPlan":
+    from gsd_review_broker.cli.setup.apply import show_pairs
     from gsd_review_broker.cli.setup.plan import make_plan
-    from gsd_review_broker.cli.setup.report import show_pairs
 
     show_pairs(screen, plan)
     now = plan.pairs.index(plan.pair) + 1 if plan.pair in plan.pairs else 1

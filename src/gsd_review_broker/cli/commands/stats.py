@@ -28,7 +28,7 @@ def register(commands: Commands) -> None:
 def show_stats(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.web:
-        from gsd_review_broker.cli.broker.browser import open_page
+        from gsd_review_broker.cli.broker.watching import open_page
 
         return open_page(context, "/")
     statistics = context.call("get_review_stats", project=options.project)

@@ -47,7 +47,7 @@ def run_new(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.render.events import moment
+    from gsd_review_broker.cli.render.describe import moment
     from gsd_review_broker.cli.tokens import TokenDesk
 
     desk = TokenDesk(options)

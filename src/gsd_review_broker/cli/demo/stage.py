@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.broker import child_python, launching
+from gsd_review_broker.cli.broker import launching
 from gsd_review_broker.cli.demo import script
 from gsd_review_broker.client import RunningBroker, Target
 from gsd_review_broker.errors import StartError
@@ -74,7 +74,7 @@ class Stage:
             "TANDEM_DEMO_FOLDER": str(folder),
             "TANDEM_DEMO_PAUSE": str(pause),
         }
-        return stack.enter_context(_actor(f"gsd_review_broker.cli.demo.{name}", folder, environment))
+        return stack.enter_context(_started(name, folder, environment))
 
 
 def _listen(actor: "subprocess.Popen[bytes]", output: "queue.Queue[bytes | None]") -> None:
@@ -147,11 +147,11 @@ def _broker(folder: Path, target: Target, environment: dict[str, str]) -> Genera
 
 
 @contextlib.contextmanager
-def _actor(module: str, folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[bytes]"]:
+def _started(actor: str, folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(
-        child_python.command(module),
+        launching.python_command("gsd_review_broker.cli.demo.actors", actor),
         cwd=folder,
-        env=child_python.environment(environment),
+        env=launching.safe_environment(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

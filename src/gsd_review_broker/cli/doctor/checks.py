@@ -1,165 +1,58 @@
-"""What `tandem doctor` looks at: each check says what it found, and what to do about it."""
+"""What `tandem doctor` looks at: this machine, and then the broker, the clients, the pool and the gate."""
 
-import importlib.util
 import os
-import re
+import shlex
 import shutil
-import sqlite3
-import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker import ports
-from gsd_review_broker.cli.doctor.asking import connected
-from gsd_review_broker.cli.doctor.check import Check, green, red, yellow
-from gsd_review_broker.cli.doctor.clients import clients
-from gsd_review_broker.cli.doctor.pool import pool
-from gsd_review_broker.cli.doctor.stored import what_is_wrong
-from gsd_review_broker.client import Target, UnreachableError
-from gsd_review_broker.client.connection import Connection
-from gsd_review_broker.client.discovery import described
-from gsd_review_broker.domain.words import PROGRAMS
+from gsd_review_broker.cli.doctor.machine import (
+    Check,
+    command,
+    configuration,
+    database,
+    git,
+    green,
+    python,
+    red,
+    repository,
+    reviewers,
+    sqlite,
+    state_folder,
+    yellow,
+)
+from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect
+from gsd_review_broker.client.connection import Connection, Json
+from gsd_review_broker.client.discovery import answering
 from gsd_review_broker.durations import in_words
-from gsd_review_broker.errors import BrokerError, StartError
-from gsd_review_broker.git.program import run_git, text_of
+from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.tracked_state import refuse_tracked
+from gsd_review_broker.settings.own_token import own_token
+from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
 
-_LEAST_PYTHON = (3, 11)
-_LEAST_GIT = (2, 31)
-# Two connections that write or checkpoint at once may corrupt a WAL.
-_WAL_BUG = ((3, 7, 0), (3, 51, 2))
-_LITTLE_SPACE = 200 * 1024 * 1024
-_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph"}
+if TYPE_CHECKING:
+    from gsd_review_broker.integrations import ClientStatus, ConfigFile
 
-
-def python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < _LEAST_PYTHON:
-        return red("python", version, "Install Python 3.11 or newer.")
-    return green("python", version)
+_RESTART = "Restart the broker from here: `tandem down; tandem up`."
 
 
-def git() -> Check:
-    try:
-        version = text_of(run_git(Path.cwd(), "--version", timeout=10).output)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return red("git", f"does not run: {error}", "Install git; the broker needs it to check diffs.")
-    match = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", version)
-    if match is None:
-        return yellow("git", version.strip() or "no version", "Is it git?")
-    if (int(match[1]), int(match[2])) < _LEAST_GIT:
-        return red("git", match[0], "Install git 2.31 or newer.")
-    return green("git", match[0])
+def connected(target: Target) -> RunningBroker:
+    """Raises BrokerError."""
+    return connect(target, token=own_token() or _keepers_token(target))
 
 
-def sqlite() -> Check:
-    version = sqlite3.sqlite_version
-    number = tuple(map(int, version.split(".")))
-    if _WAL_BUG[0] <= number <= _WAL_BUG[1]:
-        return green(
-            "sqlite",
-            version,
-            "3.7.0 to 3.51.2 can corrupt a database that two connections write at once; the broker writes with one. "
-            "Open the file with no other program for writing.",
-        )
-    return green("sqlite", version)
-
-
-def command() -> Check:
-    program = shutil.which("tandem")
-    if program is None:
-        return yellow("command", "tandem is not on the PATH", "Hooks and agents call it by name: add its folder.")
-    return green("command", f"{program} ({__version__})")
-
-
-def configuration(target: Target, config: str | None) -> Iterator[Check]:
-    """Validated whole, as the broker does at its start."""
-    from gsd_review_broker.settings import config as settings
-
-    try:
-        loaded = settings.load(root=target.locations.root, flags={"config": config})
-    except StartError as error:
-        yield red("configuration", str(error), "Fix the file; `tandem config` shows every value.")
-        return
-    files = sorted({origin for origin in loaded.origins.values() if os.sep in origin})
-    yield green("configuration", ", ".join(files) or "defaults")
-    for problem in loaded.problems:
-        yield yellow(problem.feature, problem.message, problem.fix)
-
-
-def database(target: Target) -> Iterator[Check]:
-    if target.locations.database.url is not None:
-        yield _server(target)
-        return
-    path = target.locations.database.path
-    folder = next(parent for parent in path.parents if parent.exists())
-    if not os.access(folder, os.W_OK):
-        yield red("database", f"{folder} cannot be written", "Change its owner or permissions, or choose --db.")
-        return
-    if wrong := _foreign(target) or (what_is_wrong(path) if path.exists() else None):
-        yield red("database", *wrong)
-    elif path.exists():
-        size = path.stat().st_size
-        readable = stat.S_IMODE(path.stat().st_mode) & 0o077
-        if readable and sys.platform != "win32":
-            yield yellow("database", f"{path}: other users can read it", f"chmod 600 {path}")
-        else:
-            yield green("database", f"{path} ({size // 1024} KiB)")
-    else:
-        yield green("database", f"{path} (created when the broker starts)")
-    kind = _file_system(folder)
-    if kind in _NETWORK:
-        yield yellow("file system", f"{kind}: a network's", "Locks and syncs are not reliable there: choose --db.")
-    free = shutil.disk_usage(folder).free
-    if free < _LITTLE_SPACE:
-        yield yellow(
-            "disk",
-            f"{free // (1024 * 1024)} MiB are free",
-            "Free some space: the broker cannot record anything without it.",
-        )
-
-
-def state_folder() -> Iterator[Check]:
-    """Only if it is a problem. `tandem up` keeps the broker's log, its port and its lock there."""
-    path = locations.state_folder()
-    folder = next(parent for parent in (path, *path.parents) if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        yield red(
-            "state folder",
-            f"nothing can be written below {folder}",
-            f"The broker needs {path}; XDG_STATE_HOME moves it.",
-        )
-
-
-def _server(target: Target) -> Check:
-    if importlib.util.find_spec("asyncpg") is None:
-        return red(
-            "database", "PostgreSQL needs a package that is not installed", "Install gsd-review-broker[postgres]."
-        )
-    return green("database", f"{target.locations.database} (the broker connects when it starts)")
-
-
-def _foreign(target: Target) -> tuple[str, str] | None:
-    try:
-        refuse_tracked(target.locations.database, target.locations.root)
-    except StartError as error:
-        return str(error), "The broker does not start with it."
+def _keepers_token(target: Target) -> str | None:
+    """A user who can read the runtime file of a broker needs no other token."""
+    if target.url is not None:
+        return None
+    with suppress(UntrustedRuntimeFileError):
+        announcement = announced(target.locations.database)
+        return keeper_token(announcement.secret) if announcement else None
     return None
-
-
-def _file_system(folder: Path) -> str:
-    """By the longest mount point above it; empty where the system does not say."""
-    try:
-        lines = Path("/proc/mounts").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    mounts = [line.split()[1:3] for line in lines if len(line.split()) > 2]  # noqa: PLR2004 - device, place, kind
-    above = [(place, kind) for place, kind in mounts if folder.is_relative_to(place.replace("\\040", " "))]
-    return max(above, key=lambda mount: len(mount[0]), default=("", ""))[1]
 
 
 def broker(target: Target) -> Iterator[Check]:
@@ -180,7 +73,7 @@ def broker(target: Target) -> Iterator[Check]:
     if running.version == __version__:
         yield green("broker", where)
     else:
-        repair = "ask whoever runs it" if target.is_elsewhere else "stop it and start it again"
+        repair = "ask the person who runs it" if target.is_elsewhere else "stop it and start it again"
         hint = f"This is {__version__}: {repair}{'' if target.is_elsewhere else ' with `tandem down; tandem up`'}."
         yield yellow("broker", f"{where}, version {running.version}", hint)
 
@@ -201,17 +94,6 @@ def _holder(port: int) -> str:
         return f" by the broker that serves {health['serves']} (pid {health['pid']})"
     except (UnreachableError, KeyError):
         return " by another program"
-
-
-def reviewers() -> Check:
-    installed = [name for name in PROGRAMS if shutil.which(name)]
-    if not installed:
-        return green(
-            "reviewer programs",
-            "none found",
-            "A person can review; the pool needs one of " + ", ".join(PROGRAMS) + ".",
-        )
-    return green("reviewer programs", ", ".join(installed))
 
 
 def gate(target: Target) -> Check:
@@ -239,10 +121,97 @@ def gate(target: Target) -> Check:
             )
 
 
-def repository(target: Target) -> Check:
-    if target.locations.root is None:
-        return green("repository", "not in a repository: this is the user's broker")
-    return green("repository", described(target.locations))
+# Which clients know the broker, and does what they know lead to the right one? The broker that answers there decides.
+
+
+def clients(target: Target) -> Iterator[Check]:
+    from gsd_review_broker import integrations
+
+    around = integrations.Environment.of(Path.cwd())
+    statuses = integrations.status(around, versions=False)
+    is_connected = any(place.url for status in statuses for place in status.places)
+    for status in statuses:
+        check = _check(status, target, is_enough=is_connected)
+        if check is not None:
+            yield check
+
+
+def _check(status: "ClientStatus", target: Target, *, is_enough: bool) -> Check | None:
+    """`is_enough`: some client is connected, so that another one need not be."""
+    name = status.client.name
+    unreadable = next((place for place in status.places if place.problem), None)
+    if unreadable is not None:
+        return yellow(name, f"{unreadable.path}: {unreadable.problem}", "Fix the file.")
+    connected = [place for place in status.places if place.url]
+    if not connected:
+        return _unconnected(name, is_enough=is_enough) if status.program else None
+    if status.program is None:
+        found = f"connected, but not installed: there is no {name} on the PATH"
+        return yellow(name, found, f"Install {status.client.full_name}, or run tandem uninstall {name}.")
+    wrong = next(filter(None, (_what_is_wrong(place, target) for place in connected)), None)
+    if wrong is not None:
+        return yellow(name, wrong, f"tandem install {name} connects it to the broker of this folder.")
+    return green(name, f"connected: {', '.join(place.url or '' for place in connected)}")
+
+
+def _unconnected(name: str, *, is_enough: bool) -> Check:
+    if is_enough:
+        return green(name, f"not connected (tandem install {name} connects it)")
+    return yellow(name, "installed, but not connected", f"tandem install {name}")
+
+
+def _what_is_wrong(place: "ConfigFile", target: Target) -> str | None:
+    """None if the entry leads to the broker of this folder, or will start it."""
+    address = place.url or ""
+    if not address.startswith(("http://", "https://")):
+        program = shlex.split(address)[0]
+        return None if shutil.which(program) else f"{place.path} names {program}, which is not on the PATH"
+    broker = answering(address)
+    if broker is None:
+        # Another machine may answer only to that machine's clients.
+        return f"no broker answers at {address}" if address.startswith("http://") else None
+    accepted = {target.locations.serves} if place.scope.value == "project" else {target.locations.serves, "user"}
+    return None if broker.serves in accepted else f"connected to {address}, which serves {broker.serves}"
+
+
+# The pool: is it on, is its agent logged in, does its environment reach it?
+
+
+def pool(target: Target) -> Iterator[Check]:
+    """Asks the running broker: the environment in which it was started applies."""
+    try:
+        running = connected(target)
+        state = running.connection.get("/api/pool")
+        problems = running.connection.get("/api/problems")["problems"]
+        running.connection.close()
+    except (UnreachableError, BrokerError):
+        return
+    for problem in problems:
+        if problem["feature"] == "settings":
+            yield yellow("settings", problem["message"], problem["fix"])
+    if not state["enabled"]:
+        return
+    if state["problem"]:
+        yield yellow("pool", state["problem"], "`tandem pool list` and `tandem pool logs` show more.")
+    else:
+        yield green("pool", f"on, starts {state['agent']}")
+    # A broker of an older version says nothing about it.
+    if login := state.get("login"):
+        yield from _login(state["agent"], login)
+
+
+def _login(agent: str, login: Json) -> Iterator[Check]:
+    if login["known"] and not login["seen"]:
+        yield yellow("pool login", f"nothing shows that {agent} is logged in where the broker runs", login["advice"])
+    elif login["seen"]:
+        yield green("pool login", f"{agent} by {login['seen']}")
+    absent = [name for name in login["passed"] if os.environ.get(name) and name not in login["present"]]
+    if absent:
+        yield yellow(
+            "pool environment",
+            f"{', '.join(absent)}: set here, but the broker was started without, so reviewers do not get it",
+            _RESTART,
+        )
 
 
 def every_check(target: Target, config: str | None) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import answer_about
 from gsd_review_broker.cli.git.changes import top_level
-from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command
 from gsd_review_broker.errors import BrokerError, Code

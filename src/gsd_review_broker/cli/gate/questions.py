@@ -7,7 +7,7 @@ from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.decision import Covered

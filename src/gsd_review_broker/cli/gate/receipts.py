@@ -7,7 +7,7 @@ from typing import Any
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import passed, range_log, row_of
-from gsd_review_broker.cli.render.escapes import visible_block
+from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.domain.gate.receipts import key_id_of, parse_public_key

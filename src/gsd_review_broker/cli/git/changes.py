@@ -1,25 +1,71 @@
-"""Making a diff out of what stands in the repository, without touching its index, work tree or objects.
+"""Makes a diff out of what stands in the repository, without touching its index, work tree or objects.
 
 What git adds goes to an index and an object store of our own. The diff is then made between two trees, in an empty
 repository beside the real one: no attribute of a proposed change decides how the change is shown, and a file that is
-not UTF-8 travels as a git binary patch.
+not UTF-8 travels as a git binary patch. What `tandem install` wrote is not part of a change; its receipts are read as
+plain JSON, because this runs before every proposal and must be light.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gsd_review_broker.cli.git.installed import installed_files
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.command import alternate
 from gsd_review_broker.git.digest import digest_of_records, range_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
 from gsd_review_broker.git.scratch import make_empty_repository
+from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.locations import DATABASE_NAME
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstalledFile:
+    path: Path
+    is_whole: bool
+    """Everything in which it differs from HEAD is ours. Otherwise others have changed the same file."""
+
+
+def installed_files(root: Path) -> list[InstalledFile]:
+    """Those that are not meant to be shared."""
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    folder = locations.state_folder() / "installed"
+    return [file for path in sorted(folder.glob(f"*-project-{name}.json")) for file in _listed(path, root)]
+
+
+def _listed(receipt: Path, root: Path) -> Iterator[InstalledFile]:
+    try:
+        values: Any = json.loads(receipt.read_bytes())
+        records = [(Path(record["path"]), record) for record in values["files"]]
+        excluded, is_shared = set(values.get("excluded", ())), bool(values.get("shared"))
+    except (OSError, ValueError, KeyError, TypeError):
+        # `tandem uninstall` reports a damaged receipt.
+        return
+    for path, record in records:
+        if not path.is_relative_to(root):
+            continue
+        # The first form of a receipt names `created` for some files only.
+        is_new = record["created"] if "created" in record else record.get("prior") is None
+        if f"/{path.relative_to(root).as_posix()}" in excluded or (is_new and not is_shared):
+            yield InstalledFile(path=path, is_whole=True)
+        elif not is_shared:
+            yield InstalledFile(path=path, is_whole=_is_as_written(path, record))
+
+
+def _is_as_written(path: Path, record: Any) -> bool:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return True
+    return hashlib.sha256(content).hexdigest() in {*record.get("states", ()), *record.get("digests", ())}
+
 
 _DIFF = (
     "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv",

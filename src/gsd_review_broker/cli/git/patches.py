@@ -1,16 +1,23 @@
-"""Fetches a whole diff from the broker's pages, and shows it."""
+"""A diff as text: where the user gives it from, fetched from a review, and shown with colours and a pager."""
 
+import argparse
 import os
 import re
+import select
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.git import changes
+from gsd_review_broker.cli.git.changes import LocalDiff
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, Code
 
 _STYLES = {"+": Style.GREEN, "-": Style.RED, "@": Style.CYAN}
 _HEADING = re.compile(r"(@@ -[\d,]+ \+[\d,]+ @@)( .+)")
@@ -89,3 +96,106 @@ def _pager() -> list[str] | None:
     except ValueError:
         return None
     return program if program and program[0] != "cat" and shutil.which(program[0]) else None
+
+
+# An unnamed pipe that stays silent for so long is taken for empty.
+_SILENCE_SECONDS = 2.0
+
+# What git apply takes for the beginning of a file's patch, complete or not: the broker reports what is wrong with it.
+_BEGINNING = re.compile(rb"^(diff --git |--- .*\n\+\+\+ |@@ -)", re.MULTILINE)
+
+
+def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) -> None:
+    group = parser.add_argument_group("the diff (else standard input, what is staged, or the work tree)")
+    source = group.add_mutually_exclusive_group()
+    source.add_argument("--staged", action="store_true", help="what is staged")
+    source.add_argument(
+        "--worktree", action="store_true", help="the whole work tree: with untracked files, without ignored ones"
+    )
+    source.add_argument(
+        "--path",
+        action="append",
+        metavar="FILE",
+        help="this file alone, as it is in the work tree, even if git ignores it; can be given again",
+    )
+    source.add_argument("--range", metavar="A..B", help="commits; A...B: since their common ancestor")
+    source.add_argument("-F", "--file", metavar="FILE", help="a file with a unified diff; - is standard input")
+    if may_be_none:
+        source.add_argument("--no-diff", action="store_true", help="no diff, only text")
+
+
+def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
+    """None for --no-diff. An empty change is refused, and so is text that is not a diff."""
+    if getattr(options, "no_diff", False):
+        return None
+    change, place = _read(options)
+    if not change.diff.strip():
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"there is no change in {place}",
+            "Change something first, or choose another source: --staged, --worktree, --path, --range, -F FILE.",
+        )
+    if not _BEGINNING.search(change.diff):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{place} does not contain a diff",
+            "Give what `git diff` prints, without colours, or choose --staged or --worktree; words are for -m and "
+            "--description.",
+        )
+    return change
+
+
+def as_text(diff: bytes, place: str = "the diff") -> str:
+    try:
+        return diff.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"{place} is not UTF-8 (byte {error.start})",
+            "Use --staged, --worktree or --range, which send such files as git binary patches.",
+        ) from error
+
+
+def _read(options: argparse.Namespace) -> tuple[LocalDiff, str]:
+    if options.file == "-":
+        return LocalDiff(diff=sys.stdin.buffer.read()), "standard input"
+    if options.file:
+        return LocalDiff(diff=_file(options.file)), options.file
+    if not (options.staged or options.worktree or options.range or options.path):
+        piped = _piped()
+        if piped.strip():
+            return LocalDiff(diff=piped), "standard input"
+    with changes.opened(Path.cwd()) as tree:
+        if options.path:
+            return changes.files(tree, options.path), ", ".join(options.path)
+        if options.range:
+            return changes.span(tree, options.range), options.range
+        if options.staged:
+            return changes.staged(tree), "the index"
+        if options.worktree:
+            return changes.worktree(tree), "the work tree"
+        diff = changes.staged(tree)
+        return (diff, "the index") if diff.diff else (changes.worktree(tree), "the index or the work tree")
+
+
+def _file(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{name}: {error.strerror}", "Give a file that can be read."
+        ) from error
+
+
+def _piped() -> bytes:
+    """Piped input that was not named. An agent's shell may leave a pipe open that never sends anything."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return b""
+    if stat.S_ISREG(mode):
+        return sys.stdin.buffer.read()
+    if not stat.S_ISFIFO(mode) or sys.platform == "win32":
+        return b""
+    ready, _, _ = select.select([sys.stdin], [], [], _SILENCE_SECONDS)
+    return sys.stdin.buffer.read() if ready else b""

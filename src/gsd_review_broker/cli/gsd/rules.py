@@ -5,9 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker import integrations
+from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.setup import gate_state
+from gsd_review_broker.cli.render.screen import Span, Style
+from gsd_review_broker.client import Target
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.discovery import find_root
-from gsd_review_broker.settings import config
+from gsd_review_broker.integrations import Environment, InstalledGsd
+from gsd_review_broker.integrations.clients.gsd import NAME, project_config
+from gsd_review_broker.settings import config, locations
 from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
 
@@ -73,7 +83,7 @@ class Rules:
             yield "review is off: propose nothing, and work as GSD says."
         yield _gate_line(self.gate_mode)
         if self.plan_first:
-            yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
+            yield "plan_first: code is refused while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
 
@@ -81,9 +91,9 @@ class Rules:
 def _gate_line(mode: str) -> str:
     match mode:
         case "block":
-            return "The git gate refuses a commit that nobody approved."
+            return "The git gate refuses a commit without an approval."
         case "warn":
-            return "The git gate only warns about a commit that nobody approved."
+            return "The git gate only warns about a commit without an approval."
         case _:
             return "There is no git gate here."
 
@@ -97,3 +107,100 @@ def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
         plan_first=gate is not None and gate.is_installed and gate.plan_first,
         problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW),
     )
+
+
+_STATES = {
+    "ok": Span("ok", Style.GREEN),
+    "absent": Span("not installed: tandem install gsd", Style.YELLOW),
+    "damaged": Span("damaged: tandem install gsd puts it right", Style.RED),
+}
+
+
+def show_status(context: Context) -> int:
+    around = Environment.of(Path.cwd())
+    installed = integrations.installed_gsd(around)
+    overlay = integrations.state_of(integrations.client_named("gsd"), around)
+    rules = rules_here(Path.cwd(), config_file=context.options.config)
+    if context.wants_json:
+        context.screen.json(
+            {"installed": [facts_of(one) for one in installed], "overlay": overlay.facts(), "rules": rules.facts()}
+        )
+        return Exit.DONE
+    for one in installed:
+        context.screen.say(Span(f"{'GSD':<10}", Style.DIM), str(one))
+    if not installed:
+        context.screen.say(Span(f"{'GSD':<10}", Style.DIM), "not found here")
+    # Without GSD there is nothing to install it beside.
+    is_needless = not installed and overlay.state == "absent"
+    state = "not installed: it comes beside GSD" if is_needless else _STATES[overlay.state]
+    context.screen.say(Span(f"{'overlay':<10}", Style.DIM), state)
+    for problem in overlay.problems:
+        context.screen.say(Span(f"{'problem':<10}", Style.RED), problem)
+    for line in rules.lines():
+        context.screen.say(Span(f"{'rule':<10}", Style.DIM), line)
+    return Exit.DONE
+
+
+def facts_of(one: InstalledGsd) -> Json:
+    return {
+        "line": one.line.value,
+        "version": one.version,
+        "runtime": one.runtime,
+        "scope": one.scope.value,
+        "folder": str(one.folder),
+        "plugin": one.is_plugin,
+    }
+
+
+def start_session(context: Context) -> int:
+    """A hook that fails would disturb a session that needs no review; what is wrong is printed instead."""
+    around = Environment.of(Path.cwd())
+    result: Json = {"project": None, "broker": None, "repaired": [], "problems": []}
+    if around.root is None or not _is_ours(around):
+        return _finished(context, result)
+    result["project"] = str(around.root)
+    try:
+        result["repaired"] = _repaired(around)
+        if rules_here(around.root, config_file=context.options.config).is_on:
+            result["broker"] = _broker(context)
+    except (BrokerError, StartError) as error:
+        result["problems"].append(str(error))
+    return _finished(context, result)
+
+
+def _is_ours(around: Environment) -> bool:
+    """An account's hook runs in every folder; only GSD's projects, and those that were set up, are ours."""
+    if around.root is None:
+        return False
+    in_project = integrations.connected_role(NAME, around) is not None
+    return in_project or project_config(around.root).is_file()
+
+
+def _repaired(around: Environment) -> list[str]:
+    done = integrations.repair(integrations.client_named(NAME), around)
+    return [str(change.path) for client in done for change in client.changes if change.is_change]
+
+
+def _broker(context: Context) -> str:
+    options = context.options
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
+    target = Target(locations=target.locations, is_explicit=target.is_explicit)
+    _, origin = locations.setting("port", target.locations.root, flag=None, config=options.config)
+    started = background.start(target, port_is_free=origin == "default")
+    started.broker.connection.close()
+    return started.broker.connection.url
+
+
+def _finished(context: Context, result: Json) -> int:
+    if context.wants_json:
+        context.screen.json(result)
+        return Exit.DONE
+    if result["broker"]:
+        context.screen.say(
+            f"Tandem: plans and commits are reviewed here (skill tandem-review). The broker runs at {result['broker']}."
+        )
+    for path in result["repaired"]:
+        context.screen.say(f"Tandem: put back what was missing in {path}.")
+    for problem in result["problems"]:
+        context.screen.say(f"Tandem: {problem}")
+    return Exit.DONE

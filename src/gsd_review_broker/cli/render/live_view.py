@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.render import describe
-from gsd_review_broker.cli.render.events import event_line
+from gsd_review_broker.cli.render.describe import event_line
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import PROPOSERS_TURN, REVIEWERS_TURN, Status

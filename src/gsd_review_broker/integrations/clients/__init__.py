@@ -5,7 +5,12 @@ from importlib import import_module
 from typing import cast
 
 from gsd_review_broker.domain.words import CLIENTS, INSTALLABLE
-from gsd_review_broker.integrations.clients.setup import Client
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup
+from gsd_review_broker.integrations.environment import Environment
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.settings import locations
+
+POOL = "pool"
 
 
 @cache
@@ -20,3 +25,16 @@ def every_client() -> tuple[Client, ...]:
 def everything_installable() -> tuple[Client, ...]:
     """The clients, and what runs inside them."""
     return tuple(map(client_named, INSTALLABLE))
+
+
+def pool_settings(agent: str | None = None) -> Client:
+    """The pool's switch in a project's settings file, written and taken back as a client's entry is. Without an agent:
+    to take it back."""
+
+    def more(choice: Choice, around: Environment) -> ClientSetup:  # noqa: ARG001 - every client's takes it
+        values = {"enabled": True, "agent": agent}
+        entries = tuple(ConfigEntry(path=("reviewer_pool", name), value=value) for name, value in values.items())
+        file = ClientFile(path=locations.project_file(around.project()), format="json", entries=entries)
+        return ClientSetup(documents=(file,), notes=("The pool begins with the next start of the broker.",))
+
+    return Client(name=POOL, full_name="Reviewer pool", server=None, more=more, is_of_broker=True)

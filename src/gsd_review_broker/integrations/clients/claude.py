@@ -6,8 +6,8 @@ from typing import Any
 
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
-from gsd_review_broker.integrations.clients.hooks import HOOK_TIMEOUT, start_hooks
 from gsd_review_broker.integrations.clients.setup import (
+    HOOK_TIMEOUT,
     SERVER,
     Choice,
     Client,
@@ -15,11 +15,12 @@ from gsd_review_broker.integrations.clients.setup import (
     ClientSetup,
     ServerEntry,
     assets_below,
+    start_hooks,
 )
 from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
-SERVER_PATH = ("mcpServers", SERVER)
+_SERVER_PATH = ("mcpServers", SERVER)
 
 
 def _file(scope: Scope, around: Environment) -> Path:
@@ -27,7 +28,7 @@ def _file(scope: Scope, around: Environment) -> Path:
     return around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
 
 
-def server_value(choice: Choice) -> dict[str, Any]:
+def _server_value(choice: Choice) -> dict[str, Any]:
     return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
 
 
@@ -51,23 +52,23 @@ def _notes(choice: Choice) -> list[str]:
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     """Trust is personal: in a project it goes into the settings that are not shared."""
     hooks = (*start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
-    allowed = Entry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
+    allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
     settings = ClientFile(path=folder / "settings.json", format="json", entries=hooks)
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
-    enabled = Entry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
+    enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
     local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
     return settings, local
 
 
-def _gate_hooks(choice: Choice) -> tuple[Entry, ...]:
+def _gate_hooks(choice: Choice) -> tuple[ConfigEntry, ...]:
     before = {"matcher": "Bash", "hooks": [_gate_hook(choice, "pre-tool-use", only="git")]}
     stopping = {"hooks": [_gate_hook(choice, "stop", only="")]}
     return (
-        Entry(path=("hooks", "PreToolUse"), value=before, in_list=True),
-        Entry(path=("hooks", "Stop"), value=stopping, in_list=True),
+        ConfigEntry(path=("hooks", "PreToolUse"), value=before, in_list=True),
+        ConfigEntry(path=("hooks", "Stop"), value=stopping, in_list=True),
     )
 
 
@@ -84,7 +85,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
 CLIENT = Client(
     name="claude",
     full_name="Claude Code",
-    server=ServerEntry(file=_file, path=SERVER_PATH, value=server_value),
+    server=ServerEntry(file=_file, path=_SERVER_PATH, value=_server_value),
     more=_more,
     sentences={
         Audience.PROPOSER: "/tandem:propose",

@@ -5,7 +5,6 @@ from typing import Any
 
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients import texts
-from gsd_review_broker.integrations.clients.hooks import start_hooks
 from gsd_review_broker.integrations.clients.setup import (
     SERVER,
     Choice,
@@ -14,11 +13,12 @@ from gsd_review_broker.integrations.clients.setup import (
     ClientSetup,
     ServerEntry,
     assets_below,
+    start_hooks,
 )
 from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
-_READER = texts.Reader(agent_type="codex", reviewer_id="codex-reviewer")
+_READER = texts.Addressee(agent_type="codex", reviewer_id="codex-reviewer")
 # For a model that it does not know, Codex would cut a page of a diff at 12,000 characters.
 _OUTPUT_TOKENS = 50_000
 # Without these the tools are not in the first request, and the longest wait is cut off.
@@ -49,7 +49,7 @@ def _value(choice: Choice) -> dict[str, Any]:
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = _folder(choice.scope, around)
-    limit = Entry(path=("tool_output_token_limit",), value=_OUTPUT_TOKENS, is_default=True)
+    limit = ConfigEntry(path=("tool_output_token_limit",), value=_OUTPUT_TOKENS, is_default=True)
     hooks = start_hooks(choice)
     documents = [ClientFile(path=folder / "config.toml", format="toml", entries=(limit,))]
     if hooks:

@@ -16,7 +16,7 @@ from gsd_review_broker.integrations.clients.setup import (
 )
 from gsd_review_broker.integrations.environment import Environment, Scope
 
-_READER = texts.Reader(
+_READER = texts.Addressee(
     agent_type="gemini-cli",
     reviewer_id="gemini-reviewer",
     waiting="Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "

@@ -17,7 +17,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients.setup import Asset, ClientFile, ClientSetup
 from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import Entry
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 LOOP, LANE = "tandem", "tandem-reviewer"
 _VERSION = "1.0.0"
@@ -118,7 +118,7 @@ def _lane(tandem: str) -> dict[str, Any]:
 
 def _ledger(root: Path) -> ClientFile:
     entries = tuple(
-        Entry(
+        ConfigEntry(
             path=("entries", name),
             value={
                 "id": name, "version": _VERSION, "source": "tandem install gsd", "integrity": "",
@@ -135,7 +135,7 @@ def _consents(root: Path, tandem: str, manifests: dict[str, str], around: Enviro
     """Of this account, since a repository must not consent for its user."""
     path = around.folder("GSD_HOME") / ".gsd" / "consent.json"
     entries = tuple(
-        Entry(
+        ConfigEntry(
             path=("records", _key(root, name)),
             value={
                 "projectRoot": str(root), "id": name, "scope": "project", "integrity": "",

@@ -16,7 +16,7 @@ from gsd_review_broker.integrations.clients.setup import (
 )
 from gsd_review_broker.integrations.environment import Environment, Scope
 
-_READER = texts.Reader(agent_type="opencode", reviewer_id="opencode-reviewer")
+_READER = texts.Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 

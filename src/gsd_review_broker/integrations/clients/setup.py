@@ -5,20 +5,19 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from urllib.parse import urlsplit
 
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients.texts import Text
 from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import Entry, Format
-from gsd_review_broker.integrations.formats.json_format import JsonFormat
-from gsd_review_broker.integrations.formats.toml_format import TomlFormat
+from gsd_review_broker.integrations.formats import Language
+from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.settings.runtime_file import LOOPBACK
 
 SERVER = "gsdreview"
 # More than the longest wait that the broker grants, 240 s.
 LONGEST_CALL_MS = 270_000
-Language = Literal["json", "toml"]
-FORMATS: dict[Language, Format] = {"json": JsonFormat(), "toml": TomlFormat()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +58,7 @@ class Choice:
 class ClientFile:
     path: Path
     format: Language
-    entries: tuple[Entry, ...]
+    entries: tuple[ConfigEntry, ...]
     start: str = ""
     """What a new file begins with."""
     personal: bool = False
@@ -101,7 +100,7 @@ class ServerEntry:
         return ClientFile(
             path=self.file(choice.scope, around),
             format=self.format,
-            entries=(Entry(path=self.path, value=self.value(choice)),),
+            entries=(ConfigEntry(path=self.path, value=self.value(choice)),),
             start=self.start,
         )
 
@@ -150,3 +149,26 @@ def tandem_program(around: Environment, *, shared: bool) -> str:
 
 def assets_below(folder: Path, texts: Iterable[Text]) -> tuple[Asset, ...]:
     return tuple(Asset(path=folder.joinpath(*text.path), text=text.content) for text in texts)
+
+
+HOOK_TIMEOUT = 30
+
+
+def start_hooks(choice: Choice) -> tuple[ConfigEntry, ...]:
+    """`tandem mcp` starts the broker by itself, and a broker on another machine cannot be started from here."""
+    command = up_command(choice)
+    return (ConfigEntry(path=("hooks", "SessionStart"), value=hook(command), in_list=True),) if command else ()
+
+
+def hook(command: str) -> dict[str, Any]:
+    """Runs at the start of a session, so that the broker is running before the first call."""
+    return {"matcher": "startup|resume", "hooks": [{"type": "command", "command": command, "timeout": HOOK_TIMEOUT}]}
+
+
+def up_command(choice: Choice) -> str | None:
+    """On exactly the port that the client connects to: a broker on another port would silently be the wrong one."""
+    parts = urlsplit(choice.url or "")
+    if parts.hostname not in LOOPBACK:
+        return None
+    words = [choice.tandem, "up", "--port", str(parts.port or 80)]
+    return shlex.join(words if choice.scope is Scope.PROJECT else [*words, "--user"])

@@ -1,6 +1,6 @@
 """What a client's model reads about its role: skills, and commands that a person types. One source for all clients.
 
-Each client has its own places and its own form for them; the plugin uses Claude Code's.
+Each client has its own places and its own form for them.
 """
 
 import json
@@ -20,7 +20,7 @@ _SHELLS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reader:
+class Addressee:
     """A client, as its texts address it."""
 
     agent_type: str
@@ -36,11 +36,11 @@ class Text:
     content: str
 
 
-CLAUDE = Reader(agent_type="claude-code", reviewer_id="claude-reviewer")
+CLAUDE = Addressee(agent_type="claude-code", reviewer_id="claude-reviewer")
 CommandForm = Callable[[str, str], Text]
 
 
-def skills(role: Audience, reader: Reader) -> tuple[Text, ...]:
+def skills(role: Audience, reader: Addressee) -> tuple[Text, ...]:
     """Only what the endpoint's tools can do."""
     fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
     return tuple(
@@ -66,11 +66,6 @@ def claude_command(name: str, source: str) -> Text:
     return Text(path=("commands", "tandem", f"{name}.md"), content=source)
 
 
-def claude_plugin_command(name: str, source: str) -> Text:
-    """In a plugin, the plugin's name is the prefix."""
-    return Text(path=("commands", f"{name}.md"), content=source)
-
-
 def gemini_command(name: str, source: str) -> Text:
     """/tandem:propose. JSON's strings are valid TOML."""
     description, body = _parts(source)
@@ -92,7 +87,7 @@ def _parts(source: str) -> tuple[str, str]:
     return description.removeprefix("description: "), body.lstrip("\n")
 
 
-def _addressed(text: str, reader: Reader) -> str:
+def _addressed(text: str, reader: Addressee) -> str:
     return (
         text.replace("{agent_type}", reader.agent_type)
         .replace("{reviewer_id}", reader.reviewer_id)

@@ -6,7 +6,8 @@ from enum import Enum
 from typing import Any, Final, Protocol, cast
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations.formats.edits import Edit
+
+BYTE_ORDER_MARK = "\ufeff"
 
 
 class Missing(Enum):
@@ -19,22 +20,31 @@ MISSING: Final = Missing.MISSING
 _ADDRESS_KEYS = ("url", "httpUrl", "command", "args")
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replaces what stands from start to end with text."""
+
+    start: int
+    end: int
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class ConfigEntry:
     """A member at the end of a path of keys; or, for a list, one element of what is there."""
 
     path: tuple[str, ...]
     value: Any
     in_list: bool = False
     is_default: bool = False
-    """Only where nothing is there: the user's own value counts."""
+    """Written only where there is no value: the user's own value applies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
+class PlacedEntry:
     """How an entry was put into a text: enough to remove it, even after others have changed the file."""
 
-    entry: Entry
+    entry: ConfigEntry
     edits: tuple[Edit, ...]
     prior: str | None
     """The text of a foreign value that ours replaced."""
@@ -42,7 +52,7 @@ class Placed:
     """How many keys of the path were there before; the containers after them are ours too."""
 
 
-class UnreadableError(ValueError):
+class InvalidConfigError(ValueError):
     """The file is not valid in its format; the message says where."""
 
 
@@ -52,18 +62,18 @@ class UnfitError(ValueError):
 
 class Format(Protocol):
     def check(self, text: str) -> None:
-        """Raises UnreadableError."""
+        """Raises InvalidConfigError."""
         ...
 
     def find(self, text: str, path: Sequence[str]) -> Any:
         """The value at a path, or MISSING."""
         ...
 
-    def put(self, text: str, entry: Entry) -> Placed:
+    def put(self, text: str, entry: ConfigEntry) -> PlacedEntry:
         """No edits if it is already there."""
         ...
 
-    def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
+    def take(self, text: str, placed: PlacedEntry) -> tuple[Edit, ...]:
         """The edits that remove it from a text that others have changed since; none if it is no longer ours."""
         ...
 
@@ -85,3 +95,23 @@ def is_still_ours(value: Any, written: Any) -> bool:
 
 def refused(path: object, why: str, hint: str) -> BrokerError:
     return BrokerError(Code.CONFLICT, f"{path}: {why}", f"{hint} Nothing was changed.")
+
+
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    """Edits are in order and do not overlap; all offsets are those of the text as it was."""
+    pieces: list[str] = []
+    reached = 0
+    for edit in edits:
+        pieces += [text[reached : edit.start], edit.text]
+        reached = edit.end
+    return "".join([*pieces, text[reached:]])
+
+
+def newline_of(text: str) -> str:
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
+
+
+def line_and_column(text: str, offset: int) -> str:
+    before = text[:offset]
+    return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"

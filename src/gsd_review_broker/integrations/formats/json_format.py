@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from gsd_review_broker.integrations.formats import jsonc
-from gsd_review_broker.integrations.formats.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
 from gsd_review_broker.integrations.formats.entries import (
+    BYTE_ORDER_MARK,
     MISSING,
-    Entry,
-    Placed,
+    ConfigEntry,
+    Edit,
+    InvalidConfigError,
+    PlacedEntry,
     UnfitError,
-    UnreadableError,
+    applied,
     is_still_ours,
+    newline_of,
 )
 
 _INDENT = "  "
@@ -28,28 +31,28 @@ class JsonFormat:
         route = _route(document, path)
         return document.value(route[-1].node) if len(route) == len(path) else MISSING
 
-    def put(self, text: str, entry: Entry) -> Placed:
+    def put(self, text: str, entry: ConfigEntry) -> PlacedEntry:
         document = _parsed(text)
         route = _route(document, entry.path)
         existing = len(route)
         if document.root is None:
-            return Placed(entry=entry, edits=(_whole(text, entry),), prior=None, existing=0)
+            return PlacedEntry(entry=entry, edits=(_whole(text, entry),), prior=None, existing=0)
         if existing < len(entry.path):
             container = route[-1].node if route else document.root
             added = _Addition(entry.path[existing], _nested(entry, existing + 1))
-            return Placed(entry=entry, edits=_inserted(document, container, added), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, edits=_inserted(document, container, added), prior=None, existing=existing)
         if entry.is_default:
-            return Placed(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
         node = route[-1].node
         if entry.in_list:
-            return Placed(entry=entry, edits=_appended(document, node, entry), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, edits=_appended(document, node, entry), prior=None, existing=existing)
         if document.value(node) == entry.value:
-            return Placed(entry=entry, edits=(), prior=None, existing=existing)
-        value = _Style.of(document).block(entry.value, _line_indent(text, node.start))
+            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
+        value = _Layout.of(document).block(entry.value, _line_indent(text, node.start))
         edit = Edit(node.start, node.end, value)
-        return Placed(entry=entry, edits=(edit,), prior=text[node.start : node.end], existing=existing)
+        return PlacedEntry(entry=entry, edits=(edit,), prior=text[node.start : node.end], existing=existing)
 
-    def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
+    def take(self, text: str, placed: PlacedEntry) -> tuple[Edit, ...]:
         document = _parsed(text)
         entry = placed.entry
         route = _route(document, entry.path)
@@ -75,9 +78,9 @@ def _parsed(text: str) -> jsonc.JsoncText:
     try:
         document = jsonc.parse(text)
     except jsonc.NotJsonError as error:
-        raise UnreadableError(str(error)) from error
+        raise InvalidConfigError(str(error)) from error
     if document.root is not None and document.root.kind != "object":
-        raise UnreadableError("the whole file must be one JSON object")
+        raise InvalidConfigError("the whole file must be one JSON object")
     return document
 
 
@@ -100,7 +103,7 @@ def _route(document: jsonc.JsoncText, path: Sequence[str]) -> list[jsonc.Item]:
     return route
 
 
-def _nested(entry: Entry, depth: int) -> Any:
+def _nested(entry: ConfigEntry, depth: int) -> Any:
     value = [entry.value] if entry.in_list else entry.value
     for key in reversed(entry.path[depth:]):
         value = {key: value}
@@ -118,12 +121,12 @@ class _Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Style:
+class _Layout:
     newline: str
     indent: str
 
     @classmethod
-    def of(cls, document: jsonc.JsoncText) -> "_Style":
+    def of(cls, document: jsonc.JsoncText) -> "_Layout":
         newline = newline_of(document.text)
         for item in document.root.items if document.root else ():
             if _on_own_line(document.text, item) and (indent := _line_indent(document.text, item.start)):
@@ -135,15 +138,15 @@ class _Style:
         return written.replace("\n", self.newline + indent)
 
 
-def _whole(text: str, entry: Entry) -> Edit:
+def _whole(text: str, entry: ConfigEntry) -> Edit:
     """For a file without content."""
-    style = _Style(newline_of(text), _INDENT)
+    style = _Layout(newline_of(text), _INDENT)
     written = style.block(_nested(entry, 0), "") + style.newline
     apart = "" if text in ("", BYTE_ORDER_MARK) or text.endswith("\n") else style.newline
     return Edit(len(text), len(text), apart + written)
 
 
-def _appended(document: jsonc.JsoncText, node: jsonc.Node, entry: Entry) -> tuple[Edit, ...]:
+def _appended(document: jsonc.JsoncText, node: jsonc.Node, entry: ConfigEntry) -> tuple[Edit, ...]:
     if node.kind != "array":
         raise UnfitError(f"{'.'.join(entry.path)} is not a list")
     if _index(document, node, entry.value) is not None:
@@ -163,7 +166,7 @@ def _inserted(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition
         return (_first(document, container, added),)
     text = document.text
     last = container.items[-1]
-    style = _Style.of(document)
+    style = _Layout.of(document)
     # If a comma ends the list, ours ends with one too, so that removing it needs no knowledge of the list.
     closing = "," if last.comma is not None else ""
     opening = "" if last.comma is not None else ","
@@ -187,7 +190,7 @@ def _first(document: jsonc.JsoncText, container: jsonc.Node, added: _Addition) -
     rest = text[place : container.end - 1]
     if _is_inline(document, container):
         return Edit(place, place, f"{added.name}{json.dumps(added.value, ensure_ascii=False)}")
-    style = _Style.of(document)
+    style = _Layout.of(document)
     outer = _line_indent(text, container.start)
     inner = outer + style.indent
     tail = "" if "\n" in rest else style.newline + outer
@@ -225,8 +228,8 @@ def _line_indent(text: str, offset: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _cleared(document: jsonc.JsoncText, route: list[jsonc.Item], placed: Placed) -> tuple[Edit, ...]:
-    """Remove the outermost container that we made, if nobody has put anything else in it."""
+def _cleared(document: jsonc.JsoncText, route: list[jsonc.Item], placed: PlacedEntry) -> tuple[Edit, ...]:
+    """Remove the outermost container that we made, if there is nothing else in it."""
     for depth in range(placed.existing, len(route) - (0 if placed.entry.in_list else 1)):
         alone = all(len(item.node.items) == 1 for item in route[depth : len(route) - 1])
         if alone and (not placed.entry.in_list or len(route[-1].node.items) == 1):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from gsd_review_broker.integrations.formats.edits import BYTE_ORDER_MARK, line_and_column
+from gsd_review_broker.integrations.formats.entries import BYTE_ORDER_MARK, line_and_column
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -64,7 +64,7 @@ class JsoncText:
 @lru_cache(maxsize=4)
 def parse(text: str) -> JsoncText:
     """Cached: a file of some megabytes (Claude Code's own grows to that) is parsed for several questions."""
-    reader = _Reader(text)
+    reader = _JsonParser(text)
     reader.skip()
     if reader.offset == len(text):
         return JsoncText(text, None)
@@ -92,7 +92,7 @@ def _after_space(text: str, offset: int) -> int:
     return match.end() if match else offset
 
 
-class _Reader:
+class _JsonParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self.offset = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0

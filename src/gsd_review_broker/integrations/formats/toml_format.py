@@ -1,4 +1,4 @@
-"""Our table in a TOML file: added at the end, found and removed by its lines; everything else stays as it is.
+"""Our table in a TOML file: added at the end, found and removed by its lines; everything else stays.
 
 A table can be added to any TOML file without touching its content, as long as its parents are not inline tables. The
 standard library's parser reads the text before and after, and so checks the result.
@@ -12,14 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gsd_review_broker.integrations.formats.edits import BYTE_ORDER_MARK, Edit, applied, newline_of
 from gsd_review_broker.integrations.formats.entries import (
+    BYTE_ORDER_MARK,
     MISSING,
-    Entry,
-    Placed,
+    ConfigEntry,
+    Edit,
+    InvalidConfigError,
+    PlacedEntry,
     UnfitError,
-    UnreadableError,
+    applied,
     is_still_ours,
+    newline_of,
 )
 
 # Longest first: three quotes are not one. A string that runs over lines ends at its first closing three (and the
@@ -38,21 +41,21 @@ class TomlFormat:
     def find(self, text: str, path: Sequence[str]) -> Any:
         return _at(_parsed(text), path)
 
-    def put(self, text: str, entry: Entry) -> Placed:
+    def put(self, text: str, entry: ConfigEntry) -> PlacedEntry:
         data = _parsed(text)
         there = _at(data, entry.path)
         existing = _depth(data, entry.path)
         if there == entry.value or (entry.is_default and there is not MISSING):
-            return Placed(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
         if there is MISSING:
             edit = _added(text, entry) if isinstance(entry.value, dict) else _added_line(text, entry)
-            placed = Placed(entry=entry, edits=(edit,), prior=None, existing=existing)
+            placed = PlacedEntry(entry=entry, edits=(edit,), prior=None, existing=existing)
         else:
             placed = _replaced(text, entry, existing)
         _verify(text, applied(text, placed.edits), entry)
         return placed
 
-    def take(self, text: str, placed: Placed) -> tuple[Edit, ...]:
+    def take(self, text: str, placed: PlacedEntry) -> tuple[Edit, ...]:
         entry = placed.entry
         there = _at(_parsed(text), entry.path)
         if there is MISSING or not is_still_ours(there, entry.value):
@@ -75,7 +78,7 @@ def _parsed(text: str) -> dict[str, Any]:
         # Numbers stay as they are written: nothing is lost, and not-a-number equals itself.
         return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK), parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"not valid TOML: {error}") from error
+        raise InvalidConfigError(f"not valid TOML: {error}") from error
 
 
 def _at(data: Any, path: Sequence[str]) -> Any:
@@ -90,14 +93,14 @@ def _depth(data: dict[str, Any], path: Sequence[str]) -> int:
     return next(depth for depth in range(len(path), -1, -1) if _at(data, path[:depth]) is not MISSING)
 
 
-def _table(entry: Entry, newline: str) -> str:
+def _table(entry: ConfigEntry, newline: str) -> str:
     lines = [f"[{'.'.join(entry.path)}]"]
     # JSON's strings, integers and booleans are valid TOML.
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.value.items()]
     return newline.join(lines)
 
 
-def _added(text: str, entry: Entry) -> Edit:
+def _added(text: str, entry: ConfigEntry) -> Edit:
     newline = newline_of(text)
     if text in ("", BYTE_ORDER_MARK):
         apart = ""
@@ -108,7 +111,7 @@ def _added(text: str, entry: Entry) -> Edit:
     return Edit(len(text), len(text), apart + _table(entry, newline) + newline)
 
 
-def _added_line(text: str, entry: Entry) -> Edit:
+def _added_line(text: str, entry: ConfigEntry) -> Edit:
     """A setting of the file as a whole has to stand above the first table."""
     newline = newline_of(text)
     line = f"{entry.path[-1]} = {json.dumps(entry.value)}{newline}"
@@ -120,7 +123,7 @@ def _added_line(text: str, entry: Entry) -> Edit:
     return Edit(at, at, line if text[:at].endswith("\n") else newline + line)
 
 
-def _line_of(text: str, entry: Entry) -> tuple[Edit, ...]:
+def _line_of(text: str, entry: ConfigEntry) -> tuple[Edit, ...]:
     lines = [(s, e) for s, e in _top_statements(text) if entry.path[-1] in tomllib.loads(text[s:e])]
     return tuple(Edit(start, _line_end(text, end), "") for start, end in lines)
 
@@ -130,7 +133,7 @@ def _top_statements(text: str) -> Iterator[tuple[int, int]]:
     return itertools.takewhile(lambda place: text[place[0]] != "[", _statements(text))
 
 
-def _replaced(text: str, entry: Entry, existing: int) -> Placed:
+def _replaced(text: str, entry: ConfigEntry, existing: int) -> PlacedEntry:
     """A foreign table of our name is replaced; it is kept, and restored when ours is removed."""
     theirs = _sections(text, entry.path)
     name = ".".join(entry.path)
@@ -142,20 +145,20 @@ def _replaced(text: str, entry: Entry, existing: int) -> Placed:
         *(Edit(one.start, _line_end(text, one.end), "") for one in others),
     )
     prior = newline_of(text).join(text[one.start : one.end] for one in theirs)
-    return Placed(entry=entry, edits=edits, prior=prior, existing=existing)
+    return PlacedEntry(entry=entry, edits=edits, prior=prior, existing=existing)
 
 
-def _verify(before: str, after: str, entry: Entry) -> None:
+def _verify(before: str, after: str, entry: ConfigEntry) -> None:
     """Our table is there, and everything else is unchanged."""
     try:
         data = _parsed(after)
-    except UnreadableError as error:
+    except InvalidConfigError as error:
         raise UnfitError(f"{entry.path[0]} is not an open table ({error})") from error
     if _at(data, entry.path) != entry.value or _without(data, entry.path) != _without(_parsed(before), entry.path):
         raise UnfitError(f"{'.'.join(entry.path)} cannot be set without changing something else")
 
 
-def _verify_gone(before: str, after: str, entry: Entry, *, restored: bool) -> None:
+def _verify_gone(before: str, after: str, entry: ConfigEntry, *, restored: bool) -> None:
     data = _parsed(after)
     gone = restored or _at(data, entry.path) is MISSING
     if not gone or _without(data, entry.path) != _without(_parsed(before), entry.path):
@@ -173,27 +176,27 @@ def _without(data: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _TomlTable:
     path: tuple[str, ...]
     start: int
     end: int
     """Ends after its last line with content, without the line's end."""
 
 
-def _sections(text: str, path: Sequence[str]) -> list[_Section]:
+def _sections(text: str, path: Sequence[str]) -> list[_TomlTable]:
     """The tables at and below a path, in the order of the file."""
     return [section for section in _all_sections(text) if section.path[: len(path)] == tuple(path)]
 
 
-def _all_sections(text: str) -> Iterator[_Section]:
-    current: _Section | None = None
+def _all_sections(text: str) -> Iterator[_TomlTable]:
+    current: _TomlTable | None = None
     for start, end in _statements(text):
         if text[start] == "[":
             if current is not None:
                 yield current
-            current = _Section(_header(text[start:end]), start, end)
+            current = _TomlTable(_header(text[start:end]), start, end)
         elif current is not None:
-            current = _Section(current.path, current.start, end)
+            current = _TomlTable(current.path, current.start, end)
     if current is not None:
         yield current
 

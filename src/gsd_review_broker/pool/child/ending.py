@@ -9,8 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
+from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.tree import ProcessFound
+from gsd_review_broker.processes import start_of
 
 _SHORTEST_LOOK = 0.02
 _LONGEST_LOOK = 0.25
@@ -22,22 +26,22 @@ Members = Callable[[], list[ProcessFound]]
 
 def end_all(group: int | None, members: Members, *, grace: float) -> list[ProcessFound]:
     """Signal the group, if its number is known to be ours, and each process found. Returns those still running."""
-    if not _anybody(group, members):
+    if not _any_runs(group, members):
         return []
     _tell(group, members, signal.SIGTERM)
-    if not _wait(lambda: not _anybody(group, members), grace):
+    if not _wait(lambda: not _any_runs(group, members), grace):
         _tell(group, members, signal.Signals.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
         _wait(lambda: not _killed(group, members), _AFTER_KILL_SECONDS)
     return members()
 
 
-def _anybody(group: int | None, members: Members) -> bool:
+def _any_runs(group: int | None, members: Members) -> bool:
     return bool(members()) if sys.platform == "linux" else _group_runs(group)
 
 
 def _killed(group: int | None, members: Members) -> bool:
     """Repeated, to catch processes that were forked between the search and the signal."""
-    if not _anybody(group, members):
+    if not _any_runs(group, members):
         return False
     if sys.platform != "win32":
         _tell(group, members, signal.SIGKILL)
@@ -72,3 +76,33 @@ def _wait(done: Callable[[], bool], seconds: float) -> bool:
         time.sleep(min(look, max(0.0, deadline - time.monotonic())))
         look = min(_LONGEST_LOOK, look * 2)
     return True
+
+
+log = structlog.get_logger()
+
+
+def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> int:
+    """Blocks until they are gone. Returns how many processes there were."""
+    if sys.platform != "linux":
+        return _end_groups(reviewers, grace)
+
+    def left() -> list[ProcessFound]:
+        processes = {one.pid: one for one in tree.marked(mark)}
+        for reviewer in reviewers:
+            # The group's number is known to be its own only while its leader is running.
+            if tree.look(reviewer.pid, reviewer.process_start):
+                processes |= {one.pid: one for one in tree.members(reviewer.pid)}
+        return list(processes.values())
+
+    count = len(left())
+    stubborn = end_all(None, left, grace=grace)
+    if count:
+        log.info("leftovers_ended", processes=count, still_there=[one.pid for one in stubborn])
+    return count
+
+
+def _end_groups(reviewers: list[Reviewer], grace: float) -> int:
+    left = [one for one in reviewers if one.process_start and start_of(one.pid) == one.process_start]
+    for reviewer in left:
+        end_all(reviewer.pid, list[ProcessFound], grace=grace)
+    return len(left)

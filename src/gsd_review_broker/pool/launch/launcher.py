@@ -16,11 +16,18 @@ from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.files.private import make_private_folder, write_private
-from gsd_review_broker.pool.child.log_file import LogFile
+from gsd_review_broker.pool.child.output import LogFile
 from gsd_review_broker.pool.child.process import Child
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.prompting import prompt, template
-from gsd_review_broker.pool.launch.recipe import POOL_MARKER, SURROUNDINGS, LaunchRequest, environment, inside_wsl
+from gsd_review_broker.pool.launch.recipe import (
+    POOL_MARKER,
+    SURROUNDINGS,
+    LaunchRequest,
+    environment,
+    inside_wsl,
+    prompt,
+    template,
+)
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.pool.control import AgentLogin
 from gsd_review_broker.settings.agents import Agent

@@ -21,7 +21,7 @@ class LoginFile:
     variable: str
     folder: str
     name: str
-    # It counts only if one of these words is in it.
+    # It shows a login only if one of these words is in it.
     holding: tuple[str, ...] = ()
 
     def is_in(self, environment: Mapping[str, str]) -> bool:
@@ -43,7 +43,7 @@ class Login:
     files: tuple[LoginFile, ...]
     # What to do if there is none.
     advice: str
-    # On macOS it keeps its login where nobody else can look.
+    # On macOS it keeps its login where other programs cannot look.
     in_keychain: bool = False
 
     def seen(self, environment: Mapping[str, str]) -> str | None:

@@ -3,15 +3,19 @@
 Nothing here goes through a shell, and nothing is taken from a proposal.
 """
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.settings.pool import is_safe
 
@@ -161,3 +165,19 @@ def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, 
 def _wslenv(names: Iterable[str]) -> str:
     """WSL passes only the variables on that this one names: `u` from Windows, `p` with the path in it translated."""
     return ":".join(f"{name}/{'up' if name in _PATHS else 'u'}" for name in sorted(set(names)))
+
+
+_PROJECT = " and project={}"
+
+
+def template(path: Path | None) -> str:
+    """Read again at each start, so that a change of the file applies to the next reviewer."""
+    if path is not None:
+        return path.read_text("utf-8")
+    return resources.files("gsd_review_broker.pool.launch").joinpath("prompts", "reviewer.md").read_text("utf-8")
+
+
+def prompt(text: str, request: LaunchRequest) -> bytes:
+    clause = _PROJECT.format(json.dumps(request.project)) if request.project else ""
+    values = {**variables(request), "project_clause": clause, "severities": ", ".join(Severity)}
+    return filled(text, values).encode("utf-8")

@@ -9,18 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.integrations.formats import jsonc
-from gsd_review_broker.integrations.formats.edits import applied, inverse
-from gsd_review_broker.integrations.formats.entries import MISSING, Entry, UnfitError, UnreadableError
+from gsd_review_broker.integrations.formats.entries import MISSING, ConfigEntry, InvalidConfigError, UnfitError, applied
 from gsd_review_broker.integrations.formats.json_format import JsonFormat
 from tests.support.odd_json import OBJECTS, oddly_written
 
 FORM = JsonFormat()
-MEMBER = Entry(path=("mcpServers", "gsdreview"), value={"type": "http", "url": "http://127.0.0.1:8321/mcp"})
-ELEMENT = Entry(path=("hooks", "SessionStart"), value={"hooks": [{"command": "tandem up"}]}, in_list=True)
+MEMBER = ConfigEntry(path=("mcpServers", "gsdreview"), value={"type": "http", "url": "http://127.0.0.1:8321/mcp"})
+ELEMENT = ConfigEntry(path=("hooks", "SessionStart"), value={"hooks": [{"command": "tandem up"}]}, in_list=True)
 ENTRIES = st.sampled_from([MEMBER, ELEMENT])
 
 
-def put(text: str, entry: Entry = MEMBER) -> str:
+def put(text: str, entry: ConfigEntry = MEMBER) -> str:
     return applied(text, FORM.put(text, entry).edits)
 
 
@@ -29,7 +28,7 @@ def value_of(text: str) -> Any:
     return None if document.root is None else document.value(document.root)
 
 
-def is_fit(value: Any, entry: Entry) -> bool:
+def is_fit(value: Any, entry: ConfigEntry) -> bool:
     """Can the entry be set at all?"""
     for key in entry.path[:-1]:
         value = value.get(key, {})
@@ -38,7 +37,7 @@ def is_fit(value: Any, entry: Entry) -> bool:
     return not entry.in_list or isinstance(value.get(entry.path[-1], []), list)
 
 
-def with_entry(value: Any, entry: Entry) -> Any:
+def with_entry(value: Any, entry: ConfigEntry) -> Any:
     changed = json.loads(json.dumps(value))
     inner = changed
     for key in entry.path[:-1]:
@@ -59,7 +58,7 @@ def test_any_layout_is_read_as_json_is(text: str) -> None:
 
 
 @given(st.data(), OBJECTS, ENTRIES)
-def test_an_entry_goes_into_any_layout_and_comes_out_to_the_byte(data: st.DataObject, value: Any, entry: Entry) -> None:
+def test_an_entry_goes_into_any_layout(data: st.DataObject, value: Any, entry: ConfigEntry) -> None:
     text = data.draw(oddly_written(value))
     if not is_fit(value, entry):
         with pytest.raises(UnfitError):
@@ -71,11 +70,10 @@ def test_an_entry_goes_into_any_layout_and_comes_out_to_the_byte(data: st.DataOb
 
     assert value_of(after) == with_entry(value, entry)
     assert FORM.put(after, entry).edits == ()
-    assert applied(after, inverse(text, placed.edits)) == text
 
 
 @given(st.data(), OBJECTS, ENTRIES)
-def test_an_entry_is_cut_out_by_what_it_says_too(data: st.DataObject, value: Any, entry: Entry) -> None:
+def test_an_entry_is_cut_out_by_what_it_says_too(data: st.DataObject, value: Any, entry: ConfigEntry) -> None:
     text = data.draw(oddly_written(value))
     if not is_fit(value, entry) or not (placed := FORM.put(text, entry)).edits:
         return
@@ -173,7 +171,7 @@ def test_an_entry_with_another_address_is_somebody_elses_by_now() -> None:
     ],
 )
 def test_what_is_no_json_is_refused_with_its_place(text: str, why: str) -> None:
-    with pytest.raises(UnreadableError, match=re.escape(why)):
+    with pytest.raises(InvalidConfigError, match=re.escape(why)):
         FORM.put(text, MEMBER)
 
 

@@ -7,12 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.integrations.formats.edits import applied, inverse
-from gsd_review_broker.integrations.formats.entries import Entry, Placed, UnfitError, UnreadableError
+from gsd_review_broker.integrations.formats.entries import (
+    ConfigEntry,
+    InvalidConfigError,
+    PlacedEntry,
+    UnfitError,
+    applied,
+)
 from gsd_review_broker.integrations.formats.toml_format import TomlFormat
 
 FORM = TomlFormat()
-ENTRY = Entry(path=("mcp_servers", "gsdreview"), value={"url": "http://127.0.0.1:8321/mcp", "required": True})
+ENTRY = ConfigEntry(path=("mcp_servers", "gsdreview"), value={"url": "http://127.0.0.1:8321/mcp", "required": True})
 TABLE = '[mcp_servers.gsdreview]\nurl = "http://127.0.0.1:8321/mcp"\nrequired = true\n'
 LIVED_IN = """\
 # my settings
@@ -51,7 +56,7 @@ TABLES = st.lists(
 )
 
 
-def put(text: str) -> tuple[str, Placed]:
+def put(text: str) -> tuple[str, PlacedEntry]:
     placed = FORM.put(text, ENTRY)
     return applied(text, placed.edits), placed
 
@@ -69,7 +74,7 @@ def test_a_table_goes_into_any_file_and_comes_out_to_the_byte(
     try:
         before = parsed(text)
     except tomllib.TOMLDecodeError:
-        with pytest.raises(UnreadableError):
+        with pytest.raises(InvalidConfigError):
             FORM.put(text, ENTRY)
         return
 
@@ -77,7 +82,6 @@ def test_a_table_goes_into_any_file_and_comes_out_to_the_byte(
 
     assert parsed(after)["mcp_servers"].pop("gsdreview") == ENTRY.value
     assert FORM.put(after, ENTRY).edits == ()
-    assert applied(after, inverse(text, placed.edits)) == text
     assert parsed(applied(after, FORM.take(after, placed))) == before
 
 
@@ -104,7 +108,6 @@ def test_a_foreign_table_of_our_name_gives_way_and_comes_back() -> None:
     text = '[mcp_servers.gsdreview]  # mine\ncommand = "x"\n\n[tui]\n\n[mcp_servers.gsdreview.env]\nA = "1"\n# end\n'
     after, placed = put(text)
     assert parsed(after) == {"mcp_servers": {"gsdreview": ENTRY.value}, "tui": {}}
-    assert applied(after, inverse(text, placed.edits)) == text
 
     later = after + '\n[new]\nx = "1"\n'
     assert parsed(applied(later, FORM.take(later, placed))) == parsed(text) | {"new": {"x": "1"}}
@@ -132,7 +135,7 @@ def test_what_cannot_take_the_table_is_refused(text: str, why: str) -> None:
 
 @pytest.mark.parametrize("text", ["[", "a = ", "a = 1\na = 2\n", "a = " + "[" * 5_000, "a = 1\r"])
 def test_what_is_no_toml_is_refused(text: str) -> None:
-    with pytest.raises(UnreadableError, match="not valid TOML"):
+    with pytest.raises(InvalidConfigError, match="not valid TOML"):
         FORM.put(text, ENTRY)
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.pool import Usage
-from gsd_review_broker.pool.child.agent_output import AgentOutput
-from gsd_review_broker.pool.child.lines import Allowance, Lines
-from gsd_review_broker.pool.child.log_file import LogFile, tail
+from gsd_review_broker.domain.words import PROGRAMS
+from gsd_review_broker.pool.child.output import AgentOutput, Allowance, Lines, LogFile, tail
+from gsd_review_broker.pool.launch.agents import readers_of
+from gsd_review_broker.settings.agents import AGENTS
 
 
 @given(st.lists(st.binary(max_size=50) | st.just(b"\n") | st.just(b"abc\ndef")), st.integers(1, 20))
@@ -92,8 +93,12 @@ def test_a_log_that_cannot_be_written_or_read_hinders_nobody(tmp_path: Path) -> 
     assert tail(tmp_path / "none", 10) == ("", False)
 
 
-def said(*events: Any) -> tuple[list[str | None], Usage]:
-    reader = AgentOutput()
+def output_of(agent: str) -> AgentOutput:
+    return AgentOutput(readers_of(agent))
+
+
+def said(agent: str, *events: Any) -> tuple[list[str | None], Usage]:
+    reader = output_of(agent)
     reports = [reader.read(json.dumps(event).encode()) for event in events]
     total = Usage()
     for report in reports:
@@ -103,6 +108,7 @@ def said(*events: Any) -> tuple[list[str | None], Usage]:
 
 def test_codex_events_tell_what_it_does_and_what_it_spent() -> None:
     doing, usage = said(
+        "codex",
         {"type": "thread.started", "thread_id": "x"},
         {"type": "item.started", "item": {"type": "mcp_tool_call", "server": "gsdreview", "tool": "claim_next"}},
         {"type": "item.completed", "item": {"type": "command_execution", "command": "rg foo\nbar"}},
@@ -133,6 +139,7 @@ def test_claude_events_are_counted_once_though_they_are_told_with_each_part_and_
         return {"type": "assistant", "message": {"id": f"m{number}", "content": content, "usage": usage}}
 
     doing, usage = said(
+        "claude",
         {"type": "system", "subtype": "init"},
         message(1, 1, {"type": "text", "text": "let me see"}),
         message(1, 4, {"type": "tool_use", "name": "mcp__gsdreview__get_proposal"}),
@@ -147,12 +154,14 @@ def test_claude_events_are_counted_once_though_they_are_told_with_each_part_and_
 
 def test_gemini_and_opencode_events_are_read() -> None:
     doing, usage = said(
+        "gemini",
         {"type": "tool_use", "tool_name": "mcp_gsdreview_claim_next"},
         {"type": "result", "status": "success", "stats": {"input_tokens": 7, "output_tokens": 3}},
     )
     assert (doing, usage) == (["calls claim_next", "has finished its turn"], Usage(input_tokens=7, output_tokens=3))
     tokens = {"input": 5, "output": 2, "reasoning": 1, "cache": {"read": 10, "write": 20}}
     doing, usage = said(
+        "opencode",
         {"type": "tool_use", "part": {"tool": "gsdreview_submit_verdict"}},
         {"type": "step_finish", "part": {"cost": 0.5, "tokens": tokens}},
         {"type": "step_finish", "part": {"cost": 0.5, "tokens": tokens}},
@@ -172,8 +181,9 @@ def test_gemini_and_opencode_events_are_read() -> None:
         b'{"type": "usage", "input_tokens": 99999999999999999999, "output_tokens": 0, "cost_usd": 1e300}',
     ],
 )  # fmt: skip
-def test_whatever_a_line_holds_it_says_nothing_wrong(line: bytes) -> None:
-    usage = AgentOutput().read(line).usage
+@pytest.mark.parametrize("agent", AGENTS)
+def test_whatever_a_line_holds_it_says_nothing_wrong(agent: str, line: bytes) -> None:
+    usage = output_of(agent).read(line).usage
     assert usage is None or usage == Usage()
 
 
@@ -186,7 +196,7 @@ ANYTHING = st.recursive(
 
 @given(ANYTHING)
 def test_no_json_whatever_makes_the_reader_fail(value: Any) -> None:
-    reader = AgentOutput()
+    reader = output_of("command")
     for kind in ("item.started", "turn.completed", "assistant", "result", "step_finish", "tool_use", "usage"):
         event = {**value, "type": kind} if isinstance(value, dict) else {"type": kind, "message": value, "item": value}
         reader.read(json.dumps(event).encode())
@@ -205,25 +215,34 @@ REASON = "The model 'gpt-0' does not exist or you do not have access to it."
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("agent", "event"),
     [
-        {"type": "turn.failed", "error": {"message": f"unexpected status 404: {'x' * 300} {REASON}"}},
-        {"type": "error", "message": REASON},
-        {"type": "item.completed", "item": {"type": "error", "message": REASON}},
-        {"type": "result", "subtype": "success", "is_error": True, "result": f"API Error: 404 {REASON}"},
-        {"type": "result", "status": "error", "error": {"type": "Error", "message": REASON}},
-        {"type": "error", "error": {"name": "APIError", "data": {"message": REASON}}},
+        ("codex", {"type": "turn.failed", "error": {"message": f"unexpected status 404: {'x' * 300} {REASON}"}}),
+        ("codex", {"type": "error", "message": REASON}),
+        ("codex", {"type": "item.completed", "item": {"type": "error", "message": REASON}}),
+        ("claude", {"type": "result", "subtype": "success", "is_error": True, "result": f"API Error: 404 {REASON}"}),
+        ("gemini", {"type": "result", "status": "error", "error": {"type": "Error", "message": REASON}}),
+        ("opencode", {"type": "error", "error": {"name": "APIError", "data": {"message": REASON}}}),
     ],
     ids=["codex turn", "codex error", "codex item", "claude", "gemini", "opencode"],
 )
-def test_why_an_agent_failed_is_kept_in_its_own_words_to_the_end(event: dict[str, Any]) -> None:
-    report = AgentOutput().read(json.dumps(event).encode())
+def test_why_an_agent_failed_is_kept_in_its_own_words_to_the_end(agent: str, event: dict[str, Any]) -> None:
+    report = output_of(agent).read(json.dumps(event).encode())
     assert report.failure is not None
     assert report.failure.endswith(REASON)
     assert (report.doing or "").startswith("failed: ")
 
 
+@pytest.mark.parametrize("agent", PROGRAMS)
+def test_a_program_of_the_users_may_start_any_agent(agent: str) -> None:
+    event = {"type": "result"} if agent in {"claude", "gemini"} else {"type": "error", "message": REASON}
+    assert said("command", event) == said(agent, event) != ([None], Usage())
+    assert said("command", {"type": "usage", "input_tokens": 3, "output_tokens": 2})[1] == Usage(
+        input_tokens=3, output_tokens=2
+    )
+
+
 def test_words_without_end_are_cut() -> None:
-    report = AgentOutput().read(json.dumps({"type": "error", "message": "x" * 100_000}).encode())
+    report = output_of("codex").read(json.dumps({"type": "error", "message": "x" * 100_000}).encode())
     assert report.failure is not None
     assert len(report.failure) == 800

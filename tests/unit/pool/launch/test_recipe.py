@@ -10,8 +10,16 @@ from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.words import AGENTS
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.prompting import prompt, template
-from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, environment, filled, refuse_unsafe, through_wsl
+from gsd_review_broker.pool.launch.recipe import (
+    Launch,
+    LaunchRequest,
+    environment,
+    filled,
+    prompt,
+    refuse_unsafe,
+    template,
+    through_wsl,
+)
 from gsd_review_broker.settings.agents import MODELS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"

@@ -7,6 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
+from gsd_review_broker.domain.words import OWN_COMMAND, PROGRAMS
+from gsd_review_broker.pool.child.output import AgentReport, Event, EventReader, Spending
 from gsd_review_broker.pool.launch.login import Login
 from gsd_review_broker.pool.launch.recipe import (
     Launch,
@@ -31,10 +33,20 @@ class AgentModule(Protocol):
 
     def launch(self, request: LaunchRequest) -> Launch: ...
 
+    def read_event(self, event: Event, spending: Spending) -> AgentReport | None:
+        """What one line of its output says; None for an event that it does not have."""
+        ...
+
 
 @cache
 def module_of(agent: str) -> AgentModule:
     return cast("AgentModule", import_module(f"{__name__}.{agent.replace('-', '_')}"))
+
+
+def readers_of(agent: str) -> tuple[EventReader, ...]:
+    """A program of the user's may start any of the agents, so all their events are read."""
+    names = PROGRAMS if agent == OWN_COMMAND else (agent,)
+    return tuple(module_of(name).read_event for name in names)
 
 
 def launch_for(request: LaunchRequest) -> Launch:

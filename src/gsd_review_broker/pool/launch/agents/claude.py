@@ -3,6 +3,18 @@
 import json
 from typing import Any, cast
 
+from gsd_review_broker.pool.child.output import (
+    AgentReport,
+    Event,
+    Spending,
+    calls,
+    finished,
+    list_in,
+    object_in,
+    short,
+    text_in,
+    tokens_in,
+)
 from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
@@ -65,3 +77,23 @@ def _users_login(request: LaunchRequest) -> dict[str, Any]:
         # Claude says itself what is wrong with its settings.
         return {}
     return {**kept, "env": named} if named else kept
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    """It reports the usage of a message with each of its parts, and the total when it stops."""
+    match event.get("type"):
+        case "assistant":
+            message = object_in(event.get("message"))
+            usage = spending.of_message(text_in(message.get("id")), tokens_in(object_in(message.get("usage"))))
+            return AgentReport(doing=_doing(message), usage=usage)
+        case "result":
+            return finished(event, spending)
+        case _:
+            return None
+
+
+def _doing(message: dict[str, Any]) -> str | None:
+    parts = [object_in(part) for part in list_in(message.get("content"))]
+    tools = [text_in(part.get("name")) for part in parts if part.get("type") == "tool_use"]
+    texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
+    return calls(tools[-1]) if tools else short(f"says: {texts[-1]}") if texts else None

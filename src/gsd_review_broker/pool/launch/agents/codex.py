@@ -1,5 +1,19 @@
 """OpenAI's Codex."""
 
+from typing import Any
+
+from gsd_review_broker.pool.child.output import (
+    AgentReport,
+    Event,
+    Spending,
+    calls,
+    failed,
+    message_in,
+    object_in,
+    short,
+    text_in,
+    tokens_in,
+)
 from gsd_review_broker.pool.launch.login import Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
@@ -39,3 +53,35 @@ def launch(request: LaunchRequest) -> Launch:
     for setting in settings:
         argv += ["-c", setting]
     return Launch(argv=(*argv, "-C", request.scratch, "-"))
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    match event.get("type"):
+        case "item.started" | "item.completed":
+            return _item(object_in(event.get("item")))
+        case "turn.started" | "thread.started":
+            return AgentReport(doing="thinks")
+        case "turn.completed":
+            usage = spending.add(tokens_in(object_in(event.get("usage"))))
+            return AgentReport(doing="has finished its turn", usage=usage)
+        case "turn.failed" | "error":
+            return failed(message_in(event))
+        case _:
+            return None
+
+
+def _item(item: dict[str, Any]) -> AgentReport:
+    match item.get("type"):
+        case "mcp_tool_call":
+            return AgentReport(doing=calls(text_in(item.get("tool"))))
+        case "command_execution":
+            return AgentReport(doing=short(f"runs {text_in(item.get('command'))}"))
+        case "agent_message":
+            return AgentReport(doing=short(f"says: {text_in(item.get('text'))}"))
+        case "reasoning":
+            return AgentReport(doing="thinks")
+        case "error":
+            # Warnings too; the last one applies.
+            return failed(text_in(item.get("message")))
+        case _:
+            return AgentReport()

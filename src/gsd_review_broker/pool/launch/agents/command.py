@@ -1,6 +1,7 @@
 """Any program of the user's. The broker's address, its name and its token are in its environment."""
 
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.pool.child.output import AgentReport, Event, Spending
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
 
 ENVIRONMENT = ()
@@ -15,3 +16,8 @@ def launch(request: LaunchRequest) -> Launch:
             "Set it in the user's configuration file, as a list of arguments.",
         )
     return Launch(argv=())
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:  # noqa: ARG001 - every agent's takes it
+    """It may start any of the others; `readers_of` reads their events."""
+    return None

@@ -2,6 +2,7 @@
 
 import json
 
+from gsd_review_broker.pool.child.output import AgentReport, Event, Spending, calls, finished, text_in
 from gsd_review_broker.pool.launch.login import Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
@@ -40,3 +41,13 @@ def launch(request: LaunchRequest) -> Launch:
         environment={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
         files={".gemini/settings.json": json.dumps({"mcpServers": {SERVER: server}, "model": _MODEL})},
     )
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    match event.get("type"):
+        case "tool_use" if "tool_name" in event:
+            return AgentReport(doing=calls(text_in(event["tool_name"])))
+        case "result":
+            return finished(event, spending)
+        case _:
+            return None

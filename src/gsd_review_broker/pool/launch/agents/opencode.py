@@ -1,7 +1,21 @@
 """opencode, with any model: PROVIDER/MODEL."""
 
 import json
+from typing import Any
 
+from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.pool.child.output import (
+    AgentReport,
+    Event,
+    Spending,
+    calls,
+    count_in,
+    dollars_in,
+    failed,
+    message_in,
+    object_in,
+    text_in,
+)
 from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
 from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
@@ -41,4 +55,29 @@ def launch(request: LaunchRequest) -> Launch:
     return Launch(
         argv=(*argv, "--dir", request.scratch),
         environment={"OPENCODE_CONFIG_CONTENT": json.dumps(configuration)},
+    )
+
+
+def read_event(event: Event, spending: Spending) -> AgentReport | None:
+    part = object_in(event.get("part"))
+    match event.get("type"):
+        case "tool_use":
+            return AgentReport(doing=calls(text_in(part.get("tool"))))
+        case "step_finish":
+            return AgentReport(usage=spending.add(_step(part)))
+        case "error":
+            return failed(message_in(event))
+        case _:
+            return None
+
+
+def _step(part: dict[str, Any]) -> Usage | None:
+    tokens = object_in(part.get("tokens"))
+    if not tokens:
+        return None
+    cache = object_in(tokens.get("cache"))
+    return Usage(
+        input_tokens=sum(map(count_in, (tokens.get("input"), cache.get("read"), cache.get("write")))),
+        output_tokens=count_in(tokens.get("output")) + count_in(tokens.get("reasoning")),
+        cost_usd=dollars_in(part.get("cost")),
     )

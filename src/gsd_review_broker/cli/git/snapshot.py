@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class _Kept(NamedTuple):
+class _FileState(NamedTuple):
     mode: int
     content: bytes
 
 
-class KeptFiles:
+class WorkTreeSnapshot:
     """git cannot always take a change back: a filter shows it other content than the file has."""
 
     def __init__(self, root: Path, paths: Sequence[str]) -> None:
@@ -36,18 +36,18 @@ class KeptFiles:
         return all(_read(path) == kept for path, kept in self._kept.items())
 
 
-def _read(path: Path) -> _Kept | None:
-    """None if there is nothing. A folder counts as one, whatever is in it: a submodule is not ours to change."""
+def _read(path: Path) -> _FileState | None:
+    """None if there is nothing. A folder is kept as a name, whatever is in it: a submodule is not ours to change."""
     try:
         mode = path.lstat().st_mode
     except OSError:
         return None
     if stat.S_ISLNK(mode):
-        return _Kept(mode, os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
-    return _Kept(mode, path.read_bytes() if stat.S_ISREG(mode) else b"")
+        return _FileState(mode, os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
+    return _FileState(mode, path.read_bytes() if stat.S_ISREG(mode) else b"")
 
 
-def _write(path: Path, kept: _Kept | None) -> None:
+def _write(path: Path, kept: _FileState | None) -> None:
     path.unlink(missing_ok=True)
     if kept is None:
         return

@@ -1,25 +1,32 @@
-"""`tandem setup` on the screen: what it found, what it would write, and what to type next."""
+"""Shows the plan of `tandem setup`, carries it out, runs the checks of the doctor, and says what to type next."""
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gsd_review_broker.cli.doctor.check import Check, CheckState
+from gsd_review_broker import integrations
+from gsd_review_broker.cli.broker import background
+from gsd_review_broker.cli.doctor.checks import every_check
+from gsd_review_broker.cli.doctor.machine import Check, CheckState
+from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.render.describe import counted
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
-from gsd_review_broker.cli.setup.pairs import PERSON, Pair
-from gsd_review_broker.cli.setup.plan import SetupPlan
+from gsd_review_broker.cli.setup.plan import PERSON, Pair, SetupPlan
+from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import CLIENTS, Audience, either
 from gsd_review_broker.integrations import client_named
+from gsd_review_broker.settings import locations
 
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
 _WIDEST = 100
 _GATE = {
     "off": "the gate, which is off in the settings",
-    "warn": "the gate, in mode warn: git reports a commit that nobody approved, and lets it pass",
-    "block": "the gate, in mode block: git refuses a commit that nobody approved",
+    "warn": "the gate, in mode warn: git reports a commit without an approval, and lets it pass",
+    "block": "the gate, in mode block: git refuses a commit without an approval",
 }
 
 
@@ -125,3 +132,53 @@ def _say_wrapped(screen: Screen, text: str, *, indent: int) -> None:
 def _short(path: Path, plan: SetupPlan) -> str:
     root = plan.around.project()
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetupResult:
+    url: str
+    is_new: bool
+    """The broker was started now."""
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_well(self) -> bool:
+        return all(check.state is not CheckState.RED for check in self.checks)
+
+
+def carry_out(plan: SetupPlan) -> SetupResult:
+    """The files first: a broker that is started now already has the pool's settings."""
+    done = [integrations.carry_out(client) for client in plan.clients]
+    target = Target.of(Path.cwd(), environment=None)
+    target = Target(locations=target.locations, is_explicit=target.is_explicit)
+    if plan.changes_gate:
+        install_gate(plan.around.project(), database=target.locations.database)
+    _, origin = locations.setting("port", target.locations.root, flag=None, config=None)
+    started = background.start(target, port_is_free=origin == "default")
+    started.broker.connection.close()
+    return SetupResult(
+        url=started.broker.connection.url,
+        is_new=started.is_new,
+        checks=tuple(every_check(target, None)),
+        notes=tuple(dict.fromkeys(note for client in done for note in client.notes)),
+    )
+
+
+def planned_facts(plan: SetupPlan) -> dict[str, Any]:
+    return {
+        "project": str(plan.around.root),
+        "changed": plan.is_change,
+        "clients": [{"client": status.client.name, "program": str(status.program)} for status in plan.found],
+        "gsd": [
+            {"line": one.line.value, "version": one.version, "runtime": one.runtime, "folder": str(one.folder)}
+            for one in plan.gsd
+        ],
+        "pairs": [{"proposer": pair.proposer, "reviewer": pair.reviewer} for pair in plan.pairs],
+        "proposer": plan.pair.proposer,
+        "reviewer": plan.pair.reviewer,
+        "leaving": [client.name for client in plan.leaving],
+        "files": [{"path": str(path), "action": action} for path, action in plan.files.items()],
+        "gate": {"state": plan.gate.state, "mode": plan.gate.mode, "wanted": plan.wants_gate},
+        "next": [{key: step[key] for key in ("client", "role", "type")} for step in next_steps(plan)],
+    }

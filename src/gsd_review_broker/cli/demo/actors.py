@@ -1,27 +1,89 @@
-"""The proposer: proposes, revises, accepts a better patch, and commits only what was approved."""
+"""The proposer and the reviewer of the demo, with real tools, a pace, and output. Each is a process of its own."""
 
+import json
 import os
 import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from gsd_review_broker.cli.demo import script
-from gsd_review_broker.cli.demo.acting import Actor, short
 from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.git import changes
-from gsd_review_broker.client.connection import Json
+from gsd_review_broker.client.connection import Connection, Json
 from gsd_review_broker.git.digest import commit_records, digest_of_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git
+
+WAIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The stage passes its settings in the environment."""
+
+    name: str
+    folder: Path
+    broker: Connection
+    pause: float
+
+    @classmethod
+    def from_environment(cls, name: str) -> "Actor":
+        return cls(
+            name=name,
+            folder=Path(os.environ["TANDEM_DEMO_FOLDER"]),
+            broker=Connection(os.environ["BROKER_URL"]),
+            pause=float(os.environ["TANDEM_DEMO_PAUSE"]),
+        )
+
+    def call(self, tool: str, **arguments: Any) -> Json:
+        return self.broker.call(tool, arguments)
+
+    def say(self, text: str, *, details: list[str] | None = None, chapter: str | None = None) -> None:
+        """Tell the narrator (the parent process), then pause for reading. It comes before the action, so that no answer
+        precedes it.
+        """
+        line = {"who": self.name, "text": text, "details": details or [], "chapter": chapter}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+        time.sleep(self.pause)
+
+    def diff_to(self, file: str, content: str) -> str:
+        """The output of `git diff` for this content; the file is restored afterwards."""
+        path = self.folder / file
+        before = path.read_bytes()
+        path.write_text(content, "utf-8")
+        try:
+            with changes.opened(self.folder) as tree:
+                return changes.worktree(tree).diff.decode("utf-8")
+        finally:
+            path.write_bytes(before)
+
+    def status(self, review_id: str, since: int | None = None) -> Json:
+        """Waits, in slices, until something has changed."""
+        while True:
+            arguments = {} if since is None else {"since": since}
+            status = self.call(
+                "get_review_status", review_id=review_id, wait=True, wait_seconds=WAIT_SECONDS, **arguments
+            )
+            if status["changed"]:
+                return status
+            since = status["version"]
+
+
+def short(digest: str | None) -> str:
+    return (digest or "no digest")[:19] + "…"
+
 
 # Of a refusal.
 _MOST_LINES = 5
 
 
-def main() -> int:
-    actor = Actor.from_environment("proposer")
+def propose(actor: Actor) -> None:
     review_id = _propose(actor)
     _revise(actor, review_id)
     _accept(actor, review_id)
     _land(actor, review_id)
-    return 0
 
 
 def _propose(actor: Actor) -> str:
@@ -141,5 +203,61 @@ def _git(actor: Actor, *arguments: str, text: str | None = None) -> bytes:
     return answer.output
 
 
+def review(actor: Actor) -> None:
+    _find_fault(actor)
+    _offer_better(actor)
+    _approve(actor)
+
+
+def _claim(actor: Actor) -> Json:
+    while True:
+        claim = actor.call("claim_next", reviewer_id=script.REVIEWER, wait=True, wait_seconds=WAIT_SECONDS)
+        if claim["claimed"]:
+            actor.say(
+                f"claims revision {claim['revision']}; git says that it applies",
+                details=[f"digest {short(claim['digest'])}, claim generation {claim['claim_generation']}"],
+            )
+            return claim
+
+
+def _judge(actor: Actor, claim: Json, verdict: str, reason: str, **more: object) -> None:
+    actor.call(
+        "submit_verdict",
+        review_id=claim["review_id"],
+        verdict=verdict,
+        reason=reason,
+        claim_generation=claim["claim_generation"],
+        **more,
+    )
+
+
+def _find_fault(actor: Actor) -> None:
+    claim = _claim(actor)
+    actor.call("get_proposal", review_id=claim["review_id"], caller_id=script.REVIEWER)
+    lines = [f"{one['severity']:<8}{one['path']}:{one['line_start']}  {one['title']}" for one in script.FINDINGS]
+    actor.say(f'reads the diff and requests changes: "{script.FIRST_VERDICT}"', details=lines)
+    _judge(actor, claim, "changes_requested", script.FIRST_VERDICT, findings=script.FINDINGS)
+
+
+def _offer_better(actor: Actor) -> None:
+    claim = _claim(actor)
+    since = actor.call("get_proposal", review_id=claim["review_id"], since_revision=1, caller_id=script.REVIEWER)
+    lines = len(since["diff"].splitlines())
+    actor.say(f"reads only what changed since revision 1 ({lines} lines)")
+    actor.say(f'offers a counter-patch: "{script.COUNTER_VERDICT}"')
+    patch = actor.diff_to(script.FILE, script.COUNTER)
+    _judge(actor, claim, "changes_requested", script.COUNTER_VERDICT, counter_patch=patch)
+
+
+def _approve(actor: Actor) -> None:
+    claim = _claim(actor)
+    actor.call("get_proposal", review_id=claim["review_id"], caller_id=script.REVIEWER)
+    actor.say(f'approves exactly this content: "{script.LAST_VERDICT}"', details=[f"digest {short(claim['digest'])}"])
+    _judge(actor, claim, "approved", script.LAST_VERDICT)
+
+
+_PARTS = {"proposer": propose, "reviewer": review}
+
 if __name__ == "__main__":
-    sys.exit(main())
+    name = sys.argv[1]
+    _PARTS[name](Actor.from_environment(name))

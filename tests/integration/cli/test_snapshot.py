@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gsd_review_broker.cli.git.kept_files import KeptFiles
+from gsd_review_broker.cli.git.snapshot import WorkTreeSnapshot
 
 PATHS = ("text", "program", "link", "new/folder/file", "gone")
 
@@ -25,7 +25,7 @@ def test_every_kind_of_change_is_taken_back(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "gone").write_text("x")
     before = made(tmp_path)
-    kept = KeptFiles(tmp_path, PATHS)
+    kept = WorkTreeSnapshot(tmp_path, PATHS)
     (tmp_path / "text").write_bytes(b"two")
     (tmp_path / "program").unlink()
     (tmp_path / "program").symlink_to("text")
@@ -41,7 +41,7 @@ def test_every_kind_of_change_is_taken_back(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_put_back_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one")
-    kept = KeptFiles(tmp_path, ("text",))
+    kept = WorkTreeSnapshot(tmp_path, ("text",))
     (tmp_path / "text").unlink()
     (tmp_path / "text").mkdir()
     assert kept.put_back() is False

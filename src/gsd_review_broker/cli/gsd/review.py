@@ -1,11 +1,11 @@
-"""`tandem gsd review`: the lane of `/gsd:review --tandem`. A prompt comes in, a review goes out."""
+"""`tandem gsd review`, for `/gsd:review --tandem`: a prompt comes in, a review goes out."""
 
 import hashlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gsd_review_broker.cli.broker.verdicts import exit_of, is_decided, wait_for_verdict
+from gsd_review_broker.cli.broker.watching import exit_of, is_decided, wait_for_verdict
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.git.changes import top_level
@@ -27,10 +27,10 @@ def review_prompt(context: Context, seconds: float) -> int:
     created = context.call("create_review", **_proposal(context, prompt))
     status = wait_for_verdict(context, created["review_id"], seconds=seconds)
     if not is_decided(status):
-        _close(context, status["review_id"], f"nobody reviewed it within {seconds:.0f} s")
+        _close(context, status["review_id"], f"no reviewer answered within {seconds:.0f} s")
         raise BrokerError(
             Code.UNAVAILABLE,
-            f"nobody reviewed it within {seconds:.0f} s",
+            f"no reviewer answered within {seconds:.0f} s",
             "Start a reviewer, or open the dashboard with `tandem open`; then run /gsd:review again.",
         )
     discussion = context.call("get_discussion", review_id=status["review_id"], limit=500)
