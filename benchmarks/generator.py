@@ -34,8 +34,8 @@ from gsd_review_broker.domain.model import (
     Verdict,
 )
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
+from gsd_review_broker.store import schema
 from gsd_review_broker.store.rows import message_row, review_row, revision_row
-from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.statistics import sum_row
 
 NOW = Milliseconds(1_800_000_000_000)

@@ -11,7 +11,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.reviews import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store import verification
 
 if TYPE_CHECKING:
     from gsd_review_broker.service.broker import Broker

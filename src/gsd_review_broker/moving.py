@@ -23,8 +23,8 @@ from typing import Protocol
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.maintenance import verify
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store import verification
 from gsd_review_broker.store.changes import Changes, DifferentError
-from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.store.sqlite.moving import SqliteSource, SqliteTarget, follow_in_file
 
 # Whatever happens, writes are not held longer.

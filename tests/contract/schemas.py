@@ -5,7 +5,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.store import known_schema, schema
 
 NEWEST = schema.NEWEST
 SCHEMAS = Path(schema.__file__).with_name(known_schema.FILE)

@@ -4,7 +4,7 @@ import contextlib
 import json
 import sqlite3
 
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.store import known_schema, schema
 from tests.contract.schemas import NEWEST, SCHEMAS, content_of, newest_text, schemas_text
 
 

@@ -118,7 +118,7 @@ STORAGE = (
     ),
     _fault(
         "the lock file is removed at its release",
-        "store/sqlite/lock.py",
+        "store/lock.py",
         "            os.close(self._descriptor)\n",
         "            self._path.unlink()\n            os.close(self._descriptor)\n",
         f"{_STORE}::test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_owner",

@@ -27,7 +27,7 @@ from gsd_review_broker.gate.offline import decide_offline, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
-from gsd_review_broker.store.sqlite import known_schema
+from gsd_review_broker.store import known_schema
 
 _COLUMNS = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
 _ON_PATH = (

@@ -19,7 +19,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
-from gsd_review_broker.store.sqlite import archive, schema, verification
+from gsd_review_broker.store import archive, schema, verification
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata

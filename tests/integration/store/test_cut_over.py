@@ -22,7 +22,7 @@ from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path, moved_path
 from gsd_review_broker.store import changes
-from gsd_review_broker.store.sqlite import moved as mark
+from gsd_review_broker.store import moved as mark
 from gsd_review_broker.store.sqlite import moving as sqlite_moving
 from gsd_review_broker.store.tables import audit_head, metadata
 from gsd_review_broker.store.writes import MOVED_HEAD, MovedAwayError, lock_head

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.store import known_schema, schema
 
 
 class SwitchedConnection(sqlite3.Connection):

@@ -11,8 +11,8 @@ from alembic import command
 
 from gsd_review_broker.domain.histogram import BUCKETS
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.store.sqlite import schema, verification
-from gsd_review_broker.store.sqlite.archive import _ARCHIVE_MARK
+from gsd_review_broker.store import schema, verification
+from gsd_review_broker.store.archive import _ARCHIVE_MARK
 from tests.support.invariants import problems, totals_of
 from tests.support.local import LocalBroker, local_broker
 

@@ -25,7 +25,7 @@ from gsd_review_broker.store.postgres.clock import DatabaseClock
 from gsd_review_broker.store.postgres.errors import Outage, translate
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.postgres.store import PostgresStore
-from gsd_review_broker.store.sqlite.schema import HEAD
+from gsd_review_broker.store.schema import HEAD
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.support import postgres
 from tests.support.local import LocalBroker, MovableClock, local_broker

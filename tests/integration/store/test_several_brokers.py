@@ -15,10 +15,10 @@ from gsd_review_broker.pool import neighbours
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.ports.wakeups import QUEUE
 from gsd_review_broker.service.pool import records
+from gsd_review_broker.store import verification
 from gsd_review_broker.store.postgres import archiving, listening
 from gsd_review_broker.store.postgres.errors import unavailable
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
 from tests.integration.store.test_postgres import asked, cut_connections

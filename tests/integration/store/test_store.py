@@ -23,10 +23,9 @@ from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, Idemp
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store import statistics
+from gsd_review_broker.store import schema, statistics
+from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import schema
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, Statements, parameter
 from gsd_review_broker.store.tables import brokers

@@ -35,7 +35,7 @@ def what_is_wrong(path: Path) -> tuple[str, str] | None:
 
 
 def _look(path: Path) -> None:
-    from gsd_review_broker.store.sqlite import known_schema, schema
+    from gsd_review_broker.store import known_schema, schema
 
     # Without a journal nobody writes, and none has to be made in order to read.
     is_in_use = path.with_name(f"{path.name}-wal").exists()

@@ -11,8 +11,8 @@ from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.store import archive
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive
 from gsd_review_broker.store.statements import Values
 
 # A review, its version, and its rows in each table.

@@ -12,12 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store import schema, verification
 from gsd_review_broker.store.changes import NUMBERED, typed
 from gsd_review_broker.store.postgres.engine import SNAPSHOT, make_engine
 from gsd_review_broker.store.postgres.errors import reason_of
 from gsd_review_broker.store.postgres.schema import create_empty, finish_copy, stored_version
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.sqlite import schema, verification
 from gsd_review_broker.store.statements import sql_of
 from gsd_review_broker.store.tables import audit_head, metadata
 

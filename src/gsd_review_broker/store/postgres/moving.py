@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store import verification
 from gsd_review_broker.store.changes import (
     COUNT,
     KEYS,
@@ -25,7 +26,6 @@ from gsd_review_broker.store.changes import (
 )
 from gsd_review_broker.store.postgres import copying, schema
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import MovedAwayError, lock_head
 

@@ -5,8 +5,8 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.store import moved, schema
 from gsd_review_broker.store.postgres.engine import SCHEMA_LOCK
-from gsd_review_broker.store.sqlite import moved, schema
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
 from gsd_review_broker.store.writes import MOVED_HEAD
 

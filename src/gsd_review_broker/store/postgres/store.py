@@ -27,6 +27,8 @@ from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database, key_of
+from gsd_review_broker.store import archive, moved
+from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.postgres import archiving, schema
 from gsd_review_broker.store.postgres.engine import (
     CONNECTIONS,
@@ -49,8 +51,6 @@ from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.postgres.transaction import PostgresTransaction
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, moved
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
 from gsd_review_broker.store.writes import LastEvent, MovedAwayError, SqlTransaction, finish, lock_head

@@ -27,10 +27,10 @@ from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path
+from gsd_review_broker.store import archive, known_schema, moved, schema
+from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.pool_rows import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, known_schema, moved, schema
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction

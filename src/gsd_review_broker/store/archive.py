@@ -17,7 +17,7 @@ from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.store import known_schema, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
 from gsd_review_broker.store.tables import (
     audit_gaps,

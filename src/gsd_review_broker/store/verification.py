@@ -17,9 +17,9 @@ from gsd_review_broker.domain.model import Event, EventType, ReviewId
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.store import known_schema, schema
+from gsd_review_broker.store.archive import is_archive
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
-from gsd_review_broker.store.sqlite import known_schema, schema
-from gsd_review_broker.store.sqlite.archive import is_archive
 from gsd_review_broker.store.statements import SqliteStatements, Values, sql_of
 from gsd_review_broker.store.statistics import SCOPES, read_totals
 from gsd_review_broker.store.tables import (

@@ -9,7 +9,7 @@ from sqlalchemy.pool import StaticPool
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import open_private
-from gsd_review_broker.store.sqlite import known_schema
+from gsd_review_broker.store import known_schema
 
 # The newest migration. A test compares it with Alembic's.
 HEAD = "0008"
