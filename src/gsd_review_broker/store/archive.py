@@ -17,7 +17,7 @@ from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store import known_schema, schema
+from gsd_review_broker.store import migrations, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
 from gsd_review_broker.store.tables import (
     audit_gaps,
@@ -75,14 +75,14 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
     if path.is_symlink():
         raise StartError(f"{path} is a link, and an archive is a file beside its database; move it away.")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        known_schema.harden(connection)
+        schema.harden(connection)
         connection.execute("PRAGMA synchronous=FULL")
         version = schema.stored_version(connection)
         schema.refuse_foreign(connection, version, path)
         if not is_archive(connection) or (version != schema.HEAD and not schema.is_older(version)):
             raise StartError(f"{path} exists and is not an archive of this version; move it away.")
         if version != schema.HEAD:
-            schema.upgrade(connection)
+            migrations.upgrade(connection)
         yield connection
 
 
@@ -92,7 +92,7 @@ def _make_archive(path: Path) -> None:
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
     with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
         connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
         # In WAL mode a reader without write permission can open the archive, and ignores what a killed copy left
         # behind.

@@ -1,22 +1,36 @@
-"""Upgrades a database to the present schema: forward only, with a backup first."""
+"""What our own databases hold, and which version of it a file has. Light: the gate reads a file's approvals with it.
 
-import os
+A database file can bring its own triggers, views, columns and indexes, and SQLite would run them inside our
+transactions: a trigger could approve every proposal. So a file is ours only if it holds exactly what the script of its
+version makes. `python -m tests.contract` writes the script of the newest version.
+"""
+
 import sqlite3
+from functools import cache
 from pathlib import Path
 
-import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
-
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import open_private
-from gsd_review_broker.store import known_schema
 
-# The newest migration. A test compares it with Alembic's.
-HEAD = "0008"
-_KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
-# The newest schema and its first rows, as SQL; `python -m tests.contract` writes it.
-NEWEST = Path(__file__).with_name("newest_schema.sql")
+# One script for each version that databases may have.
+SCRIPTS = Path(__file__).with_name("migrations") / "schemas"
+HEAD = max(path.stem for path in SCRIPTS.glob("*.sql"))
 STATEMENT_END = ";\n"
+# SQLite's own bookkeeping, which it makes itself.
+_INTERNAL = {("table", "sqlite_sequence"), ("table", "sqlite_stat1"), ("table", "sqlite_stat4")}
+_EVERYTHING = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
+# Named here, since Python 3.11 has neither the names nor the call.
+_DEFENSIVE, _ENABLE_TRIGGER, _ENABLE_VIEW = 1010, 1003, 1015
+
+
+def harden(connection: sqlite3.Connection) -> None:
+    """Distrust the file before anything else is asked of it: its schema may not call functions with side effects, and
+    damaged pages are noticed. Where Python can say so, triggers and views are off altogether."""
+    connection.execute("PRAGMA trusted_schema=OFF")
+    connection.execute("PRAGMA cell_size_check=ON")
+    switch = getattr(connection, "setconfig", None)
+    if switch is not None:
+        for option, enabled in ((_DEFENSIVE, True), (_ENABLE_TRIGGER, False), (_ENABLE_VIEW, False)):
+            switch(option, enabled)
 
 
 def stored_version(connection: sqlite3.Connection) -> str | None:
@@ -28,90 +42,86 @@ def stored_version(connection: sqlite3.Connection) -> str | None:
     return row[0] if row else None
 
 
-def refuse_foreign(connection: sqlite3.Connection, version: str | None, database: object) -> None:
-    """A file that another program made is not ours to add tables to, and one that somebody altered is not believed."""
-    if version is None and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise StartError(f"the database {database} belongs to another program; give another file with --db.")
-    if version in _KNOWN:
-        known_schema.refuse_altered(connection, version, database)
-
-
-def refuse_newer(version: str | None, database: object) -> None:
-    if version is not None and version not in _KNOWN:
-        raise StartError(
-            f"the database {database} has schema {version}, which this version does not know (it knows up to "
-            f"{HEAD}); run the newer broker that wrote it, or restore a backup."
-        )
+def is_known(version: object) -> bool:
+    return version in _known_versions()
 
 
 def is_older(version: str | None) -> bool:
     """Can the database be upgraded?"""
-    return version in _KNOWN and version != HEAD
+    return version != HEAD and is_known(version)
 
 
-def _nothing(_connection: object) -> None:
-    pass
+def refuse_foreign(connection: sqlite3.Connection, version: str | None, database: object) -> None:
+    """Refuse a file that another program made, and one that was altered."""
+    if version is None and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StartError(f"the database {database} belongs to another program; give another file with --db.")
+    if version is not None and is_known(version):
+        refuse_altered(connection, version, database)
 
 
-def upgrade(raw: sqlite3.Connection) -> None:
-    """To the newest schema in one transaction: completely or not at all."""
-    if stored_version(raw) is None:
-        _create(raw)
-    else:
-        migrate(raw)
-
-
-def _create(raw: sqlite3.Connection) -> None:
-    """What the migrations make of an empty database, without Alembic: a first start takes half the time."""
-    raw.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in NEWEST.read_text("utf-8").split(STATEMENT_END):
-            raw.execute(statement)
-    except BaseException:
-        raw.rollback()
-        raise
-    raw.commit()
-
-
-def migrate(raw: sqlite3.Connection) -> None:
-    """Step by step, in one transaction."""
-    # Alembic is imported only when there is something to migrate: it doubles the start time.
-    from alembic import command  # noqa: PLC0415 - only a migration needs it
-    from alembic.config import Config  # noqa: PLC0415 - only a migration needs it
-
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: raw,
-        poolclass=StaticPool,
-        isolation_level="AUTOCOMMIT",
+def refuse_unknown(version: str | None, database: object) -> None:
+    if version is None or is_known(version):
+        return
+    first = min(_known_versions())
+    if str(version) < first:
+        raise StartError(
+            f"the database {database} has schema {version}, which is from before the first release; this version "
+            f"begins with {first}. Move it away, and the broker makes a new one; or start the broker that made it."
+        )
+    raise StartError(
+        f"the database {database} has schema {version}, which this version does not know (it knows up to "
+        f"{HEAD}); run the newer broker that wrote it, or restore a backup."
     )
-    # Alembic commits after each migration; here the whole upgrade is one transaction, and it ends below.
-    for name in ("do_commit", "do_rollback"):
-        setattr(engine.dialect, name, _nothing)
-    config = Config()
-    config.set_main_option("script_location", "gsd_review_broker:store/migrations")
-    with engine.connect() as connection:
-        config.attributes["connection"] = connection
-        raw.execute("BEGIN IMMEDIATE")
-        try:
-            command.upgrade(config, "head")
-        except BaseException:
-            raw.rollback()
-            raise
-        raw.commit()
 
 
-def back_up(source: sqlite3.Connection, database: Path, version: str) -> Path:
-    """A complete copy beside the file, made by SQLite itself. Only its owner can read it."""
-    target = database.with_name(f"{database.name}.backup-{version}")
-    number = 1
-    while os.path.lexists(target):
-        number += 1
-        target = database.with_name(f"{database.name}.backup-{version}-{number}")
-    os.close(open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    copy = sqlite3.connect(target)
+def require_newest(version: str | None, database: object) -> None:
+    """For programs that only read: they upgrade nothing."""
+    refuse_unknown(version, database)
+    if version != HEAD:
+        raise StartError(
+            f"the database {database} has schema {version}, this version reads {HEAD}; "
+            "start the broker on it once, which brings it up to date."
+        )
+
+
+def refuse_altered(connection: sqlite3.Connection, version: str, database: object) -> None:
+    actual = objects(connection)
+    strange = [name for name in actual if name.startswith(("trigger ", "view "))]
+    if is_known(version):
+        known = _objects_made_by(SCRIPTS / f"{version}.sql")
+        strange += [name for name in actual if name not in known and name not in strange]
+        strange += [name for name in known if actual.get(name) != known[name] and name not in strange]
+    if strange:
+        raise StartError(
+            f"the database {database} is not as the broker made it: {', '.join(sorted(strange)[:5])} "
+            f"{'is' if len(strange) == 1 else 'are'} added, missing or changed, and could decide reviews; it was left "
+            "as it is. Move it away and put a backup in its place, or use another with --db."
+        )
+
+
+def objects(connection: sqlite3.Connection) -> dict[str, str]:
+    """Everything that the file's schema holds, by kind and name, as SQL without its layout."""
+    return {
+        f"{kind} {name}": " ".join((sql or "").split())
+        for kind, name, sql in connection.execute(_EVERYTHING)
+        if (kind, name) not in _INTERNAL
+    }
+
+
+def statements_of(version: str) -> list[str]:
+    """What makes an empty database of this version: its tables, their first rows, its indexes."""
+    return (SCRIPTS / f"{version}.sql").read_text("utf-8").split(STATEMENT_END)
+
+
+def _known_versions() -> set[str]:
+    return {path.stem for path in SCRIPTS.glob("*.sql")}
+
+
+@cache
+def _objects_made_by(script: Path) -> dict[str, str]:
+    connection = sqlite3.connect(":memory:")
     try:
-        source.backup(copy)
+        connection.executescript(script.read_text("utf-8"))
+        return objects(connection)
     finally:
-        copy.close()
-    return target
+        connection.close()

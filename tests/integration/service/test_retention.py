@@ -19,7 +19,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
-from gsd_review_broker.store import archive, schema, verification
+from gsd_review_broker.store import archive, migrations, verification
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata
@@ -579,7 +579,7 @@ async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroke
     # A whole broker's database is no archive.
     with opened(unmarked) as connection:
         connection.isolation_level = None
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
     for content in (foreign, *(path.read_bytes() for path in (foreign_database, newer, unmarked))):
         target.write_bytes(content)
         with pytest.raises(BrokerError) as error:

@@ -23,12 +23,38 @@ from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.postgres import copying
 from gsd_review_broker.store.tables import metadata
 from tests.integration.store.test_lock_order import use_pool, use_tools
-from tests.integration.store.test_migrations import lived
 from tests.support import postgres
 from tests.support.local import LocalBroker, local_broker
 from tests.support.texts import BETTER, GOOD
 
 pytestmark = pytest.mark.postgres
+
+TITLES = ["zebra", "apple", "mango", "Berry", "1st", "ß", "last"]
+
+
+def remark(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": title, "body": f"about {title}", "severity": "low", **more}
+
+
+async def lived(broker: LocalBroker) -> str:
+    """Two reviews of two projects, one of them with findings in an order that no column but the events tells."""
+    review_id = (await broker.create(project="p"))["review_id"]
+    broker.clock.pass_time(3)
+    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    for verdict, titles in (("comment", TITLES[:3]), ("changes_requested", [*TITLES[3:], TITLES[0]])):
+        await broker(
+            "submit_verdict",
+            review_id=review_id,
+            verdict=verdict,
+            reason="see there",
+            claim_generation=claim["claim_generation"],
+            findings=[remark(title) for title in titles],
+        )
+    other = (await broker.create(project="q"))["review_id"]
+    broker.clock.pass_time(700)
+    await broker("claim_review", review_id=other, reviewer_id="claude")
+    await broker("close_review", review_id=other)
+    return review_id
 
 
 @pytest.fixture

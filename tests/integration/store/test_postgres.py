@@ -113,23 +113,8 @@ async def test_a_newer_schema_is_refused(empty_url: str, tmp_path: Path) -> None
     await asked(empty_url, "UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StartError, match="has schema 9999, which this version does not know"):
         store_at(empty_url, tmp_path).open()
-    with pytest.raises(StartError, match="has schema 9999, this version reads"):
+    with pytest.raises(StartError, match="has schema 9999, which this version does not know"):
         await asyncio.to_thread(maintenance.verify, Database(tmp_path / "x", empty_url))
-
-
-async def test_an_older_schema_is_upgraded_by_the_migrations(empty_url: str, tmp_path: Path) -> None:
-    """From the first schema that exists on PostgreSQL."""
-    store = store_at(empty_url, tmp_path)
-    store.open()
-    await store.close()
-    await asked(empty_url, "DROP TABLE brokers, tokens, sign_in_links, histograms")
-    await asked(empty_url, f"UPDATE alembic_version SET version_num = '{schema.FIRST}'")
-    store = store_at(empty_url, tmp_path)
-    store.open()
-    await store.write(lambda tx: tx.save_heartbeat("x", tx.now))
-    await store.close()
-    assert await asked(empty_url, "SELECT version_num FROM alembic_version") == HEAD
-    assert await asked(empty_url, "SELECT id FROM brokers") == "x"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store import schema, verification
+from gsd_review_broker.store import migrations, schema, verification
 from gsd_review_broker.store.changes import NUMBERED, typed
 from gsd_review_broker.store.postgres.engine import SNAPSHOT, make_engine
 from gsd_review_broker.store.postgres.errors import reason_of
@@ -35,17 +35,12 @@ def to_file(connection: sa.Connection, database: Database, target: Path) -> None
 
 
 def refuse_other_version(connection: sa.Connection, database: Database) -> None:
-    version = stored_version(connection)
-    if version != schema.HEAD:
-        raise StartError(
-            f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
-            "start the broker on it once, which brings it up to date."
-        )
+    schema.require_newest(stored_version(connection), database)
 
 
 def to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
     """Into an empty file. The connection's transaction is the snapshot."""
-    schema.upgrade(target)
+    migrations.upgrade(target)
     statements = PostgresStatements(source)
     target.execute("BEGIN IMMEDIATE")
     target.execute("DELETE FROM audit_head")

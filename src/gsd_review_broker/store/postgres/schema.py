@@ -5,15 +5,13 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store import moved, schema
+from gsd_review_broker.store import migrations, moved, schema
 from gsd_review_broker.store.postgres.engine import SCHEMA_LOCK
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
 from gsd_review_broker.store.writes import MOVED_HEAD
 
 log = structlog.get_logger()
 
-# The first schema that was made on PostgreSQL. Later ones come from the same migrations as on SQLite.
-FIRST = "0003"
 _TAKE_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})")
 _HAS_VERSION = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
 _VERSION = sa.text("SELECT version_num FROM alembic_version")
@@ -66,11 +64,11 @@ def _prepare(connection: sa.Connection, database: object) -> None:
         return
     connection.execute(_TAKE_LOCK)
     version = stored_version(connection)
-    schema.refuse_newer(version, database)
+    schema.refuse_unknown(version, database)
     if version is None:
         _create(connection, database)
     elif version != schema.HEAD:
-        _migrate(connection)
+        migrations.run(connection)
 
 
 def create_empty(connection: sa.Connection, database: object, mover: str) -> None:
@@ -117,7 +115,7 @@ def reopen(connection: sa.Connection) -> None:
 
 
 def _create(connection: sa.Connection, database: object) -> None:
-    """The present schema at once, without Alembic. A test compares it with what the migrations make."""
+    """Make the present schema at once, without Alembic."""
     if connection.execute(_TABLES).scalar():
         raise StartError(f"the database {database} holds tables of another program; give an empty one with --db.")
     prepare_for_postgresql()
@@ -130,14 +128,3 @@ def _create(connection: sa.Connection, database: object) -> None:
         )
     )
     connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": schema.HEAD})
-
-
-def _migrate(connection: sa.Connection) -> None:
-    # Alembic is imported only when there is something to migrate.
-    from alembic import command  # noqa: PLC0415 - only a migration needs it
-    from alembic.config import Config  # noqa: PLC0415 - only a migration needs it
-
-    config = Config()
-    config.set_main_option("script_location", "gsd_review_broker:store/migrations")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")

@@ -13,7 +13,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import make_private_folder, open_private, sync_folder
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path
-from gsd_review_broker.store import known_schema, moved, verification
+from gsd_review_broker.store import moved, schema, verification
 from gsd_review_broker.store.changes import COUNT, TABLES, Changes, TableChanges, compare, follow, typed
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
@@ -154,7 +154,7 @@ def _changes(connection: sqlite3.Connection, table: sa.Table) -> TableChanges:
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=0)
-    known_schema.harden(connection)
+    schema.harden(connection)
     connection.execute("PRAGMA wal_autocheckpoint=0")
     return connection
 

@@ -27,7 +27,7 @@ from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path
-from gsd_review_broker.store import archive, known_schema, moved, schema
+from gsd_review_broker.store import archive, migrations, moved, schema
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.pool_rows import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
@@ -108,13 +108,13 @@ class SqliteStore:
     def _migrate(self) -> None:
         version = schema.stored_version(self._connection)
         schema.refuse_foreign(self._connection, version, self._path)
-        schema.refuse_newer(version, self._path)
+        schema.refuse_unknown(version, self._path)
         if version == schema.HEAD:
             return
         if version is not None:
-            copy = schema.back_up(self._connection, self._path, version)
+            copy = migrations.back_up(self._connection, self._path, version)
             log.info("database_backed_up", to=str(copy), schema=version)
-        schema.upgrade(self._connection)
+        migrations.upgrade(self._connection)
 
     async def close(self) -> None:
         """Finish the commands that are queued; then fold the WAL into the file."""
@@ -229,7 +229,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
-    known_schema.harden(connection)
+    schema.harden(connection)
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     if read_only:
         connection.execute("PRAGMA query_only=ON")
