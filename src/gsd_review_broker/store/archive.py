@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
-from gsd_review_broker.errors import StartError
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.store import migrations, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
 from gsd_review_broker.store.tables import (
@@ -31,6 +32,9 @@ from gsd_review_broker.store.tables import (
     revisions,
 )
 from gsd_review_broker.store.writes import SqlTransaction
+
+# A review, and its rows in each table.
+Copy = tuple[ReviewId, dict[sa.Table, Sequence[Values]]]
 
 # Few enough that deleting them does not delay other commands.
 BATCH = 25
@@ -110,16 +114,24 @@ def rows_of(source: Statements, review_id: ReviewId) -> dict[sa.Table, Sequence[
     return {table: source.rows(_ROWS[table], {"review_id": review_id}) for table in _TABLES}
 
 
-def copy(
-    reviews_rows: Iterable[tuple[ReviewId, dict[sa.Table, Sequence[Values]]]], archive: sqlite3.Connection
-) -> None:
+def write(target: Path, copies: Iterable[Copy]) -> None:
+    """Copy reviews into the archive, which is made if there is none. Raises BrokerError."""
+    try:
+        make_private_folder(target.parent)
+        with opened_archive(target) as archive:
+            copy(copies, archive)
+    except (OSError, sqlite3.Error, StartError) as error:
+        raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
+
+
+def copy(copies: Iterable[Copy], archive: sqlite3.Connection) -> None:
     """Copy all rows of these reviews once. Rows that an earlier run copied are replaced with their present values.
 
     A review that is no longer in the source was archived by another run, and is not touched.
     """
     archive.execute("BEGIN IMMEDIATE")
     try:
-        for review_id, rows in reviews_rows:
+        for review_id, rows in copies:
             if rows[reviews]:
                 _replace(archive, review_id, rows)
     except BaseException:

@@ -19,9 +19,8 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres import store as postgres_store
-from gsd_review_broker.store.postgres.clock import DatabaseClock
+from gsd_review_broker.store.postgres.engine import DatabaseClock
 from gsd_review_broker.store.postgres.errors import Outage, translate
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.postgres.store import PostgresStore
@@ -143,7 +142,7 @@ async def test_a_mistake_of_ours_at_the_start_is_not_dressed_up(
     async def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(schema, "prepare", broken)
+    monkeypatch.setattr(postgres_store, "prepare", broken)
     with pytest.raises(ZeroDivisionError):
         store_at(url, tmp_path).open()
 
