@@ -212,9 +212,9 @@ async def _target_of(database: Database) -> "AsyncGenerator[_FileTarget | Postgr
 
         yield PostgresTarget(database)
         return
-    if database.path.exists():
-        raise StartError(f"{database} exists already; give a new file's path.")
     async with _locked(database):
+        if database.path.exists():
+            raise StartError(f"{database} exists already; give a new file's path.")
         yield _FileTarget(database)
 
 

@@ -622,15 +622,17 @@ async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
     lone.clock.pass_time(1)
     source = SqliteStatements(lone.store._reader())
     target = lone.archive("2027-01-15")
+    # One that another run has removed meanwhile has no rows.
+    archive.write(target, [(one, archive.rows_of(source, one)) for one in (first, "gone")])
+    kept = rows(target)
     with archive.opened_archive(target) as copies:
-        # One that another run has removed meanwhile has no rows.
-        archive.copy([(one, archive.rows_of(source, one)) for one in (first, "gone")], copies)
-        kept = rows(target)
         copies.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
         with pytest.raises(sqlite3.Error, match="disk full"):
             archive.copy([(one, archive.rows_of(source, one)) for one in (first, second)], copies)
         assert not copies.in_transaction
     assert rows(target) == kept
+    with pytest.raises(BrokerError, match="trigger full is added"):
+        archive.write(target, [])
     with pytest.raises(BrokerError) as error:
         await prune(lone)
     assert error.value.code is Code.UNAVAILABLE
