@@ -6,6 +6,7 @@ pooler in transaction mode (pgbouncer) may stand in between.
 
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,11 +18,13 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.ports.clock import Clock
+from gsd_review_broker.ports.store import Watcher
 from gsd_review_broker.settings.database import Database, key_of
 from gsd_review_broker.store import lock, migrations, schema
 from gsd_review_broker.store.statements import Statements
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
-from gsd_review_broker.store.writes import MOVED_HEAD
+from gsd_review_broker.store.writes import MOVED_HEAD, SqlTransaction
 
 log = structlog.get_logger()
 
@@ -119,6 +122,23 @@ class DatabaseClock:
         assert row is not None  # noqa: S101 - the answer is always one row
         self._ahead = row[0] - self.steady()
         return Milliseconds(row[0])
+
+
+class PostgresTransaction(SqlTransaction):
+    """Its time is read when it is first needed, which is after the review was locked: of two commands on one review,
+    the later one has the later time."""
+
+    def __init__(self, statements: Statements, clock: Clock, watchers: Sequence[Watcher]) -> None:
+        super().__init__(statements, Milliseconds(0), watchers)
+        self._clock = clock
+        self._read_at: Milliseconds | None = None
+
+    @property
+    def now(self) -> Milliseconds:
+        if self._read_at is None:
+            clock = self._clock
+            self._read_at = clock.read(self._statements) if isinstance(clock, DatabaseClock) else clock.now()
+        return self._read_at
 
 
 async def prepare(engine: AsyncEngine, database: object) -> None:

@@ -5,7 +5,7 @@ Writing and reading stand together because they share the connections, their cou
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, time_ns
@@ -33,7 +33,7 @@ from gsd_review_broker.store.postgres.engine import (
     RETENTION_LOCK,
     SNAPSHOT,
     SWEEP_LOCK,
-    DatabaseClock,
+    PostgresTransaction,
     broker_id_of,
     make_engine,
     prepare,
@@ -51,7 +51,7 @@ from gsd_review_broker.store.postgres.errors import (
 from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.statements import Statements, Values, parameter
+from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
 from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
 
@@ -84,23 +84,6 @@ class _UnansweredError(Exception):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
-
-
-class PostgresTransaction(SqlTransaction):
-    """Its time is read when it is first needed, which is after the review was locked: of two commands on one review,
-    the later one has the later time."""
-
-    def __init__(self, statements: Statements, clock: Clock, watchers: Sequence[Watcher]) -> None:
-        super().__init__(statements, Milliseconds(0), watchers)
-        self._clock = clock
-        self._read_at: Milliseconds | None = None
-
-    @property
-    def now(self) -> Milliseconds:
-        if self._read_at is None:
-            clock = self._clock
-            self._read_at = clock.read(self._statements) if isinstance(clock, DatabaseClock) else clock.now()
-        return self._read_at
 
 
 class PostgresStore:
