@@ -32,8 +32,8 @@ from gsd_review_broker.domain.model import (
 )
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
 from gsd_review_broker.domain.words import Category, Role, Verdict
+from gsd_review_broker.store import migrations
 from gsd_review_broker.store.rows import message_row, review_row, revision_row
-from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.statistics import sum_row
 
 NOW = Milliseconds(1_800_000_000_000)
@@ -198,7 +198,7 @@ class Generator:
     def __init__(self, database: Path, *, seed: int = 1) -> None:
         database.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(database, isolation_level=None)
-        schema.upgrade(self._connection)
+        migrations.upgrade(self._connection)
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-1000000", "foreign_keys=OFF"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._random = random.Random(seed)

@@ -128,7 +128,7 @@ class Application:
         watch = SettingsWatch(configuration.root)
 
         def problems() -> list[Problem]:
-            return [*configuration.problems, *watch.problems(), *_moved(self.store)]
+            return [*configuration.problems, *watch.problems()]
 
         return [
             Route(
@@ -210,7 +210,7 @@ def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWa
 def _database_clock() -> Clock:
     if importlib.util.find_spec("asyncpg") is None:
         raise StartError("PostgreSQL needs a package that is not installed; install gsd-review-broker[postgres].")
-    from gsd_review_broker.store.postgres.clock import DatabaseClock  # noqa: PLC0415 - only some brokers need it
+    from gsd_review_broker.store.postgres.engine import DatabaseClock  # noqa: PLC0415 - only some brokers need it
 
     return DatabaseClock()
 
@@ -260,14 +260,6 @@ def _signer() -> Signer | None:
     except ImportError:
         return None
     return ReceiptSigner.of_file(locations.key_file())
-
-
-def _moved(store: OwnedStore) -> list[Problem]:
-    to = store.moved_to
-    if to is None:
-        return []
-    fix = "Restart the broker with that database, or open this one again with `tandem db reopen`."
-    return [Problem(feature="db", message=f"the database was moved to {to}, and nothing is stored here", fix=fix)]
 
 
 def _gate_policy(root: str | None) -> GatePolicy:

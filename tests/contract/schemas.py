@@ -1,29 +1,32 @@
-"""What our migrations make of an empty database, as the broker compares it with the file that it opens."""
+"""The script of the newest schema: what the migrations make of an empty database."""
 
 import contextlib
-import json
 import sqlite3
 from pathlib import Path
 
-from gsd_review_broker.store.sqlite import known_schema, schema
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
-NEWEST = schema.NEWEST
-SCHEMAS = Path(schema.__file__).with_name(known_schema.FILE)
+from gsd_review_broker.store import migrations, schema
 
 
-def schemas_text() -> str:
-    """Older versions stay as they were written."""
-    before = json.loads(SCHEMAS.read_text()) if SCHEMAS.exists() else {}
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.migrate(connection)
-        known = {**before, schema.HEAD: known_schema.objects(connection)}
-    return json.dumps(known, indent=1, sort_keys=True) + "\n"
+def newest_version() -> str:
+    config = Config()
+    config.set_main_option("script_location", str(migrations.FOLDER))
+    newest = ScriptDirectory.from_config(config).get_current_head()
+    assert newest is not None
+    return newest
+
+
+def newest_script() -> Path:
+    """Scripts of older versions stay as they were written."""
+    return schema.SCRIPTS / f"{newest_version()}.sql"
 
 
 def newest_text() -> str:
-    """The same as a script: every table with its rows, then the indexes."""
+    """Every table with its rows, then the indexes."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.migrate(connection)
+        migrations.migrate(connection)
         return schema.STATEMENT_END.join(content_of(connection)) + "\n"
 
 

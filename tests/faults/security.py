@@ -276,7 +276,7 @@ A_CLONE = (
     ),
     fault(
         "security H7: a schema is believed",
-        "store/sqlite/known_schema.py",
+        "store/schema.py",
         "    if strange:\n",
         "    if False:\n",
         f"{_STATE}::test_a_database_with_anything_that_we_did_not_make_is_refused",
@@ -285,7 +285,7 @@ A_CLONE = (
     ),
     fault(
         "security H7: a schema may call functions",
-        "store/sqlite/known_schema.py",
+        "store/schema.py",
         "PRAGMA trusted_schema=OFF",
         "PRAGMA trusted_schema=ON",
         f"{_STATE}::test_every_connection_distrusts_the_schema",

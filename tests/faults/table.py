@@ -27,7 +27,8 @@ _CHILD = "tests/integration/pool/test_child.py"
 _HINTS = "tests/unit/service/wire/test_hints.py"
 _INTERDIFF = "tests/unit/domain/patch/test_interdiff.py"
 _STATISTICS = "tests/integration/service/test_statistics.py"
-_CUT_OVER = "tests/integration/store/test_cut_over.py"
+_MOVING = "tests/integration/store/test_moving.py"
+_SEVERAL_BROKERS = "tests/integration/store/test_several_brokers.py"
 
 WAITING = (
     _fault(
@@ -117,7 +118,7 @@ STORAGE = (
     ),
     _fault(
         "the lock file is removed at its release",
-        "store/sqlite/lock.py",
+        "store/lock.py",
         "            os.close(self._descriptor)\n",
         "            self._path.unlink()\n            os.close(self._descriptor)\n",
         f"{_STORE}::test_whoever_opened_the_lock_before_its_release_cannot_lock_beside_the_next_owner",
@@ -460,55 +461,46 @@ PLANS = (
 
 MOVING = (
     _fault(
-        "a broker writes into a database that was moved",
-        "store/sqlite/writer.py",
-        "        to = moved.named_in(self._moved)\n",
-        "        to = None\n",
-        f"{_CUT_OVER}::test_after_the_move_the_old_broker_refuses_to_write_and_says_where_to_go",
+        "a move does not take the database's lock",
+        "maintenance.py",
+        "    async with _locked(source):\n        await _refuse_moved(source, target)\n",
+        "    async with contextlib.nullcontext():\n        await _refuse_moved(source, target)\n",
+        f"{_MOVING}::test_a_database_that_a_broker_uses_is_not_moved",
     ),
     _fault(
-        "a move holds nothing",
-        "store/sqlite/moving.py",
-        "            _lock(connection, self._database)\n",
+        "a broker that waited for the lock opens a database that was moved",
+        "store/sqlite/store.py",
+        "            # A move may have held the lock until now.\n            _refuse_elsewhere(self._database)\n",
         "",
-        f"{_CUT_OVER}::test_writes_wait_for_the_end_of_the_hold_and_reads_go_on",
+        f"{_MOVING}::test_a_broker_that_waits_for_the_lock_finds_the_mark",
     ),
     _fault(
-        "a command without an event does not wait for the head",
-        "store/postgres/store.py",
-        "            if last_event is None:\n",
-        "            if last_event is None and not statements.answered:\n",
-        f"{_CUT_OVER}::test_a_command_without_an_event_waits_too",
+        "a move from PostgreSQL lets brokers write",
+        "store/postgres/copying.py",
+        '    sa.text(f"LOCK TABLE {_ALL_TABLES} IN SHARE MODE"),\n',
+        "",
+        f"{_SEVERAL_BROKERS}::test_a_broker_that_could_not_say_that_it_runs_stores_nothing_during_a_move_nor_after_it",
     ),
     _fault(
         "commands that wait for the head take all connections",
         "store/postgres/store.py",
         "asyncio.Semaphore(CONNECTIONS - _FOR_READS)",
         "asyncio.Semaphore(CONNECTIONS)",
-        f"{_CUT_OVER}::test_writes_wait_for_the_end_of_the_hold_and_reads_go_on",
+        f"{_SEVERAL_BROKERS}::test_reads_go_on_while_all_commands_wait",
     ),
     _fault(
-        "a move forgets what was deleted meanwhile",
-        "store/sqlite/moving.py",
-        "    if now != before + len(changes.new):\n",
-        "    if now > before + len(changes.new):\n",
-        f"{_CUT_OVER}::test_what_is_stored_while_the_copy_is_made_is_in_the_target",
-    ),
-    _fault(
-        "a move from PostgreSQL misses what was under way when it was copied",
-        "store/postgres/moving.py",
-        "        self._unseen = unseen\n        return changes\n",
-        "        self._unseen = unseen + 1000\n        return changes\n",
-        f"{_CUT_OVER}::test_what_is_stored_while_the_copy_is_made_is_in_the_target",
+        "a copy is not compared",
+        "maintenance.py",
+        "            if different := verification.differing_tables(rest.file, copy):\n",
+        "            if different := []:\n",
+        f"{_MOVING}::test_a_row_that_was_not_stored_is_noticed_before_the_source_is_marked",
     ),
     _fault(
         "the target can be used before the source is marked",
-        "moving.py",
-        "                await self._source.mark_moved(str(self._names[1]))\n"
-        "                await self._target.finish()\n",
-        "                await self._target.finish()\n"
-        "                await self._source.mark_moved(str(self._names[1]))\n",
-        f"{_CUT_OVER}::test_a_move_that_died_before_its_target_was_finished_is_done_again",
+        "maintenance.py",
+        "            await rest.mark_moved(str(target))\n            await place.finish()\n",
+        "            await place.finish()\n            await rest.mark_moved(str(target))\n",
+        f"{_MOVING}::test_a_move_that_died_before_its_target_was_finished_is_done_again",
     ),
 )
 

@@ -18,7 +18,7 @@ from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store import migrations
 from tests.support.mcp import ToolError
 
 PROPOSAL: dict[str, Any] = {
@@ -131,7 +131,7 @@ class LocalBroker:
 def _empty_database() -> bytes:
     """What the migrations make of a new file. Made once: they take most of the time in which such a broker starts."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
         return connection.serialize()
 
 

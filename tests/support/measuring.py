@@ -8,7 +8,7 @@ import sys
 from coverage import Coverage
 
 _PACKAGES = ("gsd_review_broker.domain.rules", "gsd_review_broker.store")
-_ON_POSTGRES = ("[postgres", "/test_postgres.py", "/test_several_brokers.py", "/test_moving.py")
+_ON_POSTGRES = ("[postgres", "/test_postgres.py", "/test_several_brokers.py", "/test_copying.py")
 # They try many inputs, of which the store and the rules see few.
 _WITH_MANY_INPUTS = ("/test_bad_input.py", "/test_hostile_diffs.py")
 MEASURED = (

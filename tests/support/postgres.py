@@ -200,11 +200,10 @@ def server_url() -> str:
 
 
 async def _create_schema(url: str) -> None:
-    from gsd_review_broker.store.postgres import schema
-    from gsd_review_broker.store.postgres.engine import make_engine
+    from gsd_review_broker.store.postgres.engine import make_engine, prepare
 
     engine = make_engine(url, pooled=False)
-    await schema.prepare(engine, "the template")
+    await prepare(engine, "the template")
     await engine.dispose()
 
 

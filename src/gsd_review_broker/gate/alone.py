@@ -27,7 +27,7 @@ from gsd_review_broker.gate.offline import decide_offline, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports
 from gsd_review_broker.git.discovery import is_tracked
 from gsd_review_broker.settings.gate import read_policy
-from gsd_review_broker.store.sqlite import known_schema
+from gsd_review_broker.store import schema
 
 _COLUMNS = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
 _ON_PATH = (
@@ -217,14 +217,14 @@ def _connected(database: Path) -> sqlite3.Connection:
 def _require_own(connection: sqlite3.Connection, database: Path) -> None:
     """Only a file with exactly the broker's own schema can approve anything: a view could stand in the place of a
     table of approvals. Raises ValueError or sqlite3.Error."""
-    known_schema.harden(connection)
+    schema.harden(connection)
     connection.execute("PRAGMA query_only=ON")
     try:
         # No view or trigger, before any table is read.
-        known_schema.refuse_altered(connection, "", database)
+        schema.refuse_altered(connection, "", database)
         row = connection.execute(_VERSION).fetchone()
-        if row is None or not known_schema.is_known(row[0]):
+        if row is None or not schema.is_known(row[0]):
             raise ValueError(f"{database} is of another version")
-        known_schema.refuse_altered(connection, row[0], database)
+        schema.refuse_altered(connection, row[0], database)
     except StartError as error:
         raise ValueError(str(error)) from error

@@ -146,11 +146,6 @@ class OwnedStore(Store, Protocol):
     # Each watcher sees every change inside its transaction.
     watchers: list[Watcher]
 
-    @property
-    def moved_to(self) -> str | None:
-        """The database that the reviews were moved to, if they were; then nothing is stored here."""
-        ...
-
     def open(self) -> None:
         """Brings the schema up to date. Raises StartError."""
         ...

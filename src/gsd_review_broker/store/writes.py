@@ -10,6 +10,7 @@ from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.model import Change, Finding, Message, Milliseconds, NewEvent, Review, ReviewId
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
 from gsd_review_broker.domain.words import CounterPatchStatus, Status
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
 from gsd_review_broker.ports.store import Watcher
 from gsd_review_broker.ports.wakeups import EVENTS, QUEUE, review_topic
@@ -283,14 +284,14 @@ def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent 
     return last
 
 
-class MovedAwayError(Exception):
-    """The reviews are in another database now; nothing may be stored in this one."""
-
-
 def lock_head(statements: Statements) -> LastEvent:
     head = statements.row(_HEAD, _THE_HEAD)
     if head is None:
-        raise MovedAwayError
+        raise BrokerError(
+            Code.UNAVAILABLE,
+            "the reviews of this database were moved to another one",
+            "Nothing was stored. Restart the broker; it says where they are.",
+        )
     return LastEvent(*head)
 
 

@@ -162,7 +162,7 @@ def test_a_second_interrupt_ends_it_at_once(process: BrokerProcess) -> None:
 
 WATCHED = """
 from gsd_review_broker.settings.runtime_file import runtime_path
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
+from gsd_review_broker.store.lock import DatabaseLock
 
 release = DatabaseLock.release
 

@@ -18,7 +18,7 @@ from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.state_files import state_files
 from gsd_review_broker.settings.tracked_state import refuse_tracked
-from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store import verification
 from tests.support.local import local_broker
 from tests.support.processes import DATABASE, git, make_repository, run_broker
 from tests.support.tandem import Tandem

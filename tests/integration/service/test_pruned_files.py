@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import archive, verification
+from gsd_review_broker.store import archive, verification
 from tests.integration.service.test_retention import DAY, TABLES, closed, ended, interleaved, opened, prune
 from tests.support.local import local_broker
 

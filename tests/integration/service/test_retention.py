@@ -19,7 +19,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings import config
-from gsd_review_broker.store.sqlite import archive, schema, verification
+from gsd_review_broker.store import archive, migrations, verification
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata
@@ -579,7 +579,7 @@ async def test_a_broken_archive_stops_it_and_nothing_is_removed(lone: LocalBroke
     # A whole broker's database is no archive.
     with opened(unmarked) as connection:
         connection.isolation_level = None
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
     for content in (foreign, *(path.read_bytes() for path in (foreign_database, newer, unmarked))):
         target.write_bytes(content)
         with pytest.raises(BrokerError) as error:
@@ -622,15 +622,17 @@ async def test_a_copy_that_fails_half_way_is_undone(lone: LocalBroker) -> None:
     lone.clock.pass_time(1)
     source = SqliteStatements(lone.store._reader())
     target = lone.archive("2027-01-15")
+    # One that another run has removed meanwhile has no rows.
+    archive.write(target, [(one, archive.rows_of(source, one)) for one in (first, "gone")])
+    kept = rows(target)
     with archive.opened_archive(target) as copies:
-        # One that another run has removed meanwhile has no rows.
-        archive.copy([(one, archive.rows_of(source, one)) for one in (first, "gone")], copies)
-        kept = rows(target)
         copies.execute("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END")
         with pytest.raises(sqlite3.Error, match="disk full"):
             archive.copy([(one, archive.rows_of(source, one)) for one in (first, second)], copies)
         assert not copies.in_transaction
     assert rows(target) == kept
+    with pytest.raises(BrokerError, match="trigger full is added"):
+        archive.write(target, [])
     with pytest.raises(BrokerError) as error:
         await prune(lone)
     assert error.value.code is Code.UNAVAILABLE

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from gsd_review_broker.domain.caller import LOCAL
-from gsd_review_broker.store import statistics
-from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store import statistics, verification
 from gsd_review_broker.store.tables import counters
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker, local_broker

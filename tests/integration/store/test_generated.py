@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.generator import generate
 
-from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store import verification
 
 
 def test_a_generated_database_passes_the_audit(tmp_path: Path) -> None:

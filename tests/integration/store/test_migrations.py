@@ -1,187 +1,207 @@
-"""Databases of earlier versions: what they hold is all there after the migration, and the audit agrees."""
+"""The schema, and how a database of an earlier version gets it. A second migration is made on the fly."""
 
 import contextlib
+import shutil
 import sqlite3
-import struct
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 
-from gsd_review_broker.domain.histogram import BUCKETS
+from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.store.sqlite import schema, verification
-from gsd_review_broker.store.sqlite.archive import _ARCHIVE_MARK
-from tests.support.invariants import problems, totals_of
+from gsd_review_broker.store import migrations, schema, tables, verification
+from tests.contract.schemas import newest_text
+from tests.support import postgres
+from tests.support.invariants import events_of, problems
 from tests.support.local import LocalBroker, local_broker
 
-TITLES = ["zebra", "apple", "mango", "Berry", "1st", "ß", "last"]
+
+def test_an_empty_database_is_migrated_to_exactly_the_schema_in_the_code(tmp_path: Path) -> None:
+    database = tmp_path / "new.sqlite3"
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None, check_same_thread=False)) as connection:
+        migrations.upgrade(connection)
+    engine = sa.create_engine(f"sqlite:///{database}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == []
+        stored = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
+    engine.dispose()
+    assert _without_spaces(stored) == _without_spaces(_schema_in_the_code()) | _without_spaces(_ALEMBICS_OWN)
 
 
-def remark(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": title, "body": f"about {title}", "severity": "low", **more}
+_ALEMBICS_OWN = {
+    """CREATE TABLE alembic_version (
+        version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"""
+}
 
 
-async def lived(broker: LocalBroker) -> str:
-    """Two reviews of two projects, one of them with findings in an order that no column but the events tells."""
-    review_id = (await broker.create(project="p"))["review_id"]
-    broker.clock.pass_time(3)
-    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
-    for verdict, titles in (("comment", TITLES[:3]), ("changes_requested", [*TITLES[3:], TITLES[0]])):
-        await broker(
-            "submit_verdict",
-            review_id=review_id,
-            verdict=verdict,
-            reason="see there",
-            claim_generation=claim["claim_generation"],
-            findings=[remark(title) for title in titles],
-        )
-    other = (await broker.create(project="q"))["review_id"]
-    broker.clock.pass_time(700)
-    await broker("claim_review", review_id=other, reviewer_id="claude")
-    await broker("close_review", review_id=other)
-    return review_id
+def _schema_in_the_code() -> set[str]:
+    """What the tables' definitions alone make; comparing the text also sees partial indexes."""
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        tables.metadata.create_all(connection)
+        made = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
+    engine.dispose()
+    return made
 
 
-def as_of_the_first_schema(database: Path) -> Path:
-    """The same rows in the tables of schema 0001, with counters and histograms as they were kept then."""
-    old = database.with_name("old.sqlite3")
-    with (
-        contextlib.closing(sqlite3.connect(old, isolation_level=None, check_same_thread=False)) as target,
-        contextlib.closing(sqlite3.connect(database)) as source,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        upgrade = command.upgrade
-        patch.setattr(command, "upgrade", lambda config, _revision: upgrade(config, "0001"))
-        schema.migrate(target)
-        for (table,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            if table not in {"alembic_version", "sqlite_sequence", "counters", "histograms"}:
-                _copy(source, target, table)
-        totals = totals_of(database)
-        for scope, kept in totals.items():
-            for (name, key), value in kept.counts.items():
-                target.execute("INSERT INTO counters VALUES (?, ?, ?, ?)", (scope, name, key, value))
-            for name, spread in kept.spreads.items():
-                blob = struct.pack(f"<{BUCKETS}I", *spread.buckets)
-                values = (scope, name, spread.count, spread.total, spread.least, spread.most, blob)
-                target.execute("INSERT INTO histograms VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-    return old
+def _without_spaces(said: set[str]) -> set[str]:
+    return {"".join(statement.split()) for statement in said}
 
 
-def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) -> None:
-    names = [row[1] for row in target.execute(f"PRAGMA table_info({table})")]
-    columns = ", ".join(f'"{name}"' for name in names)
-    target.execute(f"DELETE FROM {table}")
-    rows = source.execute(f"SELECT {columns} FROM {table}").fetchall()
-    target.executemany(f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(names))})", rows)
+LATER = f"{int(schema.HEAD) + 1:04}"
+_FAILING = ("CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)")
+_MIGRATION = """
+from alembic import op
+
+revision = {revision!r}
+down_revision = {before!r}
 
 
-async def test_a_database_of_the_first_schema_is_whole_after_its_migration(tmp_path: Path) -> None:
-    async with local_broker(tmp_path) as broker:
-        review_id = await lived(broker)
-        before = await broker("get_review_stats")
-        of_project = await broker("get_review_stats", project="p")
-    as_of_the_first_schema(broker.database).replace(broker.database)
-    async with local_broker(tmp_path, clock=broker.clock) as broker:
-        assert await broker("get_review_stats") == before
-        assert await broker("get_review_stats", project="p") == of_project
-        told = (await broker("get_discussion", review_id=review_id))["findings"]
-        assert [finding["title"] for finding in told] == TITLES
-        assert problems(broker.database) == []
-        # What is counted from now on is added to what was counted then.
-        await lived(broker)
-        assert (await broker("get_review_stats"))["total_reviews"] == 2 * before["total_reviews"]
-    assert problems(broker.database) == []
-    assert verification.verify(broker.database).problems == []
-    assert [path.name for path in tmp_path.glob("*.backup-*")] == ["broker.sqlite3.backup-0001"]
-
-
-async def test_an_archive_of_the_first_schema_is_proven_and_added_to(tmp_path: Path) -> None:
-    async with local_broker(tmp_path) as broker:
-        for _ in range(2):
-            review_id = await lived(broker)
-            await broker("close_review", review_id=review_id)
-            broker.clock.pass_time(10)
-            pruned = await broker.application.broker.retention.prune(iso(broker.clock.now()))
-            assert pruned["reviews"] == 2
-            archive = tmp_path / pruned["archive"]
-            old = as_of_the_first_schema(archive)
-            with contextlib.closing(sqlite3.connect(old)) as connection, connection:
-                connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
-            old.replace(archive)
-            for beside in ("-wal", "-shm"):
-                archive.with_name(archive.name + beside).unlink(missing_ok=True)
-            assert verification.verify(broker.database, [archive]).problems == []
-            assert verification.verify(archive).problems == []
-            with contextlib.closing(sqlite3.connect(archive)) as connection:
-                assert schema.stored_version(connection) == "0001"
-
-
-async def test_a_finding_that_no_event_tells_of_comes_last(tmp_path: Path) -> None:
-    async with local_broker(tmp_path) as broker:
-        review_id = await lived(broker)
-    with contextlib.closing(sqlite3.connect(as_of_the_first_schema(broker.database))) as connection, connection:
-        ((first,),) = connection.execute("SELECT id FROM findings WHERE title = 'zebra'").fetchall()
-        connection.execute("UPDATE findings SET id = 'f0' WHERE id = ?", (first,))
-    broker.database.with_name("old.sqlite3").replace(broker.database)
-    async with local_broker(tmp_path) as broker:
-        told = (await broker("get_discussion", review_id=review_id))["findings"]
-    assert [finding["title"] for finding in told] == [*TITLES[1:], "zebra"]
-
-
-STALE = "--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-not there\n+new\n"
-
-
-async def rejected_automatically(broker: LocalBroker, **more: Any) -> str:
-    review_id = (await broker.create(diff=STALE, project="p", **more))["review_id"]
-    broker.clock.pass_time(5)
-    assert (await broker("claim_review", review_id=review_id, reviewer_id="codex"))["auto_rejected"] is True
-    broker.clock.pass_time(60)
-    return review_id
-
-
-async def approved(broker: LocalBroker, review_id: str) -> None:
-    claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
-    broker.clock.pass_time(7)
-    generation = claim["claim_generation"]
-    await broker("submit_verdict", review_id=review_id, verdict="approved", claim_generation=generation)
-
-
-# As versions before schema 0004 wrote it: an automatic rejection was a verdict. Only the corrected review is critical.
-_COUNTED_BEFORE = """
-UPDATE reviews SET last_verdict = coalesce(last_verdict, 'changes_requested'), first_verdict_at = (
-    SELECT min(timestamp) FROM events WHERE review_id = reviews.id AND event_type = 'review_auto_rejected')
-WHERE id IN (SELECT review_id FROM events WHERE event_type = 'review_auto_rejected');
-UPDATE counters SET key = key || ':changes_requested:' WHERE name = 'step' AND key LIKE 'review_auto_rejected:%';
-UPDATE counters SET key = key || 'changes_requested'
-WHERE name = 'step' AND key LIKE 'verdict_submitted:%:critical:approved:';
-UPDATE histogram_buckets SET count = count + 1, total = total + least WHERE name = 'time_to_verdict';
-INSERT INTO histogram_buckets VALUES ('', 'time_to_verdict', 3, 1, 3, 3, 3);
-DROP TABLE tokens;
-UPDATE alembic_version SET version_num = '0003';
+def upgrade():
+    for statement in {statements!r}:
+        op.execute(statement)
 """
 
 
-async def test_automatic_rejections_that_were_counted_as_verdicts_are_counted_again(
-    tmp_path: Path, repository: Path
-) -> None:
-    async with local_broker(tmp_path, root=repository) as broker:
-        await approved(broker, (await broker.create(project="q"))["review_id"])
-        await rejected_automatically(broker)
-        corrected = await rejected_automatically(broker, agent_type="planner")
-        await broker.create(review_id=corrected, agent_type="planner")
-        await approved(broker, corrected)
-        before = [await broker("get_review_stats", project=project) for project in (None, "p", "q")]
-    assert before[0]["auto_rejections"] == 2
-    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
-        connection.executescript(_COUNTED_BEFORE)
-        connection.execute("DROP TABLE brokers")
-        connection.execute("DROP TABLE sign_in_links")
-        connection.execute("DROP TABLE histograms")
-    async with local_broker(tmp_path, root=repository, clock=broker.clock) as broker:
-        assert [await broker("get_review_stats", project=project) for project in (None, "p", "q")] == before
-        await approved(broker, (await broker.create(project="p"))["review_id"])
-        await broker.create(review_id=await rejected_automatically(broker))
+@contextlib.contextmanager
+def later_version(folder: Path, *statements: str, script: str | None = None) -> Generator[None]:
+    """This code as the version after the present one, with one more real migration."""
+    later = folder / f"migrations-{len(list(folder.iterdir()))}"
+    shutil.copytree(migrations.FOLDER, later)
+    migration = _MIGRATION.format(revision=LATER, before=schema.HEAD, statements=statements)
+    (later / "versions" / "later.py").write_text(migration)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrations, "FOLDER", later)
+        patch.setattr(schema, "SCRIPTS", later / "schemas")
+        # As `python -m tests.contract` writes it.
+        script = newest_text() if script is None else script
+        (later / "schemas" / f"{LATER}.sql").write_text(script)
+        patch.setattr(schema, "HEAD", LATER)
+        yield
+
+
+async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path) -> None:
+    version = schema.HEAD
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+    with later_version(tmp_path, "CREATE TABLE added (id INTEGER PRIMARY KEY)"):
+        async with local_broker(tmp_path) as broker:
+            assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+    assert _one(broker.database, "SELECT version_num FROM alembic_version") == LATER
+    assert _one(broker.database, "SELECT count(*) FROM added") == 0
+    (backup,) = tmp_path.glob("*.backup-*")
+    assert backup.stat().st_mode & 0o077 == 0
+    assert _one(backup, "SELECT version_num FROM alembic_version") == version
+    assert problems(backup) == []
+    assert [event.review_id for event in events_of(backup)] == [review_id]
+
+
+async def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
+    version = schema.HEAD
+    async with local_broker(tmp_path) as broker:
+        review_id = (await broker.create())["review_id"]
+    with (
+        later_version(tmp_path, *_FAILING, script=""),
+        pytest.raises(StartError),
+    ):
+        async with local_broker(tmp_path):
+            pass
+    assert _one(broker.database, "SELECT version_num FROM alembic_version") == version
+    assert _one(broker.database, "SELECT count(*) FROM sqlite_master WHERE name = 'added'") == 0
     assert problems(broker.database) == []
-    assert verification.verify(broker.database).problems == []
+    assert [event.review_id for event in events_of(broker.database)] == [review_id]
+
+
+async def test_several_migrations_are_done_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An empty file, for which all migrations run, and not only the last.
+    (tmp_path / "broker.sqlite3").touch()
+    monkeypatch.setattr(migrations, "create", migrations.migrate)
+    with later_version(tmp_path, *_FAILING, script=""), pytest.raises(StartError):
+        async with local_broker(tmp_path):
+            pass
+    made = _one(tmp_path / "broker.sqlite3", "SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'")
+    assert made is None
+
+
+async def test_an_archive_of_an_older_schema_is_proven_and_added_to(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        archive = tmp_path / await _archived(broker)
+    version = schema.HEAD
+    with later_version(tmp_path, "CREATE TABLE added (id INTEGER PRIMARY KEY)"):
+        async with local_broker(tmp_path, clock=broker.clock) as broker:
+            assert verification.verify(broker.database, [archive]).problems == []
+            assert verification.verify(archive).problems == []
+            # To read it changes nothing; what is added to it upgrades it.
+            assert _one(archive, "SELECT version_num FROM alembic_version") == version
+            assert await _archived(broker) == archive.name
+            assert _one(archive, "SELECT version_num FROM alembic_version") == LATER
+            report = verification.verify(broker.database, [archive])
+            assert (report.problems, report.reviews) == ([], 2)
+
+
+async def _archived(broker: LocalBroker) -> str:
+    """Close a review and move it into the archive. Returns the archive's name."""
+    review_id = (await broker.create())["review_id"]
+    await broker("close_review", review_id=review_id)
+    broker.clock.pass_time(10)
+    pruned = await broker.application.broker.retention.prune(iso(broker.clock.now()))
+    assert pruned["reviews"] == 1
+    return pruned["archive"]
+
+
+@pytest.fixture
+def own_postgres() -> Generator[str]:
+    with postgres.own_database("later") as url:
+        yield url
+
+
+@pytest.mark.postgres
+async def test_on_postgresql_the_same_migrations_upgrade_a_database(own_postgres: str, tmp_path: Path) -> None:
+    async with local_broker(tmp_path, db=own_postgres) as broker:
+        review_id = (await broker.create())["review_id"]
+    with later_version(tmp_path, "CREATE TABLE added (id INTEGER PRIMARY KEY)"):
+        async with local_broker(tmp_path, db=own_postgres) as broker:
+            assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+    with pytest.raises(StartError, match=f"has schema {LATER}, which this version does not know"):
+        async with local_broker(tmp_path, db=own_postgres):
+            pass
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        await broker.create()
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    before = broker.database.read_bytes()
+    with pytest.raises(StartError) as refusal:
+        async with local_broker(tmp_path):
+            pass
+    assert "9999" in str(refusal.value)
+    assert schema.HEAD in str(refusal.value)
+    assert broker.database.read_bytes() == before
+
+
+async def test_a_schema_from_before_the_first_release_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    async with local_broker(tmp_path) as broker:
+        await broker.create()
+    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0007'")
+    before = broker.database.read_bytes()
+    with pytest.raises(StartError, match=r"has schema 0007, which is from before the first release; .* Move it away"):
+        async with local_broker(tmp_path):
+            pass
+    with pytest.raises(StartError, match="has schema 0007, which is from before the first release"):
+        verification.verify(broker.database)
+    assert broker.database.read_bytes() == before
+    assert list(tmp_path.glob("*.backup-*")) == []
+
+
+def _one(database: Path, query: str) -> Any:
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute(query).fetchone()[0]

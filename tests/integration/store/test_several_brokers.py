@@ -2,23 +2,30 @@
 
 import asyncio
 import json
+import socket
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker import maintenance
+from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.pool import supervisor
 from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.ports.wakeups import QUEUE
 from gsd_review_broker.service.pool import records
-from gsd_review_broker.store.postgres import archiving, listening
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
+from gsd_review_broker.store import archive, verification
+from gsd_review_broker.store.postgres import copying, listening
+from gsd_review_broker.store.postgres.engine import CONNECTIONS
 from gsd_review_broker.store.postgres.errors import unavailable
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
 from tests.integration.store.test_postgres import asked, cut_connections
@@ -268,17 +275,17 @@ async def test_of_two_brokers_that_prune_into_one_archive_the_slow_one_loses_not
     one.clock.pass_time(10)
     closed_before = "2027-01-15T08:00:05Z"
     has_read, go_on = threading.Event(), threading.Event()
-    writing = archiving.write
+    writing = archive.write
 
     def slowly(*arguments: Any) -> None:
         has_read.set()
         assert go_on.wait(PATIENCE)
         writing(*arguments)
 
-    monkeypatch.setattr(archiving, "write", slowly)
+    monkeypatch.setattr(archive, "write", slowly)
     slow = asyncio.create_task(one.application.broker.retention.prune(closed_before))
     assert await asyncio.to_thread(has_read.wait, PATIENCE)
-    monkeypatch.setattr(archiving, "write", writing)
+    monkeypatch.setattr(archive, "write", writing)
     with pytest.raises(ToolError, match="stale_claim"):
         await one("submit_verdict", review_id=review_id, verdict="approved", claim_generation=0, reviewer_id="late")
     quick = asyncio.create_task(other.application.broker.retention.prune(closed_before))
@@ -289,3 +296,115 @@ async def test_of_two_brokers_that_prune_into_one_archive_the_slow_one_loses_not
     assert sorted([(await slow)["reviews"], (await quick)["reviews"]]) == [0, 1]
     assert one.archives == other.archives
     assert verification.verify(one.database, one.archives).problems == []
+
+
+# A move, and whoever else holds what all writers wait for.
+
+
+@pytest.fixture
+def own_url() -> Generator[str]:
+    with postgres.own_database("to_move") as url:
+        yield url
+
+
+async def test_a_database_that_a_broker_elsewhere_uses_is_not_moved(own_url: str, tmp_path: Path) -> None:
+    source, target = chosen_database(own_url, COMMAND_LINE, None), Database(tmp_path / "moved.sqlite3")
+    async with local_broker(tmp_path, db=own_url, instance="elsewhere") as broker:
+        await broker.application.broker.pool.records.beat()
+        expected = (
+            rf"other brokers use the database .*, on {socket.gethostname()}; stop each of them with `tandem down`"
+        )
+        with pytest.raises(StartError, match=expected):
+            await asyncio.to_thread(maintenance.move, source, target)
+        await broker.create()
+    # It has been silent for long.
+    await postgres.execute(own_url, "UPDATE brokers SET heartbeat_at = 0")
+    assert (await asyncio.to_thread(maintenance.move, source, target)).reviews == 1
+
+
+async def test_a_broker_that_could_not_say_that_it_runs_stores_nothing_during_a_move_nor_after_it(
+    own_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = chosen_database(own_url, COMMAND_LINE, None), Database(tmp_path / "moved.sqlite3")
+    verify = verification.verify
+    async with local_broker(tmp_path, db=own_url, instance="silent") as broker:
+        await broker.create()
+        loop = asyncio.get_running_loop()
+        waiting: list[Future[Any]] = []
+
+        def verified(copy: Path) -> verification.VerificationReport:
+            """The copy is there. A call comes, and waits for the end of the move."""
+            waiting.append(asyncio.run_coroutine_threadsafe(broker.create(), loop))
+            waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            while not asyncio.run_coroutine_threadsafe(asked(own_url, waits), loop).result(PATIENCE):
+                assert not waiting[0].done()
+            return verify(copy)
+
+        monkeypatch.setattr(verification, "verify", verified)
+        assert (await asyncio.to_thread(maintenance.move, source, target)).reviews == 1
+        for call in (asyncio.wrap_future(waiting[0]), broker.create()):
+            with pytest.raises(ToolError, match="unavailable: the reviews of this database were moved"):
+                await call
+        assert len((await broker("list_reviews"))["reviews"]) == 1
+
+
+async def test_reads_go_on_while_all_commands_wait(pair: tuple[LocalBroker, LocalBroker], url: str) -> None:
+    broker, _ = pair
+    review_id = (await broker.create())["review_id"]
+    connection = await asyncpg.connect(url)
+    try:
+        holding = connection.transaction()
+        await holding.start()
+        await connection.execute("SELECT 1 FROM audit_head FOR UPDATE")
+        # More than there are connections.
+        writing = [asyncio.create_task(broker.create(intent=f"number {number}")) for number in range(15)]
+        async with asyncio.timeout(PATIENCE):
+            while broker.store._in_use < CONNECTIONS - 3:
+                await asyncio.sleep(0)
+        for _ in range(20):
+            assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
+            assert len((await broker("list_reviews"))["reviews"]) == 1
+        assert not any(task.done() for task in writing)
+        await holding.rollback()
+    finally:
+        await connection.close()
+    assert len({(await task)["review_id"] for task in writing}) == 15
+
+
+async def test_a_command_that_waits_too_long_is_refused_and_its_repetition_is_done_once(
+    pair: tuple[LocalBroker, LocalBroker], url: str
+) -> None:
+    broker, _ = pair
+    connection = await asyncpg.connect(url)
+    try:
+        holding = connection.transaction()
+        await holding.start()
+        await connection.execute("SELECT 1 FROM audit_head FOR UPDATE")
+        broker.store.patience_seconds = 0.1
+        for _ in range(2):
+            with pytest.raises(ToolError) as refused:
+                await broker.create(idempotency_key="once")
+            assert (refused.value.code, refused.value.hint) == ("busy", "Nothing was stored; call again in a moment.")
+        await holding.rollback()
+    finally:
+        await connection.close()
+    broker.store.patience_seconds = PATIENCE
+    created = [(await broker.create(idempotency_key="once"))["review_id"] for _ in range(2)]
+    assert [row["id"] for row in (await broker("list_reviews"))["reviews"]] == created[:1]
+
+
+@pytest.fixture
+def empty_url() -> Generator[str]:
+    with postgres.own_database("target", empty=True) as url:
+        yield url
+
+
+async def test_two_moves_into_one_database_do_not_mix(own_url: str, empty_url: str, tmp_path: Path) -> None:
+    first, second = (copying.PostgresTarget(Database(tmp_path / "x", empty_url)) for _ in range(2))
+    source = tmp_path / "source.sqlite3"
+    await copying.snapshot(Database(tmp_path / "y", own_url), source)
+    await first.load(source)
+    await second.load(source)
+    with pytest.raises(StartError, match="another `tandem db migrate-to` copies to the database"):
+        await first.finish()
+    await second.finish()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,17 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from gsd_review_broker.domain.model import ReviewId
-from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.wakeups import review_topic
-from gsd_review_broker.store import tables
-from gsd_review_broker.store.sqlite import schema
+from gsd_review_broker.store import migrations
 from gsd_review_broker.store.sqlite.writer import Writer
 from tests.support.invariants import events_of, problems
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
@@ -518,139 +511,6 @@ async def test_callers_that_go_away_at_any_moment_tear_nothing(lone: LocalBroker
     assert await last_event(lone) >= acknowledged + 3
 
 
-# Schemas.
-
-
-async def test_an_empty_database_is_migrated_to_exactly_the_schema_in_the_code(lone: LocalBroker) -> None:
-    engine = sa.create_engine(f"sqlite:///{lone.database}")
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, tables.metadata) == []
-        stored = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
-    engine.dispose()
-    assert _without_spaces(stored) == _without_spaces(_schema_in_the_code()) | _without_spaces(_ALEMBICS_OWN)
-
-
-_ALEMBICS_OWN = {
-    """CREATE TABLE alembic_version (
-        version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"""
-}
-
-
-def _schema_in_the_code() -> set[str]:
-    """What the tables' definitions alone make; comparing the text also sees partial indexes."""
-    engine = sa.create_engine("sqlite://")
-    with engine.connect() as connection:
-        tables.metadata.create_all(connection)
-        made = {row[0] for row in connection.execute(sa.text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"))}
-    engine.dispose()
-    return made
-
-
-def _without_spaces(said: set[str]) -> set[str]:
-    return {"".join(statement.split()) for statement in said}
-
-
-def test_the_newest_migration_is_the_one_that_the_store_expects() -> None:
-    config = Config()
-    config.set_main_option("script_location", "gsd_review_broker:store/migrations")
-    assert ScriptDirectory.from_config(config).get_current_head() == schema.HEAD
-
-
-async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
-    async with local_broker(tmp_path) as broker:
-        await broker.create()
-    with contextlib.closing(sqlite3.connect(broker.database)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    before = broker.database.read_bytes()
-    with pytest.raises(StartError) as refusal:
-        async with local_broker(tmp_path):
-            pass
-    assert "9999" in str(refusal.value)
-    assert schema.HEAD in str(refusal.value)
-    assert broker.database.read_bytes() == before
-
-
-_LATER = """
-from alembic import op
-
-revision = "later"
-down_revision = {before!r}
-branch_labels = None
-depends_on = None
-
-
-def upgrade():
-    for statement in {statements!r}:
-        op.execute(statement)
-"""
-
-
-@contextlib.contextmanager
-def later_version(folder: Path, *statements: str) -> Generator[None]:
-    """This code as the version after the present one, with one more real migration."""
-    scripts = folder / f"migrations-{len(list(folder.iterdir()))}"
-    shutil.copytree(Path(tables.__file__).with_name("migrations"), scripts)
-    later = _LATER.format(before=schema.HEAD, statements=statements)
-    (scripts / "versions" / "later.py").write_text(later)
-    setting = Config.set_main_option
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Config, "set_main_option", lambda config, name, _: setting(config, name, str(scripts)))
-        patch.setattr(schema, "_KNOWN", (*schema._KNOWN, "later"))
-        patch.setattr(schema, "HEAD", "later")
-        # The script for a new database is the present version's.
-        patch.setattr(schema, "_create", schema.migrate)
-        yield
-
-
-async def test_an_older_schema_is_migrated_after_a_backup(tmp_path: Path) -> None:
-    version = schema.HEAD
-    async with local_broker(tmp_path) as broker:
-        review_id = (await broker.create())["review_id"]
-    with later_version(tmp_path, "CREATE TABLE added (id INTEGER PRIMARY KEY)"):
-        async with local_broker(tmp_path) as broker:
-            assert (await broker("get_review_status", review_id=review_id))["status"] == "pending"
-    assert _one(broker.database, "SELECT version_num FROM alembic_version") == "later"
-    assert _one(broker.database, "SELECT count(*) FROM added") == 0
-    (backup,) = tmp_path.glob("*.backup-*")
-    assert backup.stat().st_mode & 0o077 == 0
-    assert _one(backup, "SELECT version_num FROM alembic_version") == version
-    assert problems(backup) == []
-    assert [event.review_id for event in events_of(backup)] == [review_id]
-
-
-async def test_a_migration_that_fails_leaves_the_old_schema(tmp_path: Path) -> None:
-    version = schema.HEAD
-    async with local_broker(tmp_path) as broker:
-        review_id = (await broker.create())["review_id"]
-    with (
-        later_version(tmp_path, "CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)"),
-        pytest.raises(StartError),
-    ):
-        async with local_broker(tmp_path):
-            pass
-    assert _one(broker.database, "SELECT version_num FROM alembic_version") == version
-    assert _one(broker.database, "SELECT count(*) FROM sqlite_master WHERE name = 'added'") == 0
-    assert problems(broker.database) == []
-    assert [event.review_id for event in events_of(broker.database)] == [review_id]
-
-
-async def test_several_migrations_are_done_all_or_none(tmp_path: Path) -> None:
-    failing = ("CREATE TABLE added (id INTEGER)", "INSERT INTO nothing VALUES (1)")
-    # An empty file: all migrations run, and not only the last.
-    (tmp_path / "broker.sqlite3").touch()
-    with later_version(tmp_path, *failing), pytest.raises(StartError):
-        async with local_broker(tmp_path):
-            pass
-    made = _one(tmp_path / "broker.sqlite3", "SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'")
-    assert made is None
-
-
-def _one(database: Path, query: str) -> Any:
-    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        return connection.execute(query).fetchone()[0]
-
-
 # Files.
 
 
@@ -681,11 +541,12 @@ async def test_a_hot_backup_restores_whole(tmp_path: Path) -> None:
 
 def _backed_up(database: Path) -> Path:
     with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as source:
-        return schema.back_up(source, database, "hot")
+        return migrations.back_up(source, database, "hot")
 
 
 def _count_of(database: Path) -> int:
-    return _one(database, "SELECT count(*) FROM events")
+    with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute("SELECT count(*) FROM events").fetchone()[0]
 
 
 def _garbled(content: bytes) -> bytes:

@@ -23,10 +23,9 @@ from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, Idemp
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.store import statistics
+from gsd_review_broker.store import migrations, statistics
+from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import schema
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, Statements, parameter
 from gsd_review_broker.store.tables import brokers
@@ -134,7 +133,7 @@ def test_a_place_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path) -> 
 def test_backups_of_one_version_do_not_overwrite_each_other(tmp_path: Path) -> None:
     path = tmp_path / "x.sqlite3"
     source = sqlite3.connect(path)
-    made = [schema.back_up(source, path, "0001").name for _ in range(3)]
+    made = [migrations.back_up(source, path, "0001").name for _ in range(3)]
     source.close()
     assert made == ["x.sqlite3.backup-0001", "x.sqlite3.backup-0001-2", "x.sqlite3.backup-0001-3"]
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store import statistics
-from gsd_review_broker.store.sqlite import verification
+from gsd_review_broker.store import statistics, verification
 from gsd_review_broker.store.statements import SqliteStatements
 from tests.support.invariants import problems as broken_invariants
 from tests.support.local import LocalBroker, local_broker

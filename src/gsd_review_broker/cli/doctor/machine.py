@@ -230,13 +230,13 @@ def what_is_wrong(path: Path) -> tuple[str, str] | None:
 
 
 def _look(path: Path) -> None:
-    from gsd_review_broker.store.sqlite import known_schema, schema
+    from gsd_review_broker.store import schema
 
     # Without a journal no program writes, and reading has to make none.
     is_in_use = path.with_name(f"{path.name}-wal").exists()
     how = "mode=ro" if is_in_use else "mode=ro&immutable=1"
     with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as connection:
-        known_schema.harden(connection)
+        schema.harden(connection)
         version = schema.stored_version(connection)
         schema.refuse_foreign(connection, version, path)
-        schema.refuse_newer(version, path)
+        schema.refuse_unknown(version, path)

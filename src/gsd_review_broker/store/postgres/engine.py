@@ -1,16 +1,32 @@
-"""Connections to PostgreSQL: asyncpg through SQLAlchemy.
+"""The database on PostgreSQL: its connections (asyncpg through SQLAlchemy), its clock, its schema and marks.
 
-They keep no state between two transactions, neither prepared statements nor settings, so that a connection pooler in
-transaction mode (pgbouncer) may stand in between.
+Connections keep no state between two transactions, neither prepared statements nor settings, so that a connection
+pooler in transaction mode (pgbouncer) may stand in between.
 """
 
+import socket
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
+
+from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.ports.clock import Clock
+from gsd_review_broker.ports.store import Watcher
+from gsd_review_broker.settings.database import Database, key_of
+from gsd_review_broker.store import lock, migrations, schema
+from gsd_review_broker.store.statements import Statements
+from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
+from gsd_review_broker.store.writes import MOVED_HEAD, SqlTransaction
+
+log = structlog.get_logger()
 
 # One command after the other holds the audit's head, so more connections would only wait for it.
 CONNECTIONS = 10
@@ -27,6 +43,21 @@ SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_re
 # How the server lists the connections of brokers; those of single commands have another name.
 APPLICATION_NAME = "gsd-review-broker"
 _NAME_FOR_A_MOMENT = f"{APPLICATION_NAME} (command)"
+_NOW = sa.text("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+_TAKE_LOCK = sa.text(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})")
+_HAS_VERSION = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
+_VERSION = sa.text("SELECT version_num FROM alembic_version")
+_TABLES = sa.text("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")
+_SETTING = sa.text("SELECT current_setting(:name)")
+_FIRST_HASH = "0" * 64
+# Exists while a copy into this database is not finished. No broker starts on half of a database.
+_UNFINISHED = "tandem_unfinished_copy"
+_IS_UNFINISHED = sa.text(f"SELECT to_regclass('{_UNFINISHED}') IS NOT NULL")
+_COPIED_BY = sa.text(f"SELECT mover FROM {_UNFINISHED}")  # noqa: S608 - names of ours
+# Exists where the reviews were moved to another database; its one row names it. No broker starts here then.
+_MOVED = "tandem_moved"
+_IS_MOVED = sa.text(f"SELECT to_regclass('{_MOVED}') IS NOT NULL")
+_MOVED_TO = sa.text(f"SELECT database FROM {_MOVED}")  # noqa: S608 - names of ours
 
 
 class Dialect(PGDialect_asyncpg):
@@ -67,3 +98,146 @@ def make_engine(url: str, *, pooled: bool = True) -> AsyncEngine:
         **limits,
     )
     return engine
+
+
+def broker_id_of(database: Database) -> str:
+    """One broker of this machine has the place for its own files."""
+    return f"{socket.gethostname()}:{key_of(str(database.path))}"
+
+
+class DatabaseClock:
+    """Each command reads it. Between two commands this machine's steady clock carries it on."""
+
+    def __init__(self) -> None:
+        self._ahead = time.time_ns() // 1_000_000 - self.steady()
+
+    def now(self) -> Milliseconds:
+        return Milliseconds(self.steady() + self._ahead)
+
+    def steady(self) -> Milliseconds:
+        return Milliseconds(time.monotonic_ns() // 1_000_000)
+
+    def read(self, statements: Statements) -> Milliseconds:
+        row = statements.row(_NOW, {})
+        assert row is not None  # noqa: S101 - the answer is always one row
+        self._ahead = row[0] - self.steady()
+        return Milliseconds(row[0])
+
+
+class PostgresTransaction(SqlTransaction):
+    """Its time is read when it is first needed, which is after the review was locked: of two commands on one review,
+    the later one has the later time."""
+
+    def __init__(self, statements: Statements, clock: Clock, watchers: Sequence[Watcher]) -> None:
+        super().__init__(statements, Milliseconds(0), watchers)
+        self._clock = clock
+        self._read_at: Milliseconds | None = None
+
+    @property
+    def now(self) -> Milliseconds:
+        if self._read_at is None:
+            clock = self._clock
+            self._read_at = clock.read(self._statements) if isinstance(clock, DatabaseClock) else clock.now()
+        return self._read_at
+
+
+async def prepare(engine: AsyncEngine, database: object) -> None:
+    """Several brokers may start at once; each but the first finds the work done."""
+    async with engine.begin() as connection:
+        await connection.run_sync(_prepare, database)
+        unsafe = await connection.run_sync(_unsafe_settings)
+    for name in unsafe:
+        log.warning("server_may_lose_commits", switched_off=name)
+
+
+def _unsafe_settings(connection: sa.Connection) -> list[str]:
+    """Settings without which the server's death loses what it has acknowledged."""
+    return [
+        name
+        for name in ("fsync", "synchronous_commit")
+        if connection.execute(_SETTING, {"name": name}).scalar() == "off"
+    ]
+
+
+def stored_version(connection: sa.Connection) -> str | None:
+    if not connection.execute(_HAS_VERSION).scalar():
+        return None
+    return connection.execute(_VERSION).scalar()
+
+
+def _prepare(connection: sa.Connection, database: object) -> None:
+    if is_unfinished(connection):
+        raise StartError(
+            f"a copy into the database {database} was not finished; run `tandem db migrate-to` again: it starts over."
+        )
+    to = moved_to(connection)
+    if to is not None:
+        raise lock.moved_refusal(database, to)
+    if stored_version(connection) == schema.HEAD:
+        return
+    connection.execute(_TAKE_LOCK)
+    version = stored_version(connection)
+    schema.refuse_unknown(version, database)
+    if version is None:
+        _create(connection, database)
+    elif version != schema.HEAD:
+        migrations.run(connection)
+
+
+def create_empty(connection: sa.Connection, database: object, mover: str) -> None:
+    """For a database that `mover` fills from elsewhere. What an interrupted copy left is replaced."""
+    connection.execute(_TAKE_LOCK)
+    if is_unfinished(connection):
+        metadata.drop_all(connection)
+        connection.execute(sa.text(f"DROP TABLE alembic_version, {_UNFINISHED}"))
+    _create(connection, database)
+    connection.execute(sa.text(f"CREATE TABLE {_UNFINISHED} (mover TEXT NOT NULL)"))
+    connection.execute(sa.text(f"INSERT INTO {_UNFINISHED} VALUES (:mover)"), {"mover": mover})  # noqa: S608 - names of ours
+
+
+def is_unfinished(connection: sa.Connection) -> bool:
+    return bool(connection.execute(_IS_UNFINISHED).scalar())
+
+
+def refuse_other_copy(connection: sa.Connection, database: object, mover: str) -> None:
+    """Has another move begun to fill this database since? Until the end of this transaction none begins."""
+    connection.execute(_TAKE_LOCK)
+    if not is_unfinished(connection) or connection.execute(_COPIED_BY).scalar() != mover:
+        raise StartError(f"another `tandem db migrate-to` copies to the database {database}; nothing was moved.")
+
+
+def finish_copy(connection: sa.Connection) -> None:
+    """From now on, a broker may start."""
+    connection.execute(sa.text(f"DROP TABLE {_UNFINISHED}"))
+
+
+def moved_to(connection: sa.Connection) -> str | None:
+    return connection.execute(_MOVED_TO).scalar() if connection.execute(_IS_MOVED).scalar() else None
+
+
+def mark_moved(connection: sa.Connection, to: str) -> None:
+    """The head gets another number, so that a writer that knows nothing of the move does not find it."""
+    connection.execute(sa.text(f"CREATE TABLE {_MOVED} (database TEXT NOT NULL)"))
+    connection.execute(sa.text(f"INSERT INTO {_MOVED} VALUES (:to)"), {"to": to})  # noqa: S608 - names of ours
+    connection.execute(sa.update(audit_head).values(id=MOVED_HEAD))
+
+
+def reopen(connection: sa.Connection) -> None:
+    connection.execute(sa.text(f"DROP TABLE IF EXISTS {_MOVED}"))
+    connection.execute(sa.update(audit_head).where(audit_head.c.id == MOVED_HEAD).values(id=1))
+
+
+def _create(connection: sa.Connection, database: object) -> None:
+    """Make the present schema at once, without Alembic."""
+    if connection.execute(_TABLES).scalar():
+        raise StartError(f"the database {database} holds tables of another program; give an empty one with --db.")
+    prepare_for_postgresql()
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(audit_head.insert(), {"id": 1, "sequence": 0, "hash": _FIRST_HASH})
+    connection.execute(
+        sa.text(
+            "CREATE TABLE alembic_version "
+            "(version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": schema.HEAD})

@@ -47,7 +47,7 @@ def translate(error: BaseException) -> BaseException:
 def too_many_waiting() -> BrokerError:
     return BrokerError(
         Code.BUSY,
-        "too many commands are waiting for the database, or `tandem db migrate-to` holds its writes for a moment",
+        "too many commands are waiting for the database",
         "Nothing was stored; call again in a moment.",
     )
 

@@ -5,7 +5,6 @@ Writing and reading stand together because they share the connections, their cou
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,14 +25,18 @@ from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database, key_of
-from gsd_review_broker.store.postgres import archiving, schema
+from gsd_review_broker.settings.database import Database
+from gsd_review_broker.store import archive
+from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.postgres.engine import (
     CONNECTIONS,
     RETENTION_LOCK,
     SNAPSHOT,
     SWEEP_LOCK,
+    PostgresTransaction,
+    broker_id_of,
     make_engine,
+    prepare,
 )
 from gsd_review_broker.store.postgres.errors import (
     Outage,
@@ -47,13 +50,10 @@ from gsd_review_broker.store.postgres.errors import (
 )
 from gsd_review_broker.store.postgres.listening import Listener
 from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.postgres.transaction import PostgresTransaction
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, moved
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
-from gsd_review_broker.store.writes import LastEvent, MovedAwayError, SqlTransaction, finish, lock_head
+from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
 
 T = TypeVar("T")
 
@@ -111,8 +111,6 @@ class PostgresStore:
         # Reads go on while all commands wait for somebody who holds the chain's head.
         self._writers = asyncio.Semaphore(CONNECTIONS - _FOR_READS)
         self.patience_seconds = _WRITE_PATIENCE_SECONDS
-        # As the last command learned it.
-        self.moved_to: str | None = None
         self._archiving = asyncio.Lock()
         self._archives = locations.data_folder() / "archives"
         self.watchers: list[Watcher] = []
@@ -134,7 +132,7 @@ class PostgresStore:
     async def _prepare(self) -> None:
         engine = make_engine(self._url, pooled=False)
         try:
-            await schema.prepare(engine, self._database)
+            await prepare(engine, self._database)
         finally:
             await engine.dispose()
 
@@ -158,7 +156,7 @@ class PostgresStore:
 
     @property
     def broker_id(self) -> str:
-        return f"{socket.gethostname()}:{key_of(str(self._database.path))}"
+        return broker_id_of(self._database)
 
     @property
     def pending_writes(self) -> int:
@@ -209,19 +207,10 @@ class PostgresStore:
             task.exception()
 
     async def _write(self, command: Callable[[Transaction], T]) -> T:
-        try:
-            done = await self._again_if_unanswered(lambda: self._committed_after_others(command))
-        except MovedAwayError as error:
-            self.moved_to = await self._again_if_unanswered(self._where_moved)
-            raise moved.refusal(self.moved_to) from error
-        self.moved_to = None
+        done = await self._again_if_unanswered(lambda: self._committed_after_others(command))
         self._meters.commands += 1
         self._wakeups.publish(done.topics)
         return done.result
-
-    async def _where_moved(self) -> str:
-        async with self._connected() as connection:
-            return await connection.run_sync(schema.moved_to) or "another one"
 
     async def _again_if_unanswered(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """A connection that was idle may have been cut since; the next one is new."""
@@ -285,9 +274,6 @@ class PostgresStore:
             transaction = PostgresTransaction(statements, self._clock, self.watchers)
             result = command(transaction)
             last_event = finish(statements, [transaction])
-            if last_event is None:
-                # Every commit waits for the chain's head, so whoever holds it holds the writes of all brokers.
-                lock_head(statements)
             self.listener.notify(statements, transaction.topics)
             return _Done(result, transaction.topics, last_event)
 
@@ -310,9 +296,7 @@ class PostgresStore:
     async def _is_stored(self, event: LastEvent | None) -> bool:
         def look(connection: sa.Connection) -> bool:
             statements = PostgresStatements(connection)
-            # Of a database that was moved away nobody waits for the head any more.
-            with contextlib.suppress(MovedAwayError):
-                lock_head(statements)
+            lock_head(statements)
             assert event is not None  # noqa: S101 - asked only if there is one
             return statements.row(_IS_STORED, {"id": event.number, "hash": event.hash}) is not None
 
@@ -392,10 +376,15 @@ class PostgresStore:
             return Archived(found=len(batch), moved=len(gone))
 
     async def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
-        copies = await self.read(lambda reader: archiving.closed_rows(reader, before))
+        def closed(reader: Reader) -> tuple[dict[ReviewId, int], list[archive.Copy]]:
+            statements = cast("SqlReader", reader).statements
+            batch = archive.closed_reviews(statements, before)
+            return batch, [(review_id, archive.rows_of(statements, review_id)) for review_id in batch]
+
+        batch, copies = await self.read(closed)
         if copies:
-            await asyncio.to_thread(archiving.write, target, copies)
-        return {review_id: version for review_id, version, _ in copies}
+            await asyncio.to_thread(archive.write, target, copies)
+        return batch
 
 
 def _shutting_down() -> BrokerError:

@@ -27,10 +27,9 @@ from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path
+from gsd_review_broker.store import archive, lock, migrations, schema
 from gsd_review_broker.store.pool_rows import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite import archive, known_schema, moved, schema
-from gsd_review_broker.store.sqlite.lock import DatabaseLock
 from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction
@@ -50,7 +49,7 @@ class SqliteStore:
         self._wakeups = wakeups
         self._meters = meters
         self._database = Database(path)
-        self._lock = DatabaseLock(self._database)
+        self._lock = lock.DatabaseLock(self._database)
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
         self._connections: list[sqlite3.Connection] = []
@@ -66,6 +65,8 @@ class SqliteStore:
             _refuse_elsewhere(self._database)
             _make_private(self._path)
             self._lock.acquire()
+            # A move may have held the lock until now.
+            _refuse_elsewhere(self._database)
             self._connection = self._opened(_connect(self._path, read_only=False))
             self._migrate()
             self._glancer = self._opened(_connect(self._path, read_only=True))
@@ -87,10 +88,6 @@ class SqliteStore:
         )
 
     @property
-    def moved_to(self) -> str | None:
-        return moved.moved_to(self._database)
-
-    @property
     def pending_writes(self) -> int:
         """How many commands are queued."""
         return self.writer.pending
@@ -108,13 +105,13 @@ class SqliteStore:
     def _migrate(self) -> None:
         version = schema.stored_version(self._connection)
         schema.refuse_foreign(self._connection, version, self._path)
-        schema.refuse_newer(version, self._path)
+        schema.refuse_unknown(version, self._path)
         if version == schema.HEAD:
             return
         if version is not None:
-            copy = schema.back_up(self._connection, self._path, version)
+            copy = migrations.back_up(self._connection, self._path, version)
             log.info("database_backed_up", to=str(copy), schema=version)
-        schema.upgrade(self._connection)
+        migrations.upgrade(self._connection)
 
     async def close(self) -> None:
         """Finish the commands that are queued; then fold the WAL into the file."""
@@ -229,7 +226,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
-    known_schema.harden(connection)
+    schema.harden(connection)
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     if read_only:
         connection.execute("PRAGMA query_only=ON")
@@ -248,9 +245,9 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
 
 def _refuse_elsewhere(database: Database) -> None:
     """Nothing is created where the reviews have left, or have not arrived."""
-    to = moved.moved_to(database)
+    to = lock.moved_to(database)
     if to is not None:
-        raise StartError(moved.start_refusal(database, to))
+        raise lock.moved_refusal(database, to)
     if draft_path(database).exists() and not database.path.exists():
         raise StartError(
             f"a copy to the database {database} was not finished; run `tandem db migrate-to` again: it starts over. To "

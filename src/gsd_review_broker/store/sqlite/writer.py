@@ -29,9 +29,6 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import moved_path
-from gsd_review_broker.store.sqlite import moved
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction, finish
 
@@ -87,7 +84,6 @@ class Writer:
     ) -> None:
         self._connection = connection
         self._path = path
-        self._moved = moved_path(Database(path))
         self._file = _identity_of(path)
         self._clock = clock
         self._wakeups = wakeups
@@ -228,9 +224,7 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             return translate(error)
-        # Asked under the lock: a move writes its mark while it holds it.
-        to = moved.named_in(self._moved)
-        return self._rolled_back(moved.refusal(to)) if to is not None else None
+        return None
 
     def _begin_patiently(self) -> BaseException | None:
         self._connection.execute(f"PRAGMA busy_timeout={self.patience_milliseconds}")
@@ -328,7 +322,7 @@ def translate(error: BaseException) -> BaseException:
     if "locked" in reason or "busy" in reason:
         return BrokerError(
             Code.BUSY,
-            "another process holds the database's write lock (`tandem db migrate-to` does, for a moment)",
+            "another process holds the database's write lock",
             "Nothing was stored; call again in a moment.",
         )
     return BrokerError(

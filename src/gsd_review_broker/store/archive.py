@@ -17,8 +17,9 @@ from gsd_review_broker.domain.audit import Gap, seal
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.domain.words import EventType
-from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.errors import BrokerError, Code, StartError
+from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.store import migrations, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
 from gsd_review_broker.store.tables import (
     audit_gaps,
@@ -32,6 +33,9 @@ from gsd_review_broker.store.tables import (
     revisions,
 )
 from gsd_review_broker.store.writes import SqlTransaction
+
+# A review, and its rows in each table.
+Copy = tuple[ReviewId, dict[sa.Table, Sequence[Values]]]
 
 # Few enough that deleting them does not delay other commands.
 BATCH = 25
@@ -76,14 +80,14 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
     if path.is_symlink():
         raise StartError(f"{path} is a link, and an archive is a file beside its database; move it away.")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        known_schema.harden(connection)
+        schema.harden(connection)
         connection.execute("PRAGMA synchronous=FULL")
         version = schema.stored_version(connection)
         schema.refuse_foreign(connection, version, path)
         if not is_archive(connection) or (version != schema.HEAD and not schema.is_older(version)):
             raise StartError(f"{path} exists and is not an archive of this version; move it away.")
         if version != schema.HEAD:
-            schema.upgrade(connection)
+            migrations.upgrade(connection)
         yield connection
 
 
@@ -93,7 +97,7 @@ def _make_archive(path: Path) -> None:
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
     with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
         connection.execute(f"PRAGMA user_version={_ARCHIVE_MARK}")
         # In WAL mode a reader without write permission can open the archive, and ignores what a killed copy left
         # behind.
@@ -111,16 +115,24 @@ def rows_of(source: Statements, review_id: ReviewId) -> dict[sa.Table, Sequence[
     return {table: source.rows(_ROWS[table], {"review_id": review_id}) for table in _TABLES}
 
 
-def copy(
-    reviews_rows: Iterable[tuple[ReviewId, dict[sa.Table, Sequence[Values]]]], archive: sqlite3.Connection
-) -> None:
+def write(target: Path, copies: Iterable[Copy]) -> None:
+    """Copy reviews into the archive, which is made if there is none. Raises BrokerError."""
+    try:
+        make_private_folder(target.parent)
+        with opened_archive(target) as archive:
+            copy(copies, archive)
+    except (OSError, sqlite3.Error, StartError) as error:
+        raise BrokerError(Code.UNAVAILABLE, str(error), "Nothing was moved.") from error
+
+
+def copy(copies: Iterable[Copy], archive: sqlite3.Connection) -> None:
     """Copy all rows of these reviews once. Rows that an earlier run copied are replaced with their present values.
 
     A review that is no longer in the source was archived by another run, and is not touched.
     """
     archive.execute("BEGIN IMMEDIATE")
     try:
-        for review_id, rows in reviews_rows:
+        for review_id, rows in copies:
             if rows[reviews]:
                 _replace(archive, review_id, rows)
     except BaseException:

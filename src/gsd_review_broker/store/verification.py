@@ -18,9 +18,9 @@ from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.store import migrations, schema
+from gsd_review_broker.store.archive import is_archive
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
-from gsd_review_broker.store.sqlite import known_schema, schema
-from gsd_review_broker.store.sqlite.archive import is_archive
 from gsd_review_broker.store.statements import SqliteStatements, Values, sql_of
 from gsd_review_broker.store.statistics import SCOPES, read_totals
 from gsd_review_broker.store.tables import (
@@ -185,7 +185,7 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
     connection = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
     with contextlib.closing(connection):
         try:
-            known_schema.harden(connection)
+            schema.harden(connection)
             connection.execute("PRAGMA query_only=ON")
             version = schema.stored_version(connection)
         except sqlite3.Error as error:
@@ -197,11 +197,7 @@ def opened(database: Path) -> Generator[sqlite3.Connection]:
             with _brought_up_to_date(connection) as copy:
                 yield copy
             return
-        if version != schema.HEAD:
-            raise StartError(
-                f"the database {database} has schema {version}, this version reads {schema.HEAD}; "
-                "start the broker on it once, which brings it up to date."
-            )
+        schema.require_newest(version, database)
         # One snapshot for everything that is read.
         connection.execute("BEGIN")
         yield connection
@@ -212,7 +208,7 @@ def _brought_up_to_date(archive: sqlite3.Connection) -> Generator[sqlite3.Connec
     # A temporary file without a name; it is deleted when it is closed.
     with contextlib.closing(sqlite3.connect("", isolation_level=None, check_same_thread=False)) as copy:
         archive.backup(copy)
-        schema.upgrade(copy)
+        migrations.upgrade(copy)
         yield copy
 
 

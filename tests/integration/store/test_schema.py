@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.store.sqlite import known_schema, schema
+from gsd_review_broker.store import migrations, schema
 
 
 class SwitchedConnection(sqlite3.Connection):
@@ -22,7 +22,7 @@ class SwitchedConnection(sqlite3.Connection):
 @pytest.mark.parametrize("factory", [sqlite3.Connection, SwitchedConnection])
 def test_a_file_is_opened_with_its_own_code_switched_off(factory: type[sqlite3.Connection]) -> None:
     with contextlib.closing(sqlite3.connect(":memory:", factory=factory)) as connection:
-        known_schema.harden(connection)
+        schema.harden(connection)
         assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
         if isinstance(connection, SwitchedConnection):
             # SQLite's numbers for: defensive, enable trigger, enable view.
@@ -40,36 +40,36 @@ def test_a_file_is_opened_with_its_own_code_switched_off(factory: type[sqlite3.C
 )
 def test_a_file_with_more_than_we_made_is_refused(statement: str, altered: str) -> None:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.upgrade(connection)
-        known_schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
+        migrations.upgrade(connection)
+        schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
         connection.execute(statement)
         with pytest.raises(StartError, match=altered):
-            known_schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
+            schema.refuse_altered(connection, schema.HEAD, "x.sqlite3")
 
 
 def test_in_a_version_without_a_list_triggers_are_still_refused() -> None:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
         connection.execute("CREATE INDEX quick ON reviews (status)")
-        known_schema.refuse_altered(connection, "0000", "x.sqlite3")
+        schema.refuse_altered(connection, "0000", "x.sqlite3")
         connection.execute("CREATE TRIGGER helpful AFTER INSERT ON reviews BEGIN SELECT 1; END")
         with pytest.raises(StartError, match="trigger helpful is added"):
-            known_schema.refuse_altered(connection, "0000", "x.sqlite3")
+            schema.refuse_altered(connection, "0000", "x.sqlite3")
 
 
 def test_a_new_database_is_made_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "script.sql"
+    script = tmp_path / f"{schema.HEAD}.sql"
     script.write_text(f"CREATE TABLE reviews (id TEXT){schema.STATEMENT_END}INSERT INTO nothing VALUES (1)")
-    monkeypatch.setattr(schema, "NEWEST", script)
+    monkeypatch.setattr(schema, "SCRIPTS", tmp_path)
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         with pytest.raises(sqlite3.OperationalError):
-            schema.upgrade(connection)
-        assert known_schema.objects(connection) == {}
+            migrations.upgrade(connection)
+        assert schema.objects(connection) == {}
 
 
 def test_only_versions_that_our_migrations_made_are_known() -> None:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        schema.upgrade(connection)
+        migrations.upgrade(connection)
         (newest,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    assert known_schema.is_known(newest)
-    assert not known_schema.is_known("9999")
+    assert schema.is_known(newest)
+    assert not schema.is_known("9999")
