@@ -30,7 +30,7 @@ HOMES = {"domain/words.py", "__init__.py"}
 # Where all words of a list stand, and why that is no second list.
 ALLOWED = {
     ("service/queries/statistics.py", "Verdict"): "a row, whose type names every field",
-    ("cli/render/events.py", "Status"): "a colour for each",
+    ("cli/render/describe.py", "Status"): "a colour for each",
     ("settings/agents.py", "CLIENTS"): "the models of each",
     ("web/templates/base.html", "Verdict"): "a sentence for each",
     ("integrations/assets/skills/tandem-proposing/SKILL.md", "RESOLUTIONS"): "when to choose which",
