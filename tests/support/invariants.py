@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain import audit
-from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.histogram import BUCKETS, Histogram
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -25,6 +24,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
     Status,
+    field_names,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import Totals

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical, chained
-from gsd_review_broker.domain.fields import field_names, from_values, values_of
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -32,6 +31,8 @@ from gsd_review_broker.domain.model import (
     Side,
     Status,
     Verdict,
+    field_names,
+    values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.store import tables
@@ -70,17 +71,17 @@ class Rows(Generic[T]):
     """How one kind of object is read from its table. The stored values were valid objects before."""
 
     def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
-        names = field_names(kind)
         self._kind = kind
-        self.columns = [table.c[name] for name in names]
-        self._converted = [(names.index(name), convert) for name, convert in converted.items()]
+        self._names = field_names(kind)
+        self._converted = converted
+        self.columns = [table.c[name] for name in self._names]
 
     def read(self, row: Values) -> T:
-        values = list(row)
-        for index, convert in self._converted:
-            values[index] = convert(values[index])
         # A row may end with columns that are not fields of the object.
-        return from_values(self._kind, values)
+        values = dict(zip(self._names, row, strict=False))
+        for name, convert in self._converted.items():
+            values[name] = convert(values[name])
+        return self._kind(**values)
 
 
 REVIEWS = Rows(

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.fields import values_of
 from gsd_review_broker.domain.model import (
     Draft,
     Identity,
@@ -15,6 +14,7 @@ from gsd_review_broker.domain.model import (
     Revision,
     Role,
     new_review_id,
+    values_of,
 )
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction

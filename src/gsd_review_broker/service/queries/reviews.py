@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.fields import values_of
-from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status
+from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status, values_of
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code

@@ -8,7 +8,7 @@ import hashlib
 import json
 from typing import Any, cast
 
-from gsd_review_broker.domain.fields import values_of
+from gsd_review_broker.domain.model import values_of
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
