@@ -36,7 +36,7 @@ from gsd_review_broker.store.rows import (
     REVIEWS,
     REVISIONS,
 )
-from gsd_review_broker.store.statements import Statements, Values, off_index, parameter
+from gsd_review_broker.store.statements import Statements, Unindexed, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
     audit_head,
@@ -312,7 +312,7 @@ def _list_statement(
     """One statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
-        (off_index(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
+        (Unindexed(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
     ]
     if needs_human is not None:
         is_null = reviews.c.needs_human.is_(None)

@@ -51,8 +51,7 @@ WHOLE = {
 
 def plan(broker: LocalBroker, sql: str) -> list[str]:
     connection = sqlite3.connect(broker.database)
-    names = {word.strip(" ,()").removeprefix(":") for word in sql.replace("(", " ").split() if ":" in word}
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", dict.fromkeys(names, 1)).fetchall()
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?")).fetchall()
     connection.close()
     return [row[3] for row in rows]
 
