@@ -35,6 +35,7 @@ from gsd_review_broker.domain.model import (
     values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
+from gsd_review_broker.ports.lists import RANKS
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.statements import Values
 
@@ -124,7 +125,6 @@ EVENTS = Rows(
 REVIEW_FIELDS = field_names(Review)
 # The fields that may change, and the column that each is compared with.
 _KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
-RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from gsd_review_broker import store
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.tally import Counted, Tally
-from gsd_review_broker.ports.lists import SUMMARY
+from gsd_review_broker.ports.lists import ReviewSummary
 from gsd_review_broker.store import reads, tables, writes
 from gsd_review_broker.store.rows import REVIEW_FIELDS
 from gsd_review_broker.store.statements import Statement, Unindexed, Upsert
 
+SUMMARY = ReviewSummary._fields
 MODULES = [
     importlib.import_module(found.name)
     for found in pkgutil.walk_packages(store.__path__, f"{store.__name__}.")
