@@ -7,7 +7,7 @@ that is not certainly well formed is judged by the SDK's own checks.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -17,7 +17,7 @@ from gsd_review_broker.mcp.encoding import as_json
 from gsd_review_broker.mcp.plain import HANDSHAKE_FIELDS, SERVER_INFO, Call, is_plain, read_call
 
 # Answers a tool call in wire form: the request's scope, the tool's name, its arguments.
-AnswerCall = Callable[[Scope, str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
+AnswerCall = Callable[[Scope, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 # Says whether the SDK takes a call with these headers for well formed.
 JudgeCall = Callable[[Call, Mapping[bytes, bytes]], Awaitable[bool]]
 
@@ -25,8 +25,6 @@ JudgeCall = Callable[[Call, Mapping[bytes, bytes]], Awaitable[bool]]
 _DECIDING: Final = frozenset(
     {b"accept", b"content-type", b"content-encoding", b"mcp-protocol-version", b"mcp-method", b"mcp-name"}
 )
-# Nothing that has to be cancelled for a caller who hangs up is done sooner: git, a wait.
-_SOON_SECONDS = 0.005
 
 
 class LeanCalls:
@@ -116,14 +114,9 @@ def _replayed(messages: list[Message], receive: Receive) -> Receive:
     return again
 
 
-async def _unless_gone(receive: Receive, answer: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any] | None:
+async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
     """The answer; None if the caller hung up before it was there, and then the work was cancelled. A plain JSON
     answer hides that from everybody else, and nothing may be claimed for a caller that is gone."""
-    try:
-        pause = answer.send(None)
-    except StopIteration as done:
-        # A short read never pauses, so nobody can hang up meanwhile, and no task has to watch.
-        return done.value
     working = cast("asyncio.Task[Any]", asyncio.current_task())
     gone = False
 
@@ -134,41 +127,16 @@ async def _unless_gone(receive: Receive, answer: Coroutine[Any, Any, dict[str, A
         gone = True
         working.cancel()
 
-    watching: list[asyncio.Task[None]] = []
-    # Most writes are on disk before that, and need no task that watches. A caller that is gone by then is still gone.
-    later = asyncio.get_running_loop().call_later(_SOON_SECONDS, lambda: watching.append(asyncio.create_task(watch())))
+    watching = asyncio.create_task(watch())
     try:
-        return await _Rest(answer, pause)
+        return await answer
     except asyncio.CancelledError:
         # Another task's cancellation is passed on.
         if gone and working.uncancel() == 0:
             return None
         raise
     finally:
-        later.cancel()
-        for task in watching:
-            task.cancel()
-
-
-class _Rest:
-    """A coroutine from its first pause on."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, dict[str, Any]], pause: Any) -> None:
-        self._coroutine = coroutine
-        self._pause = pause
-
-    def __await__(self) -> Generator[Any, Any, dict[str, Any]]:
-        pause = self._pause
-        try:
-            while True:
-                try:
-                    value = yield pause
-                except BaseException as error:  # noqa: BLE001 - a cancellation too is the coroutine's to handle
-                    pause = self._coroutine.throw(error)
-                else:
-                    pause = self._coroutine.send(value)
-        except StopIteration as done:
-            return done.value
+        watching.cancel()
 
 
 async def _send_json(send: Send, message: dict[str, Any]) -> None:
