@@ -126,10 +126,7 @@ class Application:
             Starlette(routes=self.routes, lifespan=self._lifespan),
             lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
         )
-        dispatch = Dispatch(
-            {path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
-            otherwise=BodyLimit(pages, limit=policy.limits.body),
-        )
+        dispatch = Dispatch(self._endpoints.by_path, otherwise=BodyLimit(pages, limit=policy.limits.body))
         admission = Admission(
             dispatch, self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path
         )
