@@ -1,7 +1,6 @@
 """The MCP endpoints: one for each role, all on the same broker; and the SDK's servers behind them."""
 
 import asyncio
-import gc
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -112,16 +111,9 @@ class SdkServers:
             started.set_exception(error)
 
     def _make(self) -> _Managers:
-        gc.disable()
-        try:
-            from gsd_review_broker.mcp.sdk import make_manager  # noqa: PLC0415 - see above
+        from gsd_review_broker.mcp.sdk import make_manager  # noqa: PLC0415 - see above
 
-            managers = {path: make_manager(one, body_limit=self._body_limit) for path, one in self._endpoints.items()}
-            # These objects live as long as the broker, as those of its start do.
-            gc.freeze()
-        finally:
-            gc.enable()
-        return managers
+        return {path: make_manager(one, body_limit=self._body_limit) for path, one in self._endpoints.items()}
 
     async def stop(self) -> None:
         self._stopping.set()
