@@ -1,8 +1,9 @@
 """Reading: status, proposal, lists, the audit. The one read API for every front end."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.model import Event, Identity, Review, ReviewId, Status, values_of
@@ -24,7 +25,6 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
-from gsd_review_broker.service.queries.pieces import in_pieces
 from gsd_review_broker.service.standing import can_add, missing_in
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
@@ -38,6 +38,9 @@ from gsd_review_broker.service.wire.reviews import (
     Timeline,
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 DEFAULT_LIMIT = 50
 LARGEST_LIMIT = 500
 _TIMELINE_EVENTS = 2_000
@@ -48,6 +51,8 @@ _EVENTS_CHARACTERS = 256 * 1024
 # The holder of a project's token is shown the events of that project among all.
 _LOOKS = 10
 _LOOKED_AT_ONCE = 500
+# About 50 microseconds of work.
+_ROWS_AT_ONCE = 16
 
 
 class _FeedQuery(ReviewFilter):
@@ -147,7 +152,7 @@ class ReviewQueries:
                 return None
             more = len(rows) > size
             return {
-                "reviews": await in_pieces(views.row, rows[:size]),
+                "reviews": await _in_pieces(views.row, rows[:size]),
                 "next_cursor": cursors.make(query, list_position(rows[size - 1])) if more else None,
                 "changed": True,
             }
@@ -197,7 +202,7 @@ class ReviewQueries:
         rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
         more = len(rows) > size
         return {
-            "reviews": await in_pieces(views.feed_row, rows[:size]),
+            "reviews": await _in_pieces(views.feed_row, rows[:size]),
             "next_cursor": cursors.make(query, feed_position(rows[size - 1])) if more else None,
         }
 
@@ -208,7 +213,7 @@ class ReviewQueries:
         events, looked_until = await self._core.store.read(
             lambda reader: self._events(reader, wanted, after or 0, size + 1)
         )
-        shown: list[EventResult] = await in_pieces(views.event, events[: _how_many_fit(events[:size])])
+        shown: list[EventResult] = await _in_pieces(views.event, events[: _how_many_fit(events[:size])])
         more = len(shown) < len(events)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else looked_until}
 
@@ -266,6 +271,17 @@ class ReviewQueries:
             "waiting": self._core.wakeups.waiting,
             "reviewers": await self._reviewers.running(),
         }
+
+
+async def _in_pieces(convert: Callable[[T], R], rows: Sequence[T]) -> list[R]:
+    """All rows converted, in their order. Other calls run between two pieces: with a page in one piece, a short call
+    beside it took 2 to 3.6 times as long as alone, and not 1.2 to 1.5 times."""
+    converted: list[R] = []
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        if first:
+            await asyncio.sleep(0)
+        converted.extend(map(convert, rows[first : first + _ROWS_AT_ONCE]))
+    return converted
 
 
 def _how_many_fit(events: Sequence[Event]) -> int:
