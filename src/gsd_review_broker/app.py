@@ -116,7 +116,7 @@ class Application:
         self.asgi = Edge(
             Guard(hosts=place.hosts, origins=place.origins, body_limit=policy.limits.body),
             Admission(self.broker.identification, self.broker.gatekeeper, tools=self._endpoints.by_path),
-            endpoints={path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},
+            endpoints=self._endpoints.by_path,
             pages=Pages(
                 Starlette(routes=self.routes, lifespan=self._lifespan),
                 lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),

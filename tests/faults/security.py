@@ -412,7 +412,7 @@ A_TOKEN = (
     ),
     fault(
         "security token: a project's token sees every project over MCP",
-        "mcp/answering.py",
+        "mcp/registry.py",
         "        result = await tool(broker.within(caller.project), arguments, audience, caller)\n",
         "        result = await tool(broker, arguments, audience, caller)\n",
         f"{_PROJECT}::test_a_review_of_another_project_answers_as_one_that_does_not_exist",
@@ -629,7 +629,7 @@ COST = (
     ),
     fault(
         "security M3: chunks are not counted by the tools",
-        "mcp/lean.py",
+        "mcp/fast_path.py",
         "    while more and size <= limit:\n",
         "    while more:\n",
         f"{_HTTP}::test_endless_chunks_are_refused_at_the_limit_and_take_no_memory",

@@ -134,8 +134,8 @@ STORAGE = (
         name="a list's cursor is not bound to the reviewer",
         file="service/queries/reviews.py",
         edits=(
-            ("_list_position(cursors.read(cursor, query))", "_list_position(cursors.read(cursor, wanted))"),
-            ("cursors.make(query, views.position(", "cursors.make(wanted, views.position("),
+            ("_list_position_in(cursors.read(cursor, query))", "_list_position_in(cursors.read(cursor, wanted))"),
+            ("cursors.make(query, list_position(", "cursors.make(wanted, list_position("),
         ),
         tests=(f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",),
     ),

@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain import audit
-from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.histogram import BUCKETS, Histogram
-from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Event, Finding, Message, Review, Revision
+from gsd_review_broker.domain.model import (
+    AffectedFile,
+    CounterPatch,
+    Event,
+    Finding,
+    Message,
+    Review,
+    Revision,
+    field_names,
+)
 from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.domain.words import EventType, Status

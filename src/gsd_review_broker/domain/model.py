@@ -4,8 +4,9 @@ Times are milliseconds since 1970, UTC; they become ISO 8601 where they leave th
 """
 
 import secrets
-from dataclasses import dataclass, field
-from typing import Any, NewType
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, NewType, cast
 
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.words import (
@@ -280,3 +281,14 @@ class Policy:
 def new_review_id() -> ReviewId:
     """64 random bits: short enough for a prompt. There is no time in front, so that short prefixes are distinct."""
     return ReviewId(secrets.token_hex(8))
+
+
+@cache
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The field names of a dataclass. Inherited fields come first."""
+    return tuple(one.name for one in fields(kind))
+
+
+def values_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name. Unlike asdict, it does not convert the values."""
+    return {name: getattr(value, name) for name in field_names(cast("type[Any]", type(value)))}

@@ -1,32 +1,48 @@
-"""A tool: its name, its description, its arguments, and its audience."""
+"""A tool: its name, its description, its arguments, its audience, and how a call of it is answered in wire form."""
 
+import asyncio
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
 
+import pydantic_core
+import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from starlette.types import Scope
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
 from gsd_review_broker.domain.rules import Right
 from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, Audience
-from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.service.access import Act, names_in
+from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code, broker_failed
+from gsd_review_broker.observe import logs
+from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.core import Repeat
 from gsd_review_broker.service.validation import encoded, refuse_unstorable
+from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
 
 if TYPE_CHECKING:
     import mcp_types as types
 
+log = structlog.get_logger()
 
+_LONG_LIST = 20
+_LONG_TEXT = 8_192
+# A proxy that repeats a request to another broker names the request by it.
 _KEY = "idempotency_key"
+_KEY_HEADER = b"idempotency-key"
+_WORDING = WORDING_HEADER.encode()
+
+
 EVERYBODY = frozenset(ROLES_WITH_TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """What a tool function gets beside its arguments."""
 
     broker: Broker
@@ -87,7 +103,7 @@ class Tool:
         repeat = None if key is None else self._repeat(key, arguments, caller)
         if not broker.gatekeeper.trusts(caller):
             await broker.gatekeeper.admit(caller, self._act(arguments))
-        return await self.function(Call(broker, repeat, audience, caller), **values)
+        return await self.function(ToolCall(broker, repeat, audience, caller), **values)
 
     def _repeat(self, key: str, arguments: dict[str, Any], caller: Caller) -> Repeat:
         # The arguments as they came: leaving one out and passing its default are different calls.
@@ -219,3 +235,109 @@ def _compact(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     if kept.get("additionalProperties") is True:
         del kept["additionalProperties"]
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What one path offers, through the fast path or the SDK."""
+
+    broker: Broker
+    audience: Audience
+    info: dict[str, str]
+    """How the server names itself."""
+    instructions: str
+    tools: dict[str, Tool]
+
+    async def answer(self, scope: Scope, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run the tool and word its result or refusal, as tools/call sends it."""
+        tool = self.tools.get(name)
+        if tool is None:
+            return _failed(_no_such_tool(name, self.tools), scope)
+        return await _called(tool, self.broker, _with_key(tool, arguments, scope), self.audience, scope)
+
+
+def _with_key(tool: Tool, arguments: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    """The header applies where a call that writes has no key of its own."""
+    if tool.reads or _KEY in arguments:
+        return arguments
+    key = next((value for name, value in scope["headers"] if name == _KEY_HEADER), b"").strip()
+    return {**arguments, _KEY: key.decode("latin-1")} if key else arguments
+
+
+def _wording(scope: Scope) -> Wording:
+    return wording_of(next((value for name, value in scope["headers"] if name == _WORDING), b"").decode("latin-1"))
+
+
+async def _called(
+    tool: Tool, broker: Broker, arguments: dict[str, Any], audience: Audience, scope: Scope
+) -> dict[str, Any]:
+    logs.call_begins(tool.name, arguments.get("review_id"))
+    began, outcome = perf_counter(), "cancelled"
+    try:
+        caller = caller_in(scope)
+        result = await tool(broker.within(caller.project), arguments, audience, caller)
+        outcome = "ok"
+    except BrokerError as error:
+        outcome = error.code.value
+        return _failed(error, scope)
+    except Exception:
+        log.exception("tool_failed")
+        outcome = Code.INTERNAL.value
+        return _failed(broker_failed(), scope)
+    finally:
+        took = perf_counter() - began
+        broker.meters.tools[tool.name, outcome].add(took)
+        if logs.shows_debug():
+            log.debug("tool_called", outcome=outcome, seconds=took)
+    if _is_page(result):
+        # Work of a millisecond is done in pieces, so that a short call need not wait for all of it.
+        await asyncio.sleep(0)
+    text = _as_text(result)
+    if len(text) > _LONG_TEXT:
+        await asyncio.sleep(0)
+    return {
+        "content": [{"type": "text", "text": text}],
+        "structuredContent": result,
+        "isError": False,
+        "resultType": "complete",
+    }
+
+
+def _is_page(result: dict[str, Any]) -> bool:
+    for value in result.values():  # noqa: SIM110 - a generator takes longer than the question, in every call
+        if isinstance(value, list) and len(cast("list[Any]", value)) > _LONG_LIST:
+            return True
+    return False
+
+
+def _no_such_tool(name: str, tools: dict[str, Tool]) -> BrokerError:
+    return BrokerError(
+        Code.NOT_FOUND,
+        f"there is no tool {name[:100]!r} on this endpoint",
+        f"It has {', '.join(tools)}; /mcp has all.",
+    )
+
+
+def _failed(error: BrokerError, scope: Scope) -> dict[str, Any]:
+    # It may quote a caller's own words, which need not be valid Unicode.
+    fields = {name: _sendable(text) for name, text in envelope(error, _wording(scope)).items()}
+    text = f"{fields['code']}: {fields['message']}"
+    return {
+        "content": [{"type": "text", "text": f"{text}\n{fields['hint']}" if fields["hint"] else text}],
+        "structuredContent": {"error": fields},
+        "isError": True,
+        "resultType": "complete",
+    }
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _as_text(value: Any) -> str:
+    """The facts of the result again, for clients that read only text; without layout."""
+    try:
+        return pydantic_core.to_json(value).decode()
+    except pydantic_core.PydanticSerializationError:
+        # Half of a character.
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,5 +1,5 @@
 """The SDK's servers, one for each endpoint. Nothing else imports the SDK, and this module is imported only when a
-request needs it (late_sdk.py): importing the SDK takes as long as the rest of a start.
+request needs it (server.py): importing the SDK takes as long as the rest of a start.
 
 The low-level server, not its decorators: arguments are checked by our own models (it ignores unknown ones),
 results go out as they are (it indents the text), and errors carry our codes.
@@ -18,30 +18,30 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from sse_starlette.sse import AppStatus
 
-from gsd_review_broker.mcp.offer import Offer
-from gsd_review_broker.mcp.plain import METHOD, Call
+from gsd_review_broker.mcp.fast_path import METHOD, ToolRequest
+from gsd_review_broker.mcp.registry import Endpoint
 from gsd_review_broker.observe import tracing
 
 # At its stop the broker answers every open wait. This library would cut off answers after half a second.
 AppStatus.disable_automatic_graceful_drain()
 
 
-def make_manager(offer: Offer, *, body_limit: int) -> StreamableHTTPSessionManager:
+def make_manager(endpoint: Endpoint, *, body_limit: int) -> StreamableHTTPSessionManager:
     """Stateless, so that a restart is invisible; Host and Origin are checked for all routes together."""
     return StreamableHTTPSessionManager(
-        app=make_server(offer), stateless=True, json_response=False, max_request_body_size=body_limit
+        app=make_server(endpoint), stateless=True, json_response=False, max_request_body_size=body_limit
     )
 
 
-def is_well_formed(call: Call, headers: Mapping[bytes, bytes]) -> bool:
+def is_well_formed(request: ToolRequest, headers: Mapping[bytes, bytes]) -> bool:
     """According to the SDK's own checks of the headers, and its own schema of the revision."""
-    if call.is_modern:
+    if request.is_modern:
         texts = {name.decode("ascii"): value.decode("latin-1") for name, value in headers.items()}
-        request = {"method": METHOD, "params": call.params}
-        if not isinstance(classify_inbound_request(request, headers=texts), InboundModernRoute):
+        message = {"method": METHOD, "params": request.params}
+        if not isinstance(classify_inbound_request(message, headers=texts), InboundModernRoute):
             return False
     try:
-        methods.validate_client_request(METHOD, call.revision, call.params)
+        methods.validate_client_request(METHOD, request.revision, request.params)
     except ValidationError:
         return False
     return True
@@ -58,14 +58,14 @@ class _ToolServer(Server[Any]):
         return whole.model_copy(update={"resources": None, "prompts": None})
 
 
-def make_server(offer: Offer) -> Server[Any]:
-    listing = types.ListToolsResult(tools=[tool.wire for tool in offer.tools.values()])
+def make_server(endpoint: Endpoint) -> Server[Any]:
+    listing = types.ListToolsResult(tools=[tool.wire for tool in endpoint.tools.values()])
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return listing
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> dict[str, Any]:
-        return await offer.answer(context.request.scope, params.name, params.arguments or {})
+        return await endpoint.answer(context.request.scope, params.name, params.arguments or {})
 
     async def list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
@@ -74,10 +74,10 @@ def make_server(offer: Offer) -> Server[Any]:
         return types.ListPromptsResult(prompts=[])
 
     server = _ToolServer(
-        offer.info["name"],
-        version=offer.info["version"],
-        title=offer.info["title"],
-        instructions=offer.instructions,
+        endpoint.info["name"],
+        version=endpoint.info["version"],
+        title=endpoint.info["title"],
+        instructions=endpoint.instructions,
         # No tool takes an argument by header, so there is nothing to look up for each call.
         get_tool_input_schema=lambda _name: None,
         on_list_tools=list_tools,

@@ -1,20 +1,22 @@
-"""The MCP endpoints: one for each role, all on the same broker."""
+"""The MCP endpoints: one for each role, all on the same broker; and the SDK's servers behind them."""
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.answering import answering
-from gsd_review_broker.mcp.late_sdk import LateSdk
-from gsd_review_broker.mcp.lean import LeanCalls
-from gsd_review_broker.mcp.offer import Offer
-from gsd_review_broker.mcp.registry import Registry
+from gsd_review_broker.mcp.fast_path import FastPath, ToolRequest
+from gsd_review_broker.mcp.registry import Endpoint, Registry
 from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.service.broker import Broker
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 SERVER_NAME = "gsdreview"
 SERVER_TITLE = "GSD Tandem review broker"
@@ -33,17 +35,8 @@ def all_tools() -> Registry:
     return Registry.of(proposer.TOOLS, reviewer.TOOLS, shared.TOOLS, observer.TOOLS, pool.TOOLS)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One path."""
-
-    asgi: ASGIApp
-    sdk: ASGIApp
-    """What the SDK answers when nothing stands in front of it."""
-
-
 class Endpoints:
-    def __init__(self, by_path: Mapping[str, Endpoint], sdk: LateSdk) -> None:
+    def __init__(self, by_path: Mapping[str, ASGIApp], sdk: "SdkServers") -> None:
         self.by_path = by_path
         self._sdk = sdk
 
@@ -54,20 +47,80 @@ class Endpoints:
 def make_endpoints(broker: Broker, *, body_limit: int) -> Endpoints:
     registry = all_tools()
     paths = {"/mcp" if audience is Audience.ALL else f"/mcp/{audience.value}": audience for audience in Audience}
-    offers = {path: _offer(broker, registry, audience) for path, audience in paths.items()}
-    sdk = LateSdk(offers, body_limit=body_limit)
-    return Endpoints({path: _endpoint(path, offer, sdk, body_limit) for path, offer in offers.items()}, sdk)
+    endpoints = {
+        path: Endpoint(broker, audience, _INFO, INSTRUCTIONS[audience], registry.shown_to(audience))
+        for path, audience in paths.items()
+    }
+    sdk = SdkServers(endpoints, body_limit=body_limit)
+    return Endpoints({path: _application(path, one, sdk, body_limit) for path, one in endpoints.items()}, sdk)
 
 
-def _offer(broker: Broker, registry: Registry, audience: Audience) -> Offer:
-    tools = registry.shown_to(audience)
-    return Offer(_INFO, INSTRUCTIONS[audience], tools, answering(broker, tools, audience))
-
-
-def _endpoint(path: str, offer: Offer, sdk: LateSdk, body_limit: int) -> Endpoint:
+def _application(path: str, endpoint: Endpoint, sdk: "SdkServers", body_limit: int) -> ASGIApp:
     behind = sdk.application(path)
     if tracing.is_on():
         # The SDK makes the spans, so it handles every call.
-        return Endpoint(behind, behind)
-    lean = LeanCalls(offer.answer, server_info=offer.info, judge=sdk.judge, otherwise=behind, body_limit=body_limit)
-    return Endpoint(lean, behind)
+        return behind
+    return FastPath(endpoint, judge=sdk.judge, otherwise=behind, body_limit=body_limit)
+
+
+_Managers = Mapping[str, "StreamableHTTPSessionManager"]
+
+
+class SdkServers:
+    """One server of the SDK for each endpoint. The first request that needs one imports and starts them all (ADR 8)."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint], *, body_limit: int) -> None:
+        self._endpoints = endpoints
+        self._body_limit = body_limit
+        self._managers: asyncio.Future[_Managers] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+
+    def application(self, path: str) -> ASGIApp:
+        async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+            managers = await self._started()
+            await managers[path].asgi_app(scope, receive, send)
+
+        return handle
+
+    async def judge(self, request: ToolRequest, headers: Mapping[bytes, bytes]) -> bool:
+        await self._started()
+        from gsd_review_broker.mcp.sdk import is_well_formed  # noqa: PLC0415 - imported by now
+
+        return is_well_formed(request, headers)
+
+    async def _started(self) -> _Managers:
+        if self._managers is None or _has_failed(self._managers):
+            self._managers = asyncio.get_running_loop().create_future()
+            self._running = asyncio.create_task(self._run(self._managers))
+        # A caller that hangs up leaves the start to the others.
+        return await asyncio.shield(self._managers)
+
+    async def _run(self, started: "asyncio.Future[_Managers]") -> None:
+        """One task starts and stops them all: the SDK's task groups belong to the task that opened them."""
+        try:
+            # In a thread: other callers are answered meanwhile.
+            managers = await asyncio.to_thread(self._make)
+            async with AsyncExitStack() as stack:
+                for manager in managers.values():
+                    await stack.enter_async_context(manager.run())
+                started.set_result(managers)
+                await self._stopping.wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    def _make(self) -> _Managers:
+        from gsd_review_broker.mcp.sdk import make_manager  # noqa: PLC0415 - see above
+
+        return {path: make_manager(one, body_limit=self._body_limit) for path, one in self._endpoints.items()}
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        if self._running is not None:
+            await self._running
+
+
+def _has_failed(future: "asyncio.Future[_Managers]") -> bool:
+    return future.done() and future.exception() is not None

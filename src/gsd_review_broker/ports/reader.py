@@ -1,6 +1,5 @@
 """Reads of one snapshot of the store."""
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
@@ -19,7 +18,7 @@ from gsd_review_broker.domain.pool import Failure, Reviewer, Work
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.tokens import Token
 from gsd_review_broker.ports.idempotency import IdempotencyKey
-from gsd_review_broker.ports.lists import FeedPosition, ListPosition, ReviewFilter
+from gsd_review_broker.ports.lists import FeedPosition, ListPosition, ReviewFilter, ReviewSummary
 
 
 class ReviewerReader(Protocol):
@@ -105,12 +104,10 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
 
     def revision(self, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision | None: ...
 
-    def reviews(
-        self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
-    ) -> list[tuple[Review, ListPosition]]: ...
+    def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]: ...
 
-    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
-        """The same reviews as rows: the columns of SUMMARY, then the rank. A page shows few columns of many rows."""
+    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[ReviewSummary]:
+        """The same reviews, and of each what a page shows."""
         ...
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
@@ -120,10 +117,6 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
         ...
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
-
-    def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[tuple[Any, ...]]:
-        """The same events as rows: the columns of EVENT_SUMMARY; their metadata is JSON text."""
-        ...
 
     def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
         """In a project, or everywhere."""
@@ -147,8 +140,8 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
 
-    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
-        """Last updated first, as rows of FEED columns. Only status, category and project of the filter are used."""
+    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
+        """Last updated first. Only status, category and project of the filter are used."""
         ...
 
     def totals(self, scope: str, *, most: int) -> Totals:
@@ -159,8 +152,8 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
 
     def last_event_id(self) -> int: ...
 
-    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[tuple[Any, ...]]:
-        """Newest first: the columns of EVENT_SUMMARY."""
+    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> list[Event]:
+        """Newest first."""
         ...
 
     def last_message(self, review_id: ReviewId) -> Message | None: ...

@@ -3,7 +3,7 @@
 Every service of such a caller has this store instead of the whole one, so none of them has to remember the project.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -13,15 +13,13 @@ from gsd_review_broker.domain.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import FEED, FeedPosition, ListPosition, ReviewFilter
+from gsd_review_broker.ports.lists import RANKS, FeedPosition, ListPosition, ReviewFilter, ReviewSummary
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Store, Transaction
 
 T = TypeVar("T")
 # No project has this name (service/validation.py).
 _NOWHERE = " "
-_UPDATED_AT = FEED.index("updated_at")
-_RANKS = 3
 _LATEST = 2**62
 
 
@@ -67,17 +65,15 @@ class _ProjectReader:
         found = self._reader.ids_with_prefix(prefix, 100 * limit)
         return [review_id for review_id in found if self.review(review_id) is not None][:limit]
 
-    def reviews(
-        self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
-    ) -> list[tuple[Review, ListPosition]]:
+    def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]:
         own = self._filter(wanted)
         return self._reader.reviews(own, after=after, limit=limit) if own else []
 
-    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
+    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[ReviewSummary]:
         own = self._filter(wanted)
         return self._reader.summaries(own, after=after, limit=limit) if own else []
 
-    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[tuple[Any, ...]]:
+    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
         own = self._filter(wanted)
         return self._reader.feed(own, after=after, limit=limit) if own else []
 
@@ -95,12 +91,12 @@ class _ProjectReader:
     def oldest_pending_at(self) -> Milliseconds | None:
         """The first of each priority; a list has the oldest first within each."""
         pending = ReviewFilter(status=Status.PENDING)
-        first = [self.reviews(pending, after=(rank - 1, _LATEST, ""), limit=1) for rank in range(_RANKS)]
-        return min((rows[0][0].created_at for rows in first if rows), default=None)
+        first = [self.reviews(pending, after=(rank - 1, _LATEST, ""), limit=1) for rank in RANKS.values()]
+        return min((review.created_at for page in first for review in page), default=None)
 
     def last_event_at(self) -> Milliseconds | None:
-        rows = self.feed(ReviewFilter(), after=None, limit=1)
-        return rows[0][_UPDATED_AT] if rows else None
+        latest = self.feed(ReviewFilter(), after=None, limit=1)
+        return latest[0].updated_at if latest else None
 
     # The pool: reviewers that were started for this project.
 

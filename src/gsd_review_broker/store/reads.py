@@ -19,23 +19,14 @@ from gsd_review_broker.domain.model import (
     Revision,
 )
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
-from gsd_review_broker.domain.words import CounterPatchStatus, Status
+from gsd_review_broker.domain.words import CounterPatchStatus, Priority, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, FeedPosition, ListPosition, ReviewFilter
+from gsd_review_broker.ports.lists import RANKS, FeedPosition, ListPosition, ReviewFilter, ReviewSummary
 from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
-from gsd_review_broker.store.rows import (
-    COUNTER_PATCHES,
-    EVENTS,
-    FINDINGS,
-    MESSAGES,
-    RANKS,
-    REVIEW_FIELDS,
-    REVIEWS,
-    REVISIONS,
-)
-from gsd_review_broker.store.statements import Statements, Values, off_index, parameter
+from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
+from gsd_review_broker.store.statements import Statements, Unindexed, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
 from gsd_review_broker.store.tables import (
     audit_head,
@@ -79,13 +70,6 @@ _EVENTS = (
     sa.select(*EVENTS.columns).where(events.c.id > parameter("after")).order_by(events.c.id).limit(parameter("most"))
 )
 _EVENTS_OF_REVIEW = _EVENTS.where(events.c.review_id == parameter("review_id"))
-_EVENT_ROWS = (
-    sa.select(*(events.c[name] for name in EVENT_SUMMARY))
-    .where(events.c.id > parameter("after"))
-    .order_by(events.c.id)
-    .limit(parameter("most"))
-)
-_EVENT_ROWS_OF_REVIEW = _EVENT_ROWS.where(events.c.review_id == parameter("review_id"))
 # The list's own index answers this, once for each rank.
 _OLDEST = sa.select(
     *(
@@ -129,7 +113,7 @@ _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).w
 )
 # Additional queries of the dashboard.
 _EVENTS_BEFORE = (
-    sa.select(*(events.c[name] for name in EVENT_SUMMARY))
+    sa.select(*EVENTS.columns)
     .where(events.c.id < parameter("before"))
     .order_by(events.c.id.desc())
     .limit(parameter("most"))
@@ -172,15 +156,11 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         row = self._statements.row(statement, {"review_id": review_id, "number": number})
         return REVISIONS.read(row) if row else None
 
-    def reviews(
-        self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int
-    ) -> list[tuple[Review, ListPosition]]:
-        rows = self._listed(REVIEW_FIELDS, wanted, after, limit)
-        ranked = [(REVIEWS.read(row), row[-1]) for row in rows]
-        return [(review, (rank, review.created_at, review.id)) for review, rank in ranked]
+    def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]:
+        return [REVIEWS.read(row) for row in self._listed(REVIEW_FIELDS, wanted, after, limit)]
 
-    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> Sequence[Values]:
-        return self._listed(SUMMARY, wanted, after, limit)
+    def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[ReviewSummary]:
+        return [ReviewSummary(*row) for row in self._listed(ReviewSummary._fields, wanted, after, limit)]
 
     def _listed(
         self, columns: tuple[str, ...], wanted: ReviewFilter, after: ListPosition | None, limit: int
@@ -214,13 +194,9 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         rows = self._statements.rows(_EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
         return [EVENTS.read(row) for row in rows]
 
-    def event_rows(self, *, review_id: ReviewId | None, after: int, limit: int) -> Sequence[Values]:
-        parameters = {"review_id": review_id, "after": after, "most": limit}
-        return self._statements.rows(_EVENT_ROWS if review_id is None else _EVENT_ROWS_OF_REVIEW, parameters)
-
     def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
         counted = read_counts(self._statements, scope, Counted.QUEUE, most=len(RANKS))
-        return {priority.value: counted.get(priority.value, 0) for priority in RANKS}
+        return {priority.value: counted.get(priority.value, 0) for priority in Priority}
 
     def oldest_pending_at(self) -> Milliseconds | None:
         oldest = self._statements.row(_OLDEST, {"status": Status.PENDING}) or ()
@@ -254,12 +230,13 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         row = self._statements.row(_COUNTER_PATCH_OF, wanted)
         return COUNTER_PATCHES.read(row) if row else None
 
-    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> Sequence[Values]:
+    def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
         equal = {name: value for name in _FEED_FILTERS if (value := getattr(wanted, name)) is not None}
         parameters: dict[str, Any] = {**equal, "most": limit}
         if after is not None:
             parameters |= {"after_updated": after[0], "after_id": after[1]}
-        return self._statements.rows(_feed_statement(tuple(equal), after is not None), parameters)
+        rows = self._statements.rows(_feed_statement(tuple(equal), after is not None), parameters)
+        return [ReviewSummary(*row) for row in rows]
 
     def totals(self, scope: str, *, most: int) -> Totals:
         return read_totals(self._statements, scope, most=most)
@@ -285,9 +262,10 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         row = self._statements.row(_LAST_EVENT_ID, {"head": 1})
         return row[0] if row else 0
 
-    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> Sequence[Values]:
+    def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> list[Event]:
         parameters = {"review_id": review_id, "before": before or _AFTER_ALL, "most": limit}
-        return self._statements.rows(_EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE, parameters)
+        statement = _EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE
+        return [EVENTS.read(row) for row in self._statements.rows(statement, parameters)]
 
     def last_message(self, review_id: ReviewId) -> Message | None:
         row = self._statements.row(_LAST_MESSAGE, {"review_id": review_id, "most": 1})
@@ -311,7 +289,7 @@ def _list_statement(
     """One statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
-        (off_index(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
+        (Unindexed(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
     ]
     if needs_human is not None:
         is_null = reviews.c.needs_human.is_(None)
@@ -325,12 +303,8 @@ def _list_statement(
     if after:
         places = (parameter(name) for name in ("after_rank", "after_created", "after_id"))
         conditions.append(sa.tuple_(*_ORDER) > sa.tuple_(*places))
-    page = (
-        sa.select(*(reviews.c[name] for name in columns), reviews.c.rank)
-        .where(*conditions)
-        .order_by(*_ORDER)
-        .limit(parameter("most"))
-    )
+    shown = (reviews.c[name] for name in columns)
+    page = sa.select(*shown).where(*conditions).order_by(*_ORDER).limit(parameter("most"))
     return _by_state(page, ("rank", "created_at", "id")) if "project" in equal and "status" not in equal else page
 
 
@@ -348,7 +322,7 @@ def _not_by_index(equal: tuple[str, ...], *, live: bool) -> set[str]:
 
 
 _FEED_FILTERS = ("status", "category", "project")
-_FEED_COLUMNS = tuple(reviews.c[name] for name in FEED)
+_SUMMARY = tuple(reviews.c[name] for name in ReviewSummary._fields)
 _LATEST = (reviews.c.updated_at.desc(), reviews.c.id.desc())
 
 
@@ -358,7 +332,7 @@ def _feed_statement(equal: tuple[str, ...], after: bool) -> sa.Select[Any]:
     if after:
         place = sa.tuple_(parameter("after_updated"), parameter("after_id"))
         conditions.append(sa.tuple_(reviews.c.updated_at, reviews.c.id) < place)
-    page = sa.select(*_FEED_COLUMNS).where(*conditions).order_by(*_LATEST).limit(parameter("most"))
+    page = sa.select(*_SUMMARY).where(*conditions).order_by(*_LATEST).limit(parameter("most"))
     if "status" in equal:
         return page
     return _by_state(page, ("updated_at", "id"), newest_first=True)

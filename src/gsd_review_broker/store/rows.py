@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical, chained
-from gsd_review_broker.domain.fields import field_names, from_values, values_of
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -19,6 +18,8 @@ from gsd_review_broker.domain.model import (
     NewEvent,
     Review,
     Revision,
+    field_names,
+    values_of,
 )
 from gsd_review_broker.domain.rules.contents import files_text
 from gsd_review_broker.domain.words import (
@@ -36,6 +37,7 @@ from gsd_review_broker.domain.words import (
     Status,
     Verdict,
 )
+from gsd_review_broker.ports.lists import RANKS
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.statements import Values
 
@@ -72,17 +74,17 @@ class Rows(Generic[T]):
     """How one kind of object is read from its table. The stored values were valid objects before."""
 
     def __init__(self, kind: type[T], table: sa.Table, **converted: _Convert) -> None:
-        names = field_names(kind)
         self._kind = kind
-        self.columns = [table.c[name] for name in names]
-        self._converted = [(names.index(name), convert) for name, convert in converted.items()]
+        self._names = field_names(kind)
+        self._converted = converted
+        self.columns = [table.c[name] for name in self._names]
 
     def read(self, row: Values) -> T:
-        values = list(row)
-        for index, convert in self._converted:
-            values[index] = convert(values[index])
         # A row may end with columns that are not fields of the object.
-        return from_values(self._kind, values)
+        values = dict(zip(self._names, row, strict=False))
+        for name, convert in self._converted.items():
+            values[name] = convert(values[name])
+        return self._kind(**values)
 
 
 REVIEWS = Rows(
@@ -125,7 +127,6 @@ EVENTS = Rows(
 REVIEW_FIELDS = field_names(Review)
 # The fields that may change, and the column that each is compared with.
 _KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
-RANKS = {Priority.CRITICAL: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:

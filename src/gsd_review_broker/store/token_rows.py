@@ -2,9 +2,8 @@
 
 import sqlalchemy as sa
 
-from gsd_review_broker.domain.fields import values_of
 from gsd_review_broker.domain.identity import identity_key
-from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.domain.model import Milliseconds, values_of
 from gsd_review_broker.domain.tokens import SignInLink, Token
 from gsd_review_broker.domain.words import TokenRole
 from gsd_review_broker.store.rows import Rows, member_of

@@ -200,7 +200,7 @@ async def test_every_read_of_the_store_was_thought_of() -> None:
     """A new one is either narrowed to the project, or read by the id of a review, or about no review at all."""
     narrowed = {name for name in vars(_ProjectReader) | vars(_ProjectTransaction) if not name.startswith("_")}
     by_id = {
-        "revision", "events", "event_rows", "events_before", "messages", "findings", "counter_patches",
+        "revision", "events", "events_before", "messages", "findings", "counter_patches",
         "open_counter_patch", "counter_patch_of", "last_message", "work_on", "failure", "landed_commit",
         "lock_open_work",
     }  # fmt: skip

@@ -6,13 +6,14 @@ import pytest
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.ports.lists import SUMMARY
+from gsd_review_broker.ports.lists import ReviewSummary
 from gsd_review_broker.store import pool_rows, reads, statistics
 from gsd_review_broker.store.statements import sql_of
 from tests.support.local import LocalBroker
 
 pytestmark = pytest.mark.slow
 
+SUMMARY = ReviewSummary._fields
 STATEMENTS = {
     name: value
     for module in (reads, statistics, pool_rows)
@@ -51,8 +52,7 @@ WHOLE = {
 
 def plan(broker: LocalBroker, sql: str) -> list[str]:
     connection = sqlite3.connect(broker.database)
-    names = {word.strip(" ,()").removeprefix(":") for word in sql.replace("(", " ").split() if ":" in word}
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", dict.fromkeys(names, 1)).fetchall()
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", (1,) * sql.count("?")).fetchall()
     connection.close()
     return [row[3] for row in rows]
 
@@ -95,7 +95,9 @@ async def test_reviews_that_need_a_person_come_in_their_order_by_an_index(
 async def test_what_the_pool_may_take_comes_in_its_order_by_an_index(
     broker: LocalBroker, equal: tuple[str, ...], claimable: bool
 ) -> None:
-    statement = reads._list_statement(SUMMARY, equal, None, claimable, after=False, live=True, for_pool=True)
+    statement = reads._list_statement(
+        ReviewSummary._fields, equal, None, claimable, after=False, live=True, for_pool=True
+    )
     steps = plan(broker, sql_of(statement))
     assert_by_index(steps, merged=False)
     assert [step for step in steps if "review_failures" in step and "SEARCH" not in step] == [], steps
@@ -105,7 +107,9 @@ async def test_what_the_pool_may_take_comes_in_its_order_by_an_index(
 async def test_of_two_filters_the_one_that_leads_to_fewer_reviews_is_searched(
     broker: LocalBroker, live: bool, index: str
 ) -> None:
-    statement = reads._list_statement(SUMMARY, ("status", "phase"), None, claimable=True, after=False, live=live)
+    statement = reads._list_statement(
+        ReviewSummary._fields, ("status", "phase"), None, claimable=True, after=False, live=live
+    )
     assert [index in step for step in plan(broker, sql_of(statement)) if "reviews" in step] == [True]
 
 

@@ -162,7 +162,7 @@ async def test_without_a_live_token_every_route_answers_401(table: Table) -> Non
             answer = await asked(caller, method, path, kind)
             assert (answer.status, answer.headers.get("www-authenticate")) == (401, "Bearer"), (kind_of_token, path)
         for path in PATHS:
-            # The lean path, and what the SDK answers.
+            # The fast path, and what the SDK answers.
             for method, name in (("tools/call", "broker_status"), ("tools/list", None), ("initialize", None)):
                 body, headers = request_body(method, {}), {**request_headers(method, name), **caller.headers}
                 answer = await Holder(table.broker, None, **headers).post(path, body)

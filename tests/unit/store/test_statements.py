@@ -16,11 +16,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from gsd_review_broker import store
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.tally import Counted, Tally
-from gsd_review_broker.ports.lists import SUMMARY
+from gsd_review_broker.ports.lists import ReviewSummary
 from gsd_review_broker.store import reads, tables, writes
 from gsd_review_broker.store.rows import REVIEW_FIELDS
-from gsd_review_broker.store.statements import Statement, Upsert
+from gsd_review_broker.store.statements import Statement, Unindexed, Upsert
 
+SUMMARY = ReviewSummary._fields
 MODULES = [
     importlib.import_module(found.name)
     for found in pkgutil.walk_packages(store.__path__, f"{store.__name__}.")
@@ -118,3 +119,9 @@ def test_an_upsert_changes_the_row_that_has_the_key() -> None:
     for dialect, statement in ((sqlite.dialect(), made.for_sqlite()), (postgresql.dialect(), made.for_postgresql())):
         text = " ".join(str(statement.compile(dialect=dialect)).split())
         assert "DO UPDATE SET value = (counters.value + excluded.value)" in text
+
+
+def test_only_sqlite_is_kept_from_the_index_of_a_column() -> None:
+    statement = sa.select(tables.reviews.c.id).where(Unindexed(tables.reviews.c.phase) == sa.bindparam("phase"))
+    assert "(reviews.phase || '') = " in str(statement.compile(dialect=sqlite.dialect()))
+    assert "||" not in str(statement.compile(dialect=postgresql.dialect()))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.fields import field_names, values_of
 from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import (
     Change,
@@ -14,6 +13,8 @@ from gsd_review_broker.domain.model import (
     Policy,
     Review,
     Revision,
+    field_names,
+    values_of,
 )
 from gsd_review_broker.domain.rules.contents import hash_of_revision
 from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, no_human_needed

@@ -1,10 +1,9 @@
 """The state table, and the only place where a review moves along it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.fields import copy_with
 from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
@@ -123,7 +122,7 @@ def record(
 ) -> Change:
     """The review with these fields changed, and the event that records it."""
     fields |= _milestones(review, event_type, fields, now)
-    after = copy_with(review, version=review.version + 1, updated_at=now, **fields)
+    after = replace(review, version=review.version + 1, updated_at=now, **fields)
     changed = {name: value for name in FACTS if (value := getattr(after, name)) != getattr(review, name)}
     event = NewEvent(
         event_type=event_type,

@@ -2,7 +2,7 @@
 
 from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.registry import Call, Registry
+from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.wire.arguments import Category, Integer, Status
 from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, BrokerStatus, Timeline
@@ -13,7 +13,7 @@ TOOLS = Registry()
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def get_activity_feed(
-    call: Call,
+    call: ToolCall,
     status: Status | None = None,
     category: Category | None = None,
     project: str | None = None,
@@ -27,7 +27,7 @@ async def get_activity_feed(
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
-async def get_review_stats(call: Call, project: str | None = None) -> ReviewStats:
+async def get_review_stats(call: ToolCall, project: str | None = None) -> ReviewStats:
     """Get statistics: counts, approval rate (by last verdict), times to claim, verdict and close, rounds,
     and verdicts by reviewer and by pair. Null means no data."""
     return await call.broker.statistics.stats(project=project)
@@ -35,7 +35,7 @@ async def get_review_stats(call: Call, project: str | None = None) -> ReviewStat
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
 async def get_audit_log(
-    call: Call, review_id: str | None = None, after: Integer | None = None, limit: Integer | None = None
+    call: ToolCall, review_id: str | None = None, after: Integer | None = None, limit: Integer | None = None
 ) -> AuditLog:
     """List events in commit order, of one review or of all. Pass the last id (next_cursor) as after for the
     next page."""
@@ -43,12 +43,12 @@ async def get_audit_log(
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
-async def get_review_timeline(call: Call, review_id: str) -> Timeline:
+async def get_review_timeline(call: ToolCall, review_id: str) -> Timeline:
     """Show the history of one review. Long texts are shortened; get_audit_log has them in full."""
     return await call.broker.review_queries.timeline(review_id)
 
 
 @TOOLS.tool(Audience.OBSERVER, reads=True)
-async def broker_status(call: Call) -> BrokerStatus:
+async def broker_status(call: ToolCall) -> BrokerStatus:
     """Show the broker's state: version, what it serves, waiting reviews, reviewers."""
     return await call.broker.review_queries.broker_status()

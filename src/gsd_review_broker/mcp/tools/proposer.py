@@ -7,7 +7,7 @@ from pydantic import Field
 from gsd_review_broker.domain import model, words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.arguments import Key, Label
-from gsd_review_broker.mcp.registry import Call, Registry
+from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.commands.proposals import NewProposal
 from gsd_review_broker.service.wire.arguments import Category, Role
 from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
@@ -17,7 +17,7 @@ TOOLS = Registry()
 
 @TOOLS.tool(Audience.PROPOSER, repeatable=False)
 async def create_review(
-    call: Call,
+    call: ToolCall,
     intent: str,
     agent_type: str,
     agent_role: Role,
@@ -61,7 +61,7 @@ async def create_review(
 
 @TOOLS.tool(Audience.PROPOSER)
 async def accept_counter_patch(
-    call: Call, review_id: str, proposer_id: str | None = None, idempotency_key: Key = None
+    call: ToolCall, review_id: str, proposer_id: str | None = None, idempotency_key: Key = None
 ) -> ReviewStatus:
     """Accept the reviewer's counter_patch (read it with get_proposal) as your newest revision. It is judged again:
     wait with get_review_status."""
@@ -70,7 +70,7 @@ async def accept_counter_patch(
 
 @TOOLS.tool(Audience.PROPOSER)
 async def reject_counter_patch(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     reason: str | None = None,
     proposer_id: str | None = None,
@@ -84,7 +84,7 @@ async def reject_counter_patch(
 
 @TOOLS.tool(Audience.PROPOSER)
 async def close_review(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     closer_role: Role = "proposer",
     reason: str | None = None,

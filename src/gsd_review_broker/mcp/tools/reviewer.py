@@ -7,7 +7,7 @@ from pydantic import Field
 from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.arguments import Key
-from gsd_review_broker.mcp.registry import Call, Registry
+from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.service.wire.arguments import Category, FindingArgument, Integer, VerdictOrSpelling
@@ -18,7 +18,7 @@ TOOLS = Registry()
 
 @TOOLS.tool(Audience.REVIEWER, repeatable=False)
 async def claim_next(
-    call: Call,
+    call: ToolCall,
     reviewer_id: str,
     category: Category | None = None,
     project: str | None = None,
@@ -42,7 +42,7 @@ async def claim_next(
 
 @TOOLS.tool(Audience.REVIEWER)
 async def claim_review(
-    call: Call, review_id: str, reviewer_id: str, idempotency_key: Key = None
+    call: ToolCall, review_id: str, reviewer_id: str, idempotency_key: Key = None
 ) -> Claim | AutoRejected:
     """Get the exclusive right to judge one review until claim_expires_at; your activity extends it.
     A diff that does not apply is rejected automatically (auto_rejected). offsets, if given, names the hunks of an older
@@ -53,7 +53,7 @@ async def claim_review(
 
 @TOOLS.tool(Audience.REVIEWER, repeatable=False)
 async def submit_verdict(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     verdict: VerdictOrSpelling,
     reason: Annotated[str | None, Field(description="needed unless approved")] = None,
@@ -85,6 +85,8 @@ async def submit_verdict(
 
 
 @TOOLS.tool(Audience.REVIEWER)
-async def release_claim(call: Call, review_id: str, claim_generation: Integer, idempotency_key: Key = None) -> Released:
+async def release_claim(
+    call: ToolCall, review_id: str, claim_generation: Integer, idempotency_key: Key = None
+) -> Released:
     """Give a claim back without a verdict, so that another reviewer can take it."""
     return await call.broker.claims.release(call.caller, review_id, claim_generation, repeat=call.repeat)

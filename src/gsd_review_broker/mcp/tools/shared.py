@@ -7,7 +7,7 @@ from pydantic import Field
 from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.arguments import Key, Label, Since
-from gsd_review_broker.mcp.registry import EVERYBODY, Call, Registry
+from gsd_review_broker.mcp.registry import EVERYBODY, Registry, ToolCall
 from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.wire.arguments import Category, Disposition, Integer, Role, Status
@@ -27,7 +27,7 @@ TOOLS = Registry()
 
 @TOOLS.tool(*EVERYBODY, reads=True)
 async def get_review_status(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     wait: bool = False,
     wait_seconds: float | None = None,
@@ -45,7 +45,7 @@ async def get_review_status(
 
 @TOOLS.tool(*EVERYBODY, reads=True)
 async def get_proposal(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     revision: Integer | None = None,
     path: Annotated[str | None, Field(description="only this file's diff")] = None,
@@ -69,7 +69,7 @@ async def get_proposal(
 
 @TOOLS.tool(*EVERYBODY, reads=True)
 async def list_reviews(
-    call: Call,
+    call: ToolCall,
     status: Status | None = None,
     category: Category | None = None,
     project: str | None = None,
@@ -103,7 +103,7 @@ async def list_reviews(
 
 @TOOLS.tool(*EVERYBODY, reads=True)
 async def get_discussion(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     round: Integer | None = None,  # noqa: A002 - the contract's name
     since: Annotated[Integer | None, Field(description="the last message_id you know")] = None,
@@ -129,7 +129,7 @@ async def get_discussion(
 
 @TOOLS.tool(Audience.PROPOSER, Audience.REVIEWER, repeatable=False)
 async def add_message(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     sender_role: Role,
     body: str,
@@ -156,7 +156,7 @@ async def add_message(
 
 @TOOLS.tool(Audience.PROPOSER, Audience.REVIEWER)
 async def resolve_finding(
-    call: Call,
+    call: ToolCall,
     review_id: str,
     finding_id: str,
     disposition: Disposition,

@@ -12,7 +12,7 @@ from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review
 from gsd_review_broker.domain.words import ReviewerState, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import ListPosition, ReviewFilter
+from gsd_review_broker.ports.lists import ListPosition, ReviewFilter, list_position
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.repository import Applies, DoesNotApply
 from gsd_review_broker.ports.store import Transaction
@@ -256,7 +256,7 @@ class Claims:
         """A claim of the same reviewer with which nothing was done: its answer was lost."""
         wanted = ReviewFilter(status=Status.CLAIMED, category=call.wanted.category, project=call.wanted.project)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
-        for review, _ in claimed:
+        for review in claimed:
             if same_identity(review.claimed_by, call.reviewer) and rules.is_unused(review, self._core.policy):
                 return await self._try(call, review)
         return None
@@ -282,12 +282,13 @@ class Claims:
                     limit=_CANDIDATES,
                 )
             )
-            for candidate, position in candidates:  # noqa: B007 - the last position is where the next page begins
+            for candidate in candidates:
                 claimed = await self._try(call, candidate)
                 if claimed is not None:
                     return claimed
             if len(candidates) < _CANDIDATES:
                 return None
+            position = list_position(candidates[-1])
 
     async def _try(self, call: "_NextCall", candidate: Review) -> Claim | None:
         try:

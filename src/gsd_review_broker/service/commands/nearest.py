@@ -53,7 +53,7 @@ def _of_approved(change: ReviewedChange, steps: Steps, policy: GatePolicy) -> Ne
 def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nearest | None:
     names = {shown_path(path) for path in steps}
     for status in _OPEN:
-        for review, _ in reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST_OPEN_REVIEWS):
+        for review in reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST_OPEN_REVIEWS):
             revision = reader.revision(review.id, review.revision, with_diff=False)
             if revision and any(file.path in names for file in revision.affected_files):
                 found = missing_in(reader, review, approvals)

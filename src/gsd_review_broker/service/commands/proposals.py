@@ -4,8 +4,17 @@ from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.fields import values_of
-from gsd_review_broker.domain.model import Draft, Identity, Limits, Origin, Review, ReviewId, Revision, new_review_id
+from gsd_review_broker.domain.model import (
+    Draft,
+    Identity,
+    Limits,
+    Origin,
+    Review,
+    ReviewId,
+    Revision,
+    new_review_id,
+    values_of,
+)
 from gsd_review_broker.domain.words import Role
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction

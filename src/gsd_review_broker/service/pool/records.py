@@ -14,7 +14,7 @@ from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Mil
 from gsd_review_broker.domain.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
-from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.ports.lists import ReviewFilter, list_position
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.ports.wakeups import POOL, QUEUE
@@ -182,11 +182,11 @@ def _waiting_for_others(reader: Reader, agent: str, policy: ApprovalPolicy, now:
     count, seen, position = 0, 0, None
     while seen < _LONGEST_QUEUE:
         page = reader.reviews(wanted, after=position, limit=_LOOKED_AT_ONCE)
-        count += sum(not can_add(reader, review, policy, next_one) for review, _ in page)
+        count += sum(not can_add(reader, review, policy, next_one) for review in page)
         seen += len(page)
         if len(page) < _LOOKED_AT_ONCE:
             break
-        position = page[-1][1]
+        position = list_position(page[-1])
     return count
 
 
@@ -245,7 +245,7 @@ def _held(tx: Transaction, ids: Iterable[ReviewId]) -> dict[ReviewId, Review]:
 def _next_up(tx: Transaction) -> list[ReviewId]:
     """The review that the pool's next reviewer would claim first."""
     wanted = ReviewFilter(status=Status.PENDING, for_pool=True, claimable_at=tx.now)
-    return [review.id for review, _ in tx.reviews(wanted, after=None, limit=1)]
+    return [review.id for review in tx.reviews(wanted, after=None, limit=1)]
 
 
 def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str) -> Change | None:

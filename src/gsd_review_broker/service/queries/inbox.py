@@ -7,7 +7,7 @@ from enum import StrEnum
 from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import Identity, Message, Milliseconds, Review
 from gsd_review_broker.domain.words import EventType, Role, Status
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, ReviewFilter
+from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service.core import Core
 
@@ -19,7 +19,6 @@ UNANSWERED_AFTER_MILLISECONDS = 10 * 60_000
 _MOST = 200
 _LATELY = 50
 _UNDER_WAY = (Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUESTED)
-_EVENT_TYPE, _TIMESTAMP = EVENT_SUMMARY.index("event_type"), EVENT_SUMMARY.index("timestamp")
 
 
 class Need(StrEnum):
@@ -74,13 +73,11 @@ def _inbox(reader: Reader, person: Identity, now: Milliseconds) -> Inbox:
 
 
 def _listed(reader: Reader, status: Status) -> list[Review]:
-    rows = reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST)
-    return [review for review, _position in rows]
+    return reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST)
 
 
 def _needs(reader: Reader, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
-    for_person = reader.reviews(ReviewFilter(needs_human=True, only_live=True), after=None, limit=_MOST)
-    for review, _position in for_person:
+    for review in reader.reviews(ReviewFilter(needs_human=True, only_live=True), after=None, limit=_MOST):
         why = review.needs_human or ""
         yield InboxEntry(review=review, need=Need.ASKED, why=why, since=_asked_at(reader, review))
     for review in _listed(reader, Status.PENDING):
@@ -90,17 +87,15 @@ def _needs(reader: Reader, person: Identity, now: Milliseconds) -> Iterator[Inbo
     for status in _UNDER_WAY:
         for review in _listed(reader, status):
             yield from _of_both_sides(reader, review, person, now)
-    for review, _position in reader.reviews(
-        ReviewFilter(status=Status.APPROVED, proposer_id=person), after=None, limit=_MOST
-    ):
+    for review in reader.reviews(ReviewFilter(status=Status.APPROVED, proposer_id=person), after=None, limit=_MOST):
         why = "your proposal is approved: apply and close it"
         yield InboxEntry(review=review, need=Need.PROPOSAL, why=why, since=review.updated_at)
 
 
 def _asked_at(reader: Reader, review: Review) -> Milliseconds:
-    for row in reader.events_before(review_id=review.id, before=None, limit=_LATELY):
-        if row[_EVENT_TYPE] == EventType.HUMAN_REQUESTED:
-            return row[_TIMESTAMP]
+    for event in reader.events_before(review_id=review.id, before=None, limit=_LATELY):
+        if event.event_type is EventType.HUMAN_REQUESTED:
+            return event.timestamp
     return review.updated_at
 
 

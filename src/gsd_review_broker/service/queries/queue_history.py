@@ -6,14 +6,11 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.ports.lists import EVENT_SUMMARY
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service.queries.reviews import is_own_event
 
 _LOOKED_AT = 2_000
 _MOST_POINTS = 200
-_OLD, _NEW = EVENT_SUMMARY.index("old_status"), EVENT_SUMMARY.index("new_status")
-_TIMESTAMP = EVENT_SUMMARY.index("timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +23,12 @@ class QueueHistory:
 def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
     pending = sum(reader.pending_by_priority().values())
     points: list[tuple[Milliseconds, int]] = [(now, pending)]
-    for row in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
-        if only_own and not is_own_event(reader, row):
+    for event in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
+        if only_own and not is_own_event(reader, event):
             continue
-        change = (row[_NEW] == Status.PENDING) - (row[_OLD] == Status.PENDING)
+        change = (event.new_status is Status.PENDING) - (event.old_status is Status.PENDING)
         if change:
-            points.append((row[_TIMESTAMP], pending))
+            points.append((event.timestamp, pending))
             pending = max(0, pending - change)
     points.reverse()
     return QueueHistory(tuple(_thinned(points)))

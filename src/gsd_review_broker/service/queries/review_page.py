@@ -164,7 +164,7 @@ def _facts(
         findings=tuple(reader.findings(review.id)),
         messages=tuple(reader.messages(review.id, round_=None, after=0, limit=MOST_MESSAGES)),
         counter_patches=tuple(reader.counter_patches(review.id)),
-        events=tuple(views.event_row(row) for row in reversed(events)),
+        events=tuple(views.event(event) for event in reversed(events)),
         now=now,
         approved_by=found[0].approvers if found else (),
         missing=found[1] if found else None,
@@ -213,19 +213,19 @@ def _recent(
     *,
     only_own: bool,
 ) -> AuditLog:
-    events: list[EventResult] = []
+    found: list[EventResult] = []
     looked_at = 0
     while True:
-        rows = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
-        for row in rows:
-            event = views.event_row(row)
-            before = event["id"]
-            if wanted(event) and (not only_own or is_own_event(reader, row)):
-                events.append(event)
-            if len(events) == limit:
-                return {"events": events, "next_cursor": before if before > 1 else None}
-        looked_at += len(rows)
-        if len(rows) < _AT_ONCE:
-            return {"events": events, "next_cursor": None}
+        events = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
+        for event in events:
+            before = event.id
+            shown = views.event(event)
+            if wanted(shown) and (not only_own or is_own_event(reader, event)):
+                found.append(shown)
+            if len(found) == limit:
+                return {"events": found, "next_cursor": before if before > 1 else None}
+        looked_at += len(events)
+        if len(events) < _AT_ONCE:
+            return {"events": found, "next_cursor": None}
         if looked_at >= _LOOKED_AT:
-            return {"events": events, "next_cursor": before}
+            return {"events": found, "next_cursor": before}

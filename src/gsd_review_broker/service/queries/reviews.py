@@ -1,15 +1,22 @@
 """Reading: status, proposal, lists, the audit. The one read API for every front end."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.fields import values_of
-from gsd_review_broker.domain.model import Identity, Review, ReviewId
+from gsd_review_broker.domain.model import Event, Identity, Review, ReviewId, values_of
 from gsd_review_broker.domain.words import ReviewerState, Status, proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, SUMMARY, FeedPosition, ListPosition, ReviewFilter
+from gsd_review_broker.ports.lists import (
+    FeedPosition,
+    ListPosition,
+    ReviewFilter,
+    ReviewSummary,
+    feed_position,
+    list_position,
+)
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.wakeups import QUEUE, review_topic
 from gsd_review_broker.service import validation
@@ -17,7 +24,6 @@ from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.lookup import find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
-from gsd_review_broker.service.queries.pieces import in_pieces
 from gsd_review_broker.service.standing import can_add, missing_in
 from gsd_review_broker.service.wire import cursors, views
 from gsd_review_broker.service.wire.reviews import (
@@ -31,6 +37,9 @@ from gsd_review_broker.service.wire.reviews import (
     Timeline,
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 DEFAULT_LIMIT = 50
 LARGEST_LIMIT = 500
 _TIMELINE_EVENTS = 2_000
@@ -38,20 +47,20 @@ _FEW_EVENTS = 50
 _TIMELINE_TEXT_CHARACTERS = 500
 # A page of events ends early when it holds this much: reasons may be long.
 _EVENTS_CHARACTERS = 256 * 1024
-_METADATA, _REVIEW_ID = EVENT_SUMMARY.index("metadata"), EVENT_SUMMARY.index("review_id")
-_ID, _STATUS = SUMMARY.index("id"), SUMMARY.index("status")
 # The holder of a project's token is shown the events of that project among all.
 _LOOKS = 10
 _LOOKED_AT_ONCE = 500
+# About 50 microseconds of work.
+_ROWS_AT_ONCE = 16
 
 
 class _FeedQuery(ReviewFilter):
     """The same filters in another order: a list's cursor is not valid for the feed."""
 
 
-def is_own_event(reader: Reader, row: Sequence[Any]) -> bool:
+def is_own_event(reader: Reader, event: Event) -> bool:
     """Does its review exist for this reader? An event without a review belongs to no project."""
-    return row[_REVIEW_ID] is not None and reader.review(ReviewId(row[_REVIEW_ID])) is not None
+    return event.review_id is not None and reader.review(event.review_id) is not None
 
 
 def limit_of(limit: int | None) -> int:
@@ -134,7 +143,7 @@ class ReviewQueries:
         if reviewer is not None:
             await self._core.heard(reviewer)
         query = replace(wanted, claimable_by=reviewer)
-        after = _list_position(cursors.read(cursor, query)) if cursor is not None else None
+        after = _list_position_in(cursors.read(cursor, query)) if cursor is not None else None
 
         async def look() -> ReviewList | None:
             rows = await self._core.store.read(lambda reader: self._list(reader, query, after, size + 1))
@@ -142,17 +151,15 @@ class ReviewQueries:
                 return None
             more = len(rows) > size
             return {
-                "reviews": await in_pieces(views.row, rows[:size]),
-                "next_cursor": cursors.make(query, views.position(rows[size - 1])) if more else None,
+                "reviews": await _in_pieces(views.row, rows[:size]),
+                "next_cursor": cursors.make(query, list_position(rows[size - 1])) if more else None,
                 "changed": True,
             }
 
         result = await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds)
         return result or {"reviews": [], "next_cursor": None, "changed": False}
 
-    def _list(
-        self, reader: Reader, wanted: ReviewFilter, after: ListPosition | None, size: int
-    ) -> Sequence[tuple[Any, ...]]:
+    def _list(self, reader: Reader, wanted: ReviewFilter, after: ListPosition | None, size: int) -> list[ReviewSummary]:
         standing = self._core.access.standing(wanted.claimable_by)
         if standing not in {None, ReviewerState.ACTIVE}:
             return []
@@ -169,59 +176,59 @@ class ReviewQueries:
 
     def _wanted_of(
         self, reader: Reader, reviewer: Identity, filtered: ReviewFilter, after: ListPosition | None, size: int
-    ) -> Sequence[tuple[Any, ...]]:
+    ) -> list[ReviewSummary]:
         """Without the pending ones to which this reviewer cannot add the approval that is missing."""
-        kept: list[tuple[Any, ...]] = []
+        kept: list[ReviewSummary] = []
         while len(kept) < size:
-            rows = reader.summaries(filtered, after=after, limit=size)
-            kept += [values for values in rows if self._may_help(reader, reviewer, values)]
-            if len(rows) < size:
+            page = reader.summaries(filtered, after=after, limit=size)
+            kept += [summary for summary in page if self._may_help(reader, reviewer, summary)]
+            if len(page) < size:
                 break
-            after = _list_position(views.position(rows[-1]))
+            after = list_position(page[-1])
         return kept[:size]
 
-    def _may_help(self, reader: Reader, reviewer: Identity, values: tuple[Any, ...]) -> bool:
-        if values[_STATUS] != Status.PENDING:
+    def _may_help(self, reader: Reader, reviewer: Identity, summary: ReviewSummary) -> bool:
+        if summary.status != Status.PENDING:
             return True
-        review = present(reader.review(values[_ID]), values[_ID])
+        review = present(reader.review(summary.id), summary.id)
         return can_add(reader, review, self._core.policy.approvals, reviewer)
 
     async def feed(self, wanted: ReviewFilter, *, limit: int | None, cursor: str | None) -> ActivityFeed:
         size = limit_of(limit)
         validation.project(wanted.project, self._core.policy.limits)
         query = _FeedQuery(**values_of(wanted))
-        after = _feed_position(cursors.read(cursor, query)) if cursor is not None else None
+        after = _feed_position_in(cursors.read(cursor, query)) if cursor is not None else None
         rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
         more = len(rows) > size
         return {
-            "reviews": await in_pieces(views.feed_row, rows[:size]),
-            "next_cursor": cursors.make(query, views.feed_position(rows[size - 1])) if more else None,
+            "reviews": await _in_pieces(views.feed_row, rows[:size]),
+            "next_cursor": cursors.make(query, feed_position(rows[size - 1])) if more else None,
         }
 
     async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
         size = limit_of(limit)
         review = await self._core.find(review_id) if review_id is not None else None
         wanted = review.id if review else None
-        rows, looked_until = await self._core.store.read(
+        events, looked_until = await self._core.store.read(
             lambda reader: self._events(reader, wanted, after or 0, size + 1)
         )
-        shown: list[EventResult] = await in_pieces(views.event_row, rows[: _how_many_fit(rows[:size])])
-        more = len(shown) < len(rows)
+        shown: list[EventResult] = await _in_pieces(views.event, events[: _how_many_fit(events[:size])])
+        more = len(shown) < len(events)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else looked_until}
 
     def _events(
         self, reader: Reader, review_id: ReviewId | None, after: int, size: int
-    ) -> tuple[Sequence[tuple[Any, ...]], int | None]:
+    ) -> tuple[list[Event], int | None]:
         """Events, and where to go on if enough was looked at for one call."""
         if review_id is not None or self._core.project is None:
-            return reader.event_rows(review_id=review_id, after=after, limit=size), None
-        kept: list[tuple[Any, ...]] = []
+            return reader.events(review_id=review_id, after=after, limit=size), None
+        kept: list[Event] = []
         for _ in range(_LOOKS):
-            rows = reader.event_rows(review_id=None, after=after, limit=_LOOKED_AT_ONCE)
-            kept += [row for row in rows if is_own_event(reader, row)]
-            if len(kept) >= size or len(rows) < _LOOKED_AT_ONCE:
+            events = reader.events(review_id=None, after=after, limit=_LOOKED_AT_ONCE)
+            kept += [event for event in events if is_own_event(reader, event)]
+            if len(kept) >= size or len(events) < _LOOKED_AT_ONCE:
                 return kept[:size], None
-            after = rows[-1][0]
+            after = events[-1].id
         return kept, after
 
     async def timeline(self, review_id: str) -> Timeline:
@@ -265,21 +272,32 @@ class ReviewQueries:
         }
 
 
-def _how_many_fit(rows: Sequence[tuple[Any, ...]]) -> int:
+async def _in_pieces(convert: Callable[[T], R], rows: Sequence[T]) -> list[R]:
+    """All rows converted, in their order. Other calls run between two pieces: with a page in one piece, a short call
+    beside it took 2 to 3.6 times as long as alone, and not 1.2 to 1.5 times."""
+    converted: list[R] = []
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        if first:
+            await asyncio.sleep(0)
+        converted.extend(map(convert, rows[first : first + _ROWS_AT_ONCE]))
+    return converted
+
+
+def _how_many_fit(events: Sequence[Event]) -> int:
     """At least one, however long it is."""
     room = _EVENTS_CHARACTERS
-    for number, row in enumerate(rows):
-        room -= len(row[_METADATA])
+    for number, event in enumerate(events):
+        room -= len(str(event.metadata))
         if number and room < 0:
             return number
-    return len(rows)
+    return len(events)
 
 
 def _brief(value: Any) -> Any:
     return views.shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
 
 
-def _feed_position(position: Sequence[Any]) -> FeedPosition:
+def _feed_position_in(position: Sequence[Any]) -> FeedPosition:
     match position:
         case [int() as updated_at, str() as review_id]:
             return updated_at, review_id
@@ -291,7 +309,7 @@ def _foreign_cursor() -> BrokerError:
     return BrokerError(Code.INVALID_ARGUMENT, "cursor: this is not a cursor of this list", "Begin again without it.")
 
 
-def _list_position(position: Sequence[Any]) -> ListPosition:
+def _list_position_in(position: Sequence[Any]) -> ListPosition:
     match position:
         case [int() as rank, int() as created_at, str() as review_id]:
             return rank, created_at, review_id

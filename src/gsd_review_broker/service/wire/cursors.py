@@ -6,9 +6,10 @@ A query is a dataclass, and a cursor is bound to all of its fields, including fi
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
-from gsd_review_broker.domain.fields import values_of
+from gsd_review_broker.domain.model import values_of
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 
@@ -18,7 +19,7 @@ def _bound(query: Any) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def make(query: Any, position: list[Any]) -> str:
+def make(query: Any, position: Sequence[Any]) -> str:
     text = json.dumps([_bound(query), position], separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(text).decode().rstrip("=")
 

@@ -1,11 +1,8 @@
 """From the model to what a caller sees."""
 
-import json
-from typing import Any, cast
-
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import AffectedFile, Change, Event, Milliseconds, Review, Revision
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, SUMMARY
+from gsd_review_broker.ports.lists import ReviewSummary
 from gsd_review_broker.ports.repository import Offset
 from gsd_review_broker.service.wire.reviews import (
     AffectedFileResult,
@@ -175,48 +172,42 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
-_INTENT, _HAS_DIFF = SUMMARY.index("intent"), SUMMARY.index("has_diff")
-_CREATED_AT, _UPDATED_AT = SUMMARY.index("created_at"), SUMMARY.index("updated_at")
-_ID, _RANK = SUMMARY.index("id"), len(SUMMARY)
-
-
-def row(values: tuple[Any, ...]) -> ReviewRow:
-    """From a row of SUMMARY columns: a page has many, so nothing is built in between."""
-    result: dict[str, Any] = dict(zip(SUMMARY, values, strict=False))
-    if len(values[_INTENT]) > LIST_INTENT_CHARACTERS:
-        result["intent"] = shortened(values[_INTENT], LIST_INTENT_CHARACTERS)
-    result["has_diff"] = bool(values[_HAS_DIFF])
-    result["created_at"] = iso(values[_CREATED_AT])
-    result["updated_at"] = iso(values[_UPDATED_AT])
-    return cast("ReviewRow", result)
-
-
-def position(values: tuple[Any, ...]) -> list[Any]:
-    return [values[_RANK], values[_CREATED_AT], values[_ID]]
-
-
-def feed_row(values: tuple[Any, ...]) -> FeedRow:
-    """From a row of FEED columns, which begin with those of SUMMARY."""
-    count, at, preview = values[len(SUMMARY) :]
-    result: dict[str, Any] = {
-        **row(values),
-        "message_count": count,
-        "last_message_at": moment(at),
-        "last_message_preview": preview,
+def row(review: ReviewSummary) -> ReviewRow:
+    return {
+        "id": review.id,
+        "status": review.status,
+        "version": review.version,
+        "revision": review.revision,
+        "round": review.round,
+        "intent": shortened(review.intent, LIST_INTENT_CHARACTERS),
+        "agent_type": review.agent_type,
+        "agent_role": review.agent_role,
+        "phase": review.phase,
+        "plan": review.plan,
+        "task": review.task,
+        "category": review.category,
+        "priority": review.priority,
+        "project": review.project,
+        "proposer_id": review.proposer_id,
+        "parent_id": review.parent_id,
+        "has_diff": bool(review.has_diff),
+        "claimed_by": review.claimed_by,
+        "verdict": review.verdict,
+        "open_finding_count": review.open_finding_count,
+        "counter_patch_status": review.counter_patch_status,
+        "needs_human": review.needs_human,
+        "created_at": iso(review.created_at),
+        "updated_at": iso(review.updated_at),
     }
-    return cast("FeedRow", result)
 
 
-def feed_position(values: tuple[Any, ...]) -> list[Any]:
-    return [values[_UPDATED_AT], values[_ID]]
-
-
-def event_row(values: tuple[Any, ...]) -> EventResult:
-    """From a row of EVENT_SUMMARY columns."""
-    result: dict[str, Any] = dict(zip(EVENT_SUMMARY, values, strict=True))
-    result["metadata"] = json.loads(result["metadata"])
-    result["timestamp"] = iso(result["timestamp"])
-    return cast("EventResult", result)
+def feed_row(review: ReviewSummary) -> FeedRow:
+    return {
+        **row(review),
+        "message_count": review.message_count,
+        "last_message_at": moment(review.last_message_at),
+        "last_message_preview": review.last_message_preview,
+    }
 
 
 def event(event: Event) -> EventResult:

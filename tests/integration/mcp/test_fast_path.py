@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.git.repository import GitRepository
-from gsd_review_broker.mcp import plain
-from gsd_review_broker.mcp.lean import LeanCalls
-from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
+from gsd_review_broker.mcp import fast_path
+from gsd_review_broker.mcp.fast_path import FastPath
+from gsd_review_broker.mcp.server import all_tools, make_endpoints
 from gsd_review_broker.service.access import CALLER
 from gsd_review_broker.service.identification import Identification
 from gsd_review_broker.web.edge import bearer_of
@@ -36,13 +36,13 @@ META = {"io.modelcontextprotocol/protocolVersion": PROTOCOL, "io.modelcontextpro
 class Ways:
     """Both ways to one broker, and a count of the calls that the short way passed on."""
 
-    def __init__(self, endpoint: Endpoint, identification: Identification) -> None:
-        self.sdk = admitted(endpoint.sdk, identification)
+    def __init__(self, application: ASGIApp, identification: Identification) -> None:
+        assert isinstance(application, FastPath)
+        self.calls = application
+        self.sdk = admitted(self.calls._otherwise, identification)
         self.passed_on = 0
-        assert isinstance(endpoint.asgi, LeanCalls)
-        self.calls = endpoint.asgi
         self.calls._otherwise = self._pass_on
-        self.lean = admitted(self.calls, identification)
+        self.short = admitted(self.calls, identification)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.passed_on += 1
@@ -51,7 +51,7 @@ class Ways:
     async def both(self, headers: Headers, *pieces: bytes, method: str = "POST") -> tuple[AsgiAnswer, bool]:
         """The answer, the same either way; and whether the short way gave it."""
         before = self.passed_on
-        short = await send_request(self.lean, headers, *pieces, method=method)
+        short = await send_request(self.short, headers, *pieces, method=method)
         taken = self.passed_on == before
         long = await send_request(self.sdk, headers, *pieces, method=method)
         assert short is not None
@@ -384,14 +384,14 @@ async def test_odd_names_of_arguments_are_answered_the_same_either_way(
 
 def test_a_plain_call_is_what_the_sdk_calls_well_formed() -> None:
     """The names and lists that are written out, so that the SDK need not be imported."""
-    assert set(HANDSHAKE_PROTOCOL_VERSIONS) == plain.HANDSHAKE_REVISIONS
-    assert set(MODERN_PROTOCOL_VERSIONS) == plain.MODERN_REVISIONS
-    assert types.DEFAULT_NEGOTIATED_VERSION == plain.DEFAULT_REVISION
-    assert types.SERVER_INFO_META_KEY == plain.SERVER_INFO
+    assert set(HANDSHAKE_PROTOCOL_VERSIONS) == fast_path.HANDSHAKE_REVISIONS
+    assert set(MODERN_PROTOCOL_VERSIONS) == fast_path.MODERN_REVISIONS
+    assert types.DEFAULT_NEGOTIATED_VERSION == fast_path.DEFAULT_REVISION
+    assert types.SERVER_INFO_META_KEY == fast_path.SERVER_INFO
     sample = {"content": [], "structuredContent": {}, "isError": False, "resultType": "complete"}
     for revision in HANDSHAKE_PROTOCOL_VERSIONS:
-        fields = methods.serialize_server_result(plain.METHOD, revision, sample)
-        assert set(fields) == set(plain.HANDSHAKE_FIELDS)
+        fields = methods.serialize_server_result(fast_path.METHOD, revision, sample)
+        assert set(fields) == set(fast_path.HANDSHAKE_FIELDS)
 
 
 async def test_a_body_in_pieces_is_read_whole(ways: Ways) -> None:
@@ -429,14 +429,14 @@ async def test_other_methods_of_http_go_to_the_sdk(ways: Ways) -> None:
 
 async def test_who_hangs_up_before_the_end_of_the_body_gets_nothing_done(broker: LocalBroker, ways: Ways) -> None:
     body = request("create_review", PROPOSAL)
-    await send_request(ways.lean, headers("create_review"), body[:-5], missing=True)
+    await send_request(ways.short, headers("create_review"), body[:-5], missing=True)
     assert (await broker("list_reviews"))["reviews"] == []
 
 
 async def test_nothing_is_claimed_for_a_caller_that_hung_up_while_it_waited(broker: LocalBroker, ways: Ways) -> None:
     gone = asyncio.Event()
     body = request("claim_next", {"reviewer_id": "codex", "wait": True, "wait_seconds": 60})
-    calling = asyncio.create_task(send_request(ways.lean, headers("claim_next"), body, gone=gone))
+    calling = asyncio.create_task(send_request(ways.short, headers("claim_next"), body, gone=gone))
     async with asyncio.timeout(5):
         while not broker.application.wakeups.waiting:
             await asyncio.sleep(0)
@@ -462,7 +462,7 @@ async def test_nothing_is_claimed_for_a_caller_that_is_gone(
 
     monkeypatch.setattr(GitRepository, "check", slow_check)
     body = request("claim_review", {"review_id": review_id, "reviewer_id": "codex"})
-    calling = asyncio.create_task(send_request(ways.lean, headers("claim_review"), body, gone=gone))
+    calling = asyncio.create_task(send_request(ways.short, headers("claim_review"), body, gone=gone))
     await asked.wait()
     gone.set()
     assert await calling is None
@@ -478,7 +478,7 @@ async def test_a_cancellation_from_elsewhere_goes_on_its_way(ways: Ways, monkeyp
         return {}
 
     monkeypatch.setattr(ways.calls, "_answer", never)
-    calling = asyncio.create_task(send_request(ways.lean, headers("broker_status"), request("broker_status", {})))
+    calling = asyncio.create_task(send_request(ways.short, headers("broker_status"), request("broker_status", {})))
     await begun.wait()
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.mcp.late_sdk import LateSdk
-from gsd_review_broker.mcp.server import Endpoints, make_endpoints
+from gsd_review_broker.mcp.server import Endpoints, SdkServers, make_endpoints
 from tests.support.asgi import AsgiAnswer, send_request
 from tests.support.local import LocalBroker
 from tests.support.waiting import PATIENCE
@@ -31,7 +30,7 @@ async def endpoints(broker: LocalBroker) -> AsyncGenerator[Endpoints]:
 
 
 async def tools(endpoints: Endpoints, path: str = "/mcp") -> list[str]:
-    answer = await send_request(endpoints.by_path[path].asgi, HEADERS, LIST)
+    answer = await send_request(endpoints.by_path[path], HEADERS, LIST)
     assert isinstance(answer, AsgiAnswer)
     return [tool["name"] for tool in answer.message["result"]["tools"]]
 
@@ -41,15 +40,15 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on, self.count = threading.Event(), threading.Event(), 0
-        make = LateSdk._make
+        make = SdkServers._make
 
-        def held(late: LateSdk) -> Any:
+        def held(servers: SdkServers) -> Any:
             self.count += 1
             self.begun.set()
             assert self.go_on.wait(PATIENCE)
-            return make(late)
+            return make(servers)
 
-        monkeypatch.setattr(LateSdk, "_make", held)
+        monkeypatch.setattr(SdkServers, "_make", held)
 
 
 async def test_all_endpoints_share_one_start(endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,14 +79,14 @@ async def test_a_caller_that_hangs_up_leaves_the_start_to_the_others(
 
 
 async def test_a_start_that_failed_is_tried_again(endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, failures = LateSdk._make, [OSError("too many open files")]
+    make, failures = SdkServers._make, [OSError("too many open files")]
 
-    def sometimes(late: LateSdk) -> Any:
+    def sometimes(servers: SdkServers) -> Any:
         if failures:
             raise failures.pop()
-        return make(late)
+        return make(servers)
 
-    monkeypatch.setattr(LateSdk, "_make", sometimes)
+    monkeypatch.setattr(SdkServers, "_make", sometimes)
     with pytest.raises(OSError, match="too many open files"):
         await tools(endpoints)
     assert "create_review" in await tools(endpoints)
