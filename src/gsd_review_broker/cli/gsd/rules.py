@@ -83,7 +83,7 @@ class Rules:
             yield "review is off: propose nothing, and work as GSD says."
         yield _gate_line(self.gate_mode)
         if self.plan_first:
-            yield "plan_first: code is refused while a plan of the current phase is not approved as it is."
+            yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
 
