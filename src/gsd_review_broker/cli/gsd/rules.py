@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.context import Context
@@ -20,6 +17,9 @@ from gsd_review_broker.integrations.clients.gsd import NAME, project_config
 from gsd_review_broker.settings import config, locations
 from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
+from pathlib import Path
+from typing import Any
+
 
 _FAIL_MODES = {
     "closed": "fail_mode closed: without a broker, commit nothing, and report that you are blocked.",
@@ -83,7 +83,7 @@ class Rules:
             yield "review is off: propose nothing, and work as GSD says."
         yield _gate_line(self.gate_mode)
         if self.plan_first:
-            yield "plan_first: code is refused while a plan of the current phase is not approved as it is."
+            yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
 
