@@ -25,7 +25,9 @@ def audit_routes(site: Site) -> list[Route]:
         words = query.get("q", "").strip()[:_LONGEST_SEARCH]
         kind = query.get("type", "")
         if kind and kind not in list(EventType):
-            raise BrokerError(Code.INVALID_ARGUMENT, "type: not an event's", "Choose one of the list.")
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, f"type: {kind!r} is not a type of event", "Choose one of the list."
+            )
         review_id = query.get("review", "").strip() or None
         before = addresses.number(query, "before")
         events = await site.broker.page_queries.recent_events(
