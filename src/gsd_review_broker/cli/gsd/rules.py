@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.context import Context
@@ -17,9 +20,6 @@ from gsd_review_broker.integrations.clients.gsd import NAME, project_config
 from gsd_review_broker.settings import config, locations
 from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
-from pathlib import Path
-from typing import Any
-
 
 _FAIL_MODES = {
     "closed": "fail_mode closed: without a broker, commit nothing, and report that you are blocked.",
