@@ -464,8 +464,8 @@ A_TOKEN = (
     fault(
         "security token: without the team's broker this machine's own answers",
         "gate/hook.py",
-        "        return ask_elsewhere(site, url, path, body)\n",
-        "        outcome = ask_elsewhere(site, url, path, body)\n"
+        "        return ask_remote(site, url, path, body)\n",
+        "        outcome = ask_remote(site, url, path, body)\n"
         '        if "could not be asked" not in outcome[1]:\n            return outcome\n',
         f"{_HOOK_ELSEWHERE}::test_while_the_teams_broker_is_down_nothing_on_this_machine_lets_a_commit_through",
     ),

@@ -160,7 +160,7 @@ class Site:
         gets the user's token. Raises RefusedError if the file should have it, and has not."""
         named = os.environ.get("BROKER_URL")
         if named:
-            from gsd_review_broker.gate.elsewhere import is_elsewhere
+            from gsd_review_broker.gate.remote import is_elsewhere
 
             if is_elsewhere(named):
                 return named
@@ -276,9 +276,9 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
     """The running broker, else what the database file and the receipts say; or a broker on another machine alone."""
     url = site.broker_url
     if url:
-        from gsd_review_broker.gate.elsewhere import ask_elsewhere
+        from gsd_review_broker.gate.remote import ask_remote
 
-        return ask_elsewhere(site, url, path, body)
+        return ask_remote(site, url, path, body)
     for database in site.databases:
         address = address_of(database)
         if address is None:
@@ -295,9 +295,9 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
         break
     else:
         problem = "no broker is running for this repository"
-    from gsd_review_broker.gate.alone import answer_alone
+    from gsd_review_broker.gate.database_file import answer_from_file
 
-    return answer_alone(site, body, problem)
+    return answer_from_file(site, body, problem)
 
 
 def address_of(database: str) -> "tuple[str, int] | None":

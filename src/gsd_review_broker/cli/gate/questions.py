@@ -15,8 +15,8 @@ from gsd_review_broker.domain.gate.plans import PlanVersion
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest
 from gsd_review_broker.domain.gate.request import parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.gate import alone, hook, install
-from gsd_review_broker.gate.elsewhere import ELSEWHERE
+from gsd_review_broker.gate import database_file, hook, install
+from gsd_review_broker.gate.remote import ELSEWHERE
 from gsd_review_broker.gate.reports import report_landed
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
@@ -196,12 +196,12 @@ def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
     project = locations.project_file(place.root) if place.root else None
     policy = read_policy(project, locations.user_file())
     try:
-        covered, plans = alone.decided_from_file(here, request, policy)
-    except (OSError, ValueError, alone.DatabaseError) as error:
+        covered, plans = database_file.decided_from_file(here, request, policy)
+    except (OSError, ValueError, database_file.DatabaseError) as error:
         raise UnreachableError(f"no broker runs here, and its database cannot be read ({error})") from error
     rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in request.commits]
     missing = [commit for commit in request.commits if commit.id not in covered]
-    message = alone.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
+    message = database_file.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
     outcome = "refuse" if missing else "pass"
     return {
         "outcome": outcome, "mode": policy.mode.value, "message": message, "commits": rows,

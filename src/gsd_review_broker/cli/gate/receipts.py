@@ -13,8 +13,8 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.domain.gate.receipts import key_id_of, parse_public_key
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.gate import alone, hook, install
-from gsd_review_broker.gate.offline import NOTES, Proofs, decide_offline, read_proofs
+from gsd_review_broker.gate import database_file, hook, install
+from gsd_review_broker.gate.receipts import NOTES, Proofs, decide_offline, read_proofs
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
@@ -88,7 +88,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     missing = [commit for commit in commits if commit.id not in covered]
     notes = [f"Receipts that count: {len(proofs.receipts)}.", *(f"Not counted: {why}." for why in proofs.reasons)]
     rows = [_row(commit, covered.get(commit.id), proofs) for commit in commits]
-    message = alone.refusal(missing, rules, "\n".join(notes)) if missing else ""
+    message = database_file.refusal(missing, rules, "\n".join(notes)) if missing else ""
     if context.wants_json:
         context.screen.json({"commits": rows, "refused": len(missing), "message": message, "reasons": proofs.reasons})
     else:

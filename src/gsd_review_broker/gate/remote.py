@@ -36,7 +36,7 @@ def is_elsewhere(url: str) -> bool:
     return bool(url) and not is_here(url)
 
 
-def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
+def ask_remote(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
     """`pass`, `warn` or `refuse`, and the words."""
     try:
         content = _asked(site, url, path, body)

@@ -23,7 +23,7 @@ from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.files.private import read_regular
 from gsd_review_broker.gate.hook import Site
-from gsd_review_broker.gate.offline import decide_offline, read_proofs
+from gsd_review_broker.gate.receipts import decide_offline, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
@@ -80,7 +80,7 @@ def _change(row: tuple[object, ...]) -> ReviewedChange:
     )
 
 
-def answer_alone(site: Site, body: bytes, problem: str) -> tuple[str, str]:
+def answer_from_file(site: Site, body: bytes, problem: str) -> tuple[str, str]:
     """`pass`, `warn` or `refuse`, and the words."""
     policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
     if policy.mode is Mode.OFF:
