@@ -106,7 +106,7 @@ def plan_lines(site: "Site", text: bytes, updates: "list[tuple[str, str]]") -> b
     """A line for each of GSD's active plans, where code has to wait for them."""
     if not updates or (b'"plan_first"' not in text and b"\\u" not in text):
         return b""
-    from gsd_review_broker.gate.plans import required_plans
+    from gsd_review_broker.gate.question import required_plans
 
     return required_plans(site.known, updates[0][0])
 
@@ -265,7 +265,7 @@ def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> byt
     objects are; a hook's own is the default."""
     if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004 - a commit, its tree and more than one parent
         return b""
-    from gsd_review_broker.gate.merges import clean
+    from gsd_review_broker.gate.question import clean
 
     return b"".join(
         b"clean=%b\n" % commit.encode() for commit in clean(log, places() if environment is None else environment)

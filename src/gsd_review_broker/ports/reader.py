@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import (
     CounterPatch,
     Event,

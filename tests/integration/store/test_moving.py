@@ -14,7 +14,7 @@ from benchmarks.generator import NOW, generate
 
 from gsd_review_broker import maintenance, moving
 from gsd_review_broker.cli import databases
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError

@@ -13,7 +13,7 @@ from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate.install import GateSite
-from gsd_review_broker.gate.plans import plan_versions
+from gsd_review_broker.gate.question import plan_versions
 from gsd_review_broker.git.program import run_git, text_of
 
 

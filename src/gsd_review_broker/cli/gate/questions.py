@@ -10,10 +10,8 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.gate.decision import Covered
-from gsd_review_broker.domain.gate.plans import PlanVersion
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest
-from gsd_review_broker.domain.gate.request import parse_request, plan_line
+from gsd_review_broker.domain.gate.request import PlanVersion, parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import database_file, hook, install
 from gsd_review_broker.gate.remote import ELSEWHERE
@@ -196,19 +194,7 @@ def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
     project = locations.project_file(place.root) if place.root else None
     policy = read_policy(project, locations.user_file())
     try:
-        covered, plans = database_file.decided_from_file(here, request, policy)
+        answer = database_file.judged_from_file(here, request, policy, "No broker runs here; its database was read.")
     except (OSError, ValueError, database_file.DatabaseError) as error:
         raise UnreachableError(f"no broker runs here, and its database cannot be read ({error})") from error
-    rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in request.commits]
-    missing = [commit for commit in request.commits if commit.id not in covered]
-    message = database_file.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
-    outcome = "refuse" if missing else "pass"
-    return {
-        "outcome": outcome, "mode": policy.mode.value, "message": message, "commits": rows,
-        "plans": [one.facts() for one in plans],
-    }  # fmt: skip
-
-
-def row_of(commit: str, subject: str, covered: Covered | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"commit": commit, "subject": subject, "covered": covered is not None}
-    return row | ({"because": covered.because.value, "reviews": list(covered.reviews)} if covered else {})
+    return answer.as_json(request.commits)

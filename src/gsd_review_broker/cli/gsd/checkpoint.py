@@ -14,7 +14,7 @@ from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command
 from gsd_review_broker.gate import install
-from gsd_review_broker.gate.plans import active_plans
+from gsd_review_broker.gate.question import active_plans
 from gsd_review_broker.git.checkout import find_root
 
 _SHORT = 12

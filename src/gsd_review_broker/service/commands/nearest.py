@@ -1,8 +1,7 @@
 """The review that comes nearest to a commit that no approval covers."""
 
-from gsd_review_broker.domain.gate import search
-from gsd_review_broker.domain.gate.decision import Commit, without_exempt
-from gsd_review_broker.domain.gate.ledger import Origin, ReviewedChange
+from gsd_review_broker.domain.gate.decision import Commit, Origin, ReviewedChange, without_exempt
+from gsd_review_broker.domain.gate.judge import of_same_paths
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import Steps, parse_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
@@ -25,7 +24,7 @@ def nearest_review(
     steps = without_exempt(commit.steps, policy)
     if not steps:
         return None
-    approved = search.of_same_paths(reader, steps, origin, policy).changes or [
+    approved = of_same_paths(reader, steps, origin, policy).changes or [
         change for change in reader.approvals_on_path(min(steps), _MOST_ON_PATH) if change.origin.is_same(origin)
     ]
     waiting = next((change for change in approved if change.landed_at is None), None)
