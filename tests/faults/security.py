@@ -508,8 +508,8 @@ A_TOKEN = (
     fault(
         "security token: the database holds the tokens of sign-in links",
         "service/commands/sign_in_links.py",
-        "    return bytes(one ^ other for one, other in zip(content, pad, strict=True))\n",
-        "    return content or pad\n",
+        '    return Fernet(_key_of(code)).encrypt(token.encode("utf-8", "surrogateescape")).decode("ascii")\n',
+        "    return token or Fernet\n",
         f"{_PROXY}::test_the_database_holds_neither_a_links_code_nor_its_token",
     ),
     fault(

@@ -28,9 +28,10 @@ def named_by_git(folder: Path, pattern: str) -> set[str]:
         # Without its closing bracket, it matches nothing.
         "a[", "a[b", "[", "[a", "b/[a", "[!", "[^a", "[]", "[!]", "[[:alpha:]", "[[:alpha", "[a\\]", "[\\",
         # With it.
-        "[]]", "[!]]", "[]a]", "[^a]", "[!a]b", "a[]]b", "[\\]]", "[\\]a]", "[[]", "[[a]", "[a-]", "[-a]", "[a-b]", "[z-a]",
-        "[a-\\b]", "[!-~]", "a[/]b", "a[!x]b", "[^-]", "[[:alpha:]]", "[![:alpha:]]", "[[:upper:]1]", "[[:none:]]", "[[:]",
-        "[[::]]", "[[:punct:]]", "[[:alpha:]-z]", "[.]a", "[\u00e9]", "?", "a?", "??", "\\", "a\\", "\\[a", "a/[[]b",
+        "[]]", "[!]]", "[]a]", "[^a]", "[!a]b", "a[]]b", "[\\]]", "[\\]a]", "[[]", "[[a]", "[a-]", "[-a]", "[a-b]",
+        "[z-a]", "[a-\\b]", "[!-~]", "a[/]b", "a[!x]b", "[^-]", "[[:alpha:]]", "[![:alpha:]]", "[[:upper:]1]",
+        "[[:none:]]", "[[:]", "[[::]]", "[[:punct:]]", "[[:alpha:]-z]", "[.]a", "[\u00e9]", "?", "a?", "??", "\\",
+        "a\\", "\\[a", "a/[[]b",
     ],
 )  # fmt: skip
 def test_a_pattern_names_the_paths_that_git_ignores_by_it(repository: Path, pattern: str) -> None:
