@@ -19,7 +19,7 @@ from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.files.private import read_regular
 from gsd_review_broker.gate.hook import Site
-from gsd_review_broker.gate.receipts import parse_public_key, read_proofs
+from gsd_review_broker.gate.receipts import noted_receipts, parse_public_key, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports
 from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
@@ -138,9 +138,12 @@ def _note(why: str) -> str:
 
 def _covered_by_receipts(site: Site, request: GateRequest, policy: GatePolicy) -> Mapping[str, Covered]:
     """Look at the receipts in the repository's notes that are signed with this user's own key."""
+    noted = noted_receipts(Path(site.common))
+    if not noted:
+        return {}
     try:
         key = parse_public_key(Path(site.known.get("public_key") or os.devnull).read_text("ascii"))
-        proofs = read_proofs(Path(site.common), key, request.origin, request.commits, policy)
+        proofs = read_proofs(noted, key, request.origin, request.commits, policy)
     except (ImportError, OSError, ValueError):
         return {}
     return judge(proofs.kept, replace(request, plans=()), policy, _now()).covered

@@ -4,7 +4,7 @@ import base64
 import json
 import site
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,40 +100,28 @@ class Proofs:
 
 
 def read_proofs(
-    folder: Path, key: "PublicKey", origin: Origin, commits: Sequence[Commit], policy: GatePolicy
+    noted: Iterable[str], key: "PublicKey", origin: Origin, commits: Sequence[Commit], policy: GatePolicy
 ) -> Proofs:
-    """Find the receipts in the repository's notes that are about these commits. An approval applies by its content,
-    whatever commit it is attached to. Only the signatures of these receipts are checked: there may be thousands."""
+    """Find the receipts that are about these commits. An approval applies by its content, whatever commit it is
+    attached to."""
     if origin.root is None:
         why = "the root commit is not here (a shallow clone, or no commit): fetch the whole history"
         return Proofs(reasons=(why,))
     wanted = {digest_of_sorted(raw_records(steps)): steps for steps in _candidates(commits, policy)}
     digests = {commit.id: digest_of_sorted(raw_records(commit.steps)) for commit in commits}
-    changes: list[ReviewedChange] = []
-    overrides: dict[str, OverrideReceipt] = {}
-    reasons: list[str] = []
-    for line in dict.fromkeys(_noted(folder)):
-        try:
-            noted = parse_receipt(line, key.id)
-        except ValueError as error:
-            reasons.append(str(error))
-            continue
-        receipt = noted.receipt
-        if receipt.repository != origin.root:
-            reasons.append(f"the receipt of {_about(receipt)} is of another repository")
-            continue
+
+    def is_about_these(receipt: Receipt | OverrideReceipt) -> bool:
+        if isinstance(receipt, Receipt):
+            return receipt.digest in wanted
         # The receipt of an override is for one commit, and not for its content elsewhere.
-        is_about_these = (
-            receipt.digest in wanted if isinstance(receipt, Receipt) else digests.get(receipt.commit) == receipt.digest
-        )
-        if not is_about_these:
-            continue
-        if not noted.is_signed_by(key):
-            reasons.append("the signature does not fit: the receipt was altered")
-        elif isinstance(receipt, Receipt):
-            changes.append(_change(receipt, wanted[receipt.digest], origin))
-        elif policy.override is Override.HUMAN:
-            overrides[receipt.commit] = receipt
+        return digests.get(receipt.commit) == receipt.digest
+
+    reasons: list[str] = []
+    genuine = list(_genuine(noted, key, origin.root, is_about_these, reasons))
+    changes = [_change(one, wanted[one.digest], origin) for one in genuine if isinstance(one, Receipt)]
+    overrides = {one.commit: one for one in genuine if isinstance(one, OverrideReceipt)}
+    if policy.override is Override.NOBODY:
+        overrides.clear()
     return Proofs(
         kept=ApprovalsAtHand(changes, [_landed(receipt, origin) for receipt in overrides.values()]),
         count=len(changes),
@@ -142,12 +130,37 @@ def read_proofs(
     )
 
 
+def _genuine(
+    noted: Iterable[str],
+    key: "PublicKey",
+    repository: str,
+    is_wanted: Callable[[Receipt | OverrideReceipt], bool],
+    reasons: list[str],
+) -> Iterator[Receipt | OverrideReceipt]:
+    """Check the signatures of the receipts that are wanted, and of no other: there may be thousands. `reasons` says
+    why a receipt proves nothing."""
+    for line in dict.fromkeys(noted):
+        try:
+            candidate = parse_receipt(line, key.id)
+        except ValueError as error:
+            reasons.append(str(error))
+            continue
+        receipt = candidate.receipt
+        if receipt.repository != repository:
+            reasons.append(f"the receipt of {_about(receipt)} is of another repository")
+        elif is_wanted(receipt):
+            if candidate.is_signed_by(key):
+                yield receipt
+            else:
+                reasons.append("the signature does not fit: the receipt was altered")
+
+
 def _about(receipt: Receipt | OverrideReceipt) -> str:
     return f"review {receipt.review_id}" if isinstance(receipt, Receipt) else f"the override of {receipt.commit}"
 
 
-def _noted(folder: Path) -> list[str]:
-    """Each receipt is one line of a note."""
+def noted_receipts(folder: Path) -> list[str]:
+    """Read the repository's notes; each receipt is one line of a note."""
     answer = run_git(
         folder, "grep", "-a", "-h", "--no-color", "-F", "-e", '"signature"', NOTES, "--", environment=places()
     )

@@ -14,7 +14,7 @@ from gsd_review_broker.domain.gate.records import digest_of_sorted, raw_records
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.gate.hook import LOG
-from gsd_review_broker.gate.receipts import Proofs, ReceiptSigner, parse_public_key, read_proofs
+from gsd_review_broker.gate.receipts import Proofs, ReceiptSigner, noted_receipts, parse_public_key, read_proofs
 from gsd_review_broker.gate.signing import PublicKey
 from tests.support.processes import git
 
@@ -26,8 +26,8 @@ MCowBQYDK2VwAyEAiZF7fOfOiDWg5B/FO0TfcEO1jn7nKUcl81adw/Ny/bE=
 """
 EARLIER_RECEIPT = (
     f'{{"repository": "{"a" * 40}", "digest": "sha256:{0:064}", "review_id": "r1", "revision": 2, '
-    '"proposer": "ada", "reviewer": "human:zo\u00eb", "verdict": "approved", "approved_at": "2027-01-15T08:00:00.000Z", '
-    '"key_id": "f2ef3b98c2c6cfcb", "signature": '
+    '"proposer": "ada", "reviewer": "human:zo\u00eb", "verdict": "approved", '
+    '"approved_at": "2027-01-15T08:00:00.000Z", "key_id": "f2ef3b98c2c6cfcb", "signature": '
     '"Dlv7ifol2oSl0SBiYVVE/vUyABIo4Jd3KrvTMAbP4TH2EilgNc+pI8qqhdFu0Dk/FeMF2wVjl3GxGbveio7HBA=="}'
 )
 
@@ -74,7 +74,9 @@ def changed(repository: Path) -> tuple[str, tuple[Commit, ...]]:
 
 
 def proofs(repository: Path, key: PublicKey, root: str, commits: tuple[Commit, ...]) -> Proofs:
-    return read_proofs(repository, key, Origin(root=root, folder=str(repository)), commits, GatePolicy())
+    return read_proofs(
+        noted_receipts(repository), key, Origin(root=root, folder=str(repository)), commits, GatePolicy()
+    )
 
 
 def test_only_the_receipts_that_are_about_the_commits_are_checked(

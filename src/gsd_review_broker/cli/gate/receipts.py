@@ -15,7 +15,7 @@ from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import hook, install
-from gsd_review_broker.gate.receipts import NOTES, Proofs, parse_public_key, read_proofs
+from gsd_review_broker.gate.receipts import NOTES, Proofs, noted_receipts, parse_public_key, read_proofs
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.origin import root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
@@ -90,7 +90,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     root = root_commit(site.folder, _newest(commits), environment=places())
     origin = Origin(root=root, folder=str(site.common))
     request = GateRequest(origin=origin, asker=Asker.CHECK, root=None, branches=(), commits=commits)
-    proofs = read_proofs(site.folder, public_key, origin, commits, rules)
+    proofs = read_proofs(noted_receipts(site.folder), public_key, origin, commits, rules)
     notes = [f"Receipts that apply: {proofs.count}.", *(f"Not applied: {why}." for why in proofs.reasons)]
     answer = judge(proofs.kept, request, rules, Milliseconds(0), notes=notes)
     rows = [_row(row, proofs) for row in answer.as_json(commits)["commits"]]
