@@ -471,7 +471,7 @@ A_TOKEN = (
     ),
     fault(
         "security token: tickets of this machine count where another one decides",
-        "gate/script.py",
+        "gate/install.py",
         ' && [ "$tickets${{BROKER_URL-}}" = count ]',
         "",
         f"{_HOOK_ELSEWHERE}::test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count_then",

@@ -4,7 +4,6 @@ imports it only where there is one of them."""
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +32,13 @@ _FOLDER = re.compile(rf"(?:[A-Z][A-Z0-9]*-)?({_NUMBER})(?:-|$)")
 
 
 def clean(log: bytes, environment: dict[str, str]) -> list[str]:
-    """Of the merges in the output of `git log`, those whose tree equals git's own clean merge. `environment` names the
+    """Find the merges in the output of `git log` whose tree equals git's own clean merge. `environment` names the
     repository and its objects."""
     merges = [ids for ids in _ids(log) if len(ids) == 4]  # noqa: PLR2004 - commit, tree and two parents
     if not merges:
         return []
+    import tempfile  # noqa: PLC0415 - plans are asked about more often than merges
+
     with tempfile.TemporaryDirectory(prefix="tandem-") as scratch:
         apart = _empty_repository(Path(scratch), environment, object_format(merges[0][0]))
         return [commit for commit, tree, ours, theirs in merges if _merged(apart, ours, theirs) == tree]
@@ -47,12 +48,12 @@ def _ids(log: bytes) -> list[list[str]]:
     return [[commit.id, commit.tree, *commit.parents] for commit in parse_log(log)]
 
 
-def _empty_repository(scratch: Path, known: dict[str, str], object_format: str) -> Apart:
+def _empty_repository(scratch: Path, known: dict[str, str], kind: str) -> Apart:
     """Beside the real one, with its objects and none of its configuration: that could name programs that merge."""
     answer = run_git(Path.cwd(), "rev-parse", "--path-format=absolute", "--git-path", "objects", environment=known)
     if not answer.is_good:
         raise BrokerError(Code.UNAVAILABLE, f"git rev-parse: {answer.why}", "Look at the repository.")
-    apart = make_apart(scratch, objects=text_of(answer.output), object_format=object_format)
+    apart = make_apart(scratch, objects=text_of(answer.output), object_format=kind)
     listed = (apart.environment[_ALTERNATES], known.get(_ALTERNATES, ""))
     return replace(apart, environment=apart.environment | {_ALTERNATES: os.pathsep.join(filter(None, listed))})
 
@@ -64,7 +65,7 @@ def _merged(apart: Apart, ours: str, theirs: str) -> str | None:
 
 
 def required_plans(known: Mapping[str, str], commit: str) -> bytes:
-    """What the hook says about them; nothing unless the policy holds code back. `commit` is any of the repository."""
+    """Say which plans are active; nothing unless the policy holds code back. `commit` is any of the repository."""
     root = known.get("root")
     policy = read_policy(known.get("project_file"), known.get("user_file"))
     if not root or not policy.plan_first:
@@ -73,7 +74,7 @@ def required_plans(known: Mapping[str, str], commit: str) -> bytes:
 
 
 def active_plans(root: Path) -> list[str]:
-    """Paths below the root. Where GSD names no current phase, all plans without a summary count."""
+    """List their paths below the root. Where GSD names no current phase, all plans without a summary are active."""
     base = _base(root)
     phase = current_phase(_text(base / "STATE.md"))
     folders = [name for name in _names(base / "phases") if phase is None or is_of_phase(name, phase)]

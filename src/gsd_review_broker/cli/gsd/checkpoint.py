@@ -5,8 +5,7 @@ from pathlib import Path
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.plans import plans_as_they_are
-from gsd_review_broker.cli.gate.questions import answer_about, commits_log
+from gsd_review_broker.cli.gate.questions import answer_about, commits_log, plans_as_they_are
 from gsd_review_broker.cli.gsd.optimistic import early_commits
 from gsd_review_broker.cli.gsd.rules import Rules, rules_here
 from gsd_review_broker.cli.render.escapes import visible_block

@@ -20,16 +20,18 @@ from gsd_review_broker.domain.gate.decision import (
 )
 from gsd_review_broker.domain.gate.judge import NOT_ALL, GateAnswer, is_off, judge, of_same_paths
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest
-from gsd_review_broker.domain.gate.records import digest_of_sorted, parse_records, raw_records
+from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
+from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.model import ApprovalPolicy, EventType, Milliseconds, NewEvent, ReviewId, Status
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.standing import missing_in
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.service.within import whole_broker_only
 
@@ -38,6 +40,10 @@ log = structlog.get_logger()
 _MOST_CARRIED = 5
 _CARRIED_OVER = "the approval carried over: another change had landed in the same files"
 _MOST_SHOWN = 50
+_MOST_OPEN_REVIEWS = 20
+_MOST_NAMED = 5
+_MOST_ON_PATH = 20
+_OPEN = (Status.PENDING, Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUESTED)
 _LONGEST_OVERRIDE_MINUTES = 24 * 60
 
 # The policy for a main work tree; None for a bare repository.
@@ -91,7 +97,7 @@ class Gate:
         def ask(reader: Reader, carried: dict[str, Covered], notes: Sequence[str]) -> GateAnswer:
             return judge(
                 reader, request, policy, self._moment(request), known=carried, notes=notes,
-                nearest=lambda commit: nearest_review(
+                nearest=lambda commit: _nearest_review(
                     reader, commit, policy, request.origin, self._core.policy.approvals
                 ),
             )  # fmt: skip
@@ -274,6 +280,49 @@ def _landed_row(row: LandedCommit) -> dict[str, Any]:
         "reviews": list(row.reviews),
         "landed_at": iso(row.landed_at),
     }
+
+
+def _nearest_review(
+    reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin, approvals: ApprovalPolicy
+) -> Nearest | None:
+    """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
+    same files; then one that has landed."""
+    steps = without_exempt(commit.steps, policy)
+    if not steps:
+        return None
+    approved = of_same_paths(reader, steps, origin, policy).changes or [
+        change for change in reader.approvals_on_path(min(steps), _MOST_ON_PATH) if change.origin.is_same(origin)
+    ]
+    waiting = next((change for change in approved if change.landed_at is None), None)
+    if waiting is not None:
+        return _of_approved(waiting, steps, policy)
+    return _open_review(reader, steps, approvals) or (_of_approved(approved[0], steps, policy) if approved else None)
+
+
+def _of_approved(change: ReviewedChange, steps: Steps, policy: GatePolicy) -> Nearest:
+    known = without_exempt(parse_records(change.records), policy)
+    if known == steps:
+        return Nearest(review_id=change.review_id, standing="needs_person")
+    differing = sorted(
+        path
+        for path in known.keys() | steps.keys()
+        if path not in known or path not in steps or known[path].new != steps[path].new
+    )
+    if not differing:
+        return Nearest(review_id=change.review_id, standing="stale")
+    named = tuple(shown_path(path) for path in differing[:_MOST_NAMED])
+    return Nearest(review_id=change.review_id, standing="changed", differs_in=named)
+
+
+def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nearest | None:
+    names = {shown_path(path) for path in steps}
+    for status in _OPEN:
+        for review, _ in reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST_OPEN_REVIEWS):
+            revision = reader.revision(review.id, review.revision, with_diff=False)
+            if revision and any(file.path in names for file in revision.affected_files):
+                found = missing_in(reader, review, approvals)
+                return Nearest(review_id=review.id, standing=status.value, missing=found[1] if found else ())
+    return None
 
 
 def _diff_of(reader: Reader, change: ReviewedChange) -> bytes | None:
