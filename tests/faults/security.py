@@ -470,6 +470,20 @@ A_TOKEN = (
         f"{_HOOK_ELSEWHERE}::test_while_the_teams_broker_is_down_nothing_on_this_machine_lets_a_commit_through",
     ),
     fault(
+        "security gate: a ticket is left without asking the judge",
+        "gate/tickets.py",
+        '    return judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)).outcome == "pass"\n',
+        "    return bool(judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)))\n",
+        "tests/integration/service/test_one_judge.py::test_a_rule_that_is_added_holds",
+    ),
+    fault(
+        "security gate: a receipt is believed whatever its signature",
+        "gate/receipts.py",
+        "            if candidate.is_signed_by(key):\n",
+        "            if candidate:\n",
+        "tests/acceptance/gate/test_receipts.py::test_a_tampered_receipt_proves_nothing",
+    ),
+    fault(
         "security token: tickets of this machine count where another one decides",
         "gate/install.py",
         ' && [ "$tickets${{BROKER_URL-}}" = count ]',
