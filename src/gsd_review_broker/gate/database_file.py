@@ -8,14 +8,14 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from gsd_review_broker.domain.gate.decision import Because, Covered, GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.gate.judge import ApprovalsAtHand, GateAnswer, judge
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import path_key
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_request
-from gsd_review_broker.domain.identity import Identity
-from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.files.private import read_regular
 from gsd_review_broker.gate.hook import Site
@@ -25,24 +25,23 @@ from gsd_review_broker.git.checkout import is_tracked
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.store.sqlite import known_schema
 
-_CHANGE = "c.review_id, c.revision, c.digest, c.repository, c.folder, c.records, c.proposer, c.reviewer, c.approved_at"
+_CHANGE = ("review_id", "revision", "digest", "repository", "folder", "records", "proposer", "reviewer", "approved_at")
 _ON_PATH = (
-    f"SELECT {_CHANGE} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608 - the names are our own tables and columns
+    f"SELECT c.{', c.'.join(_CHANGE)} FROM approved_paths p JOIN reviewed_changes c ON c.review_id = p.review_id "  # noqa: S608 - the names are our own tables and columns
     "WHERE p.path_key = ? AND c.approved_at IS NOT NULL"
 )
 _NEWEST = "ORDER BY c.approved_at DESC, c.review_id LIMIT ?"
-_OVERRIDES = (
-    "SELECT id, repository, folder, person, reason, created_at, until FROM gate_overrides "
-    "WHERE created_at <= ? AND until > ? ORDER BY until DESC LIMIT ?"
+_OVERRIDE = ("id", "repository", "folder", "person", "reason", "created_at", "until")
+_VALID = (
+    f"SELECT {', '.join(_OVERRIDE)} FROM gate_overrides WHERE created_at <= ? AND until > ? ORDER BY until DESC LIMIT ?"  # noqa: S608 - as above
 )
-_LANDED = (
-    "SELECT folder, commit_id, branch, digest, subject, because, override_id, landed_at FROM landed_commits "
-    "WHERE folder = ? AND commit_id = ?"
-)
+_LANDED = ("folder", "commit_id", "branch", "digest", "subject", "override_id", "landed_at")
+_COMMIT = f"SELECT because, {', '.join(_LANDED)} FROM landed_commits WHERE folder = ? AND commit_id = ?"  # noqa: S608 - as above
 _VERSION = "SELECT version_num FROM alembic_version"
 _BUSY_SECONDS = 0.2
 _LONGEST_REPORT = 64 * 1024 * 1024
 DatabaseError = sqlite3.Error
+_Row = TypeVar("_Row")
 
 
 class ApprovalsFile:
@@ -52,63 +51,25 @@ class ApprovalsFile:
         self._connection = connection
 
     def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
-        statement = f"{_ON_PATH} AND p.old_id = ? {_NEWEST}"
-        rows = self._connection.execute(statement, (path_key(path), old_id.decode("ascii", "replace"), limit))
-        return [_change(row) for row in rows]
+        values = (path_key(path), old_id.decode("ascii", "replace"), limit)
+        return self._read(ReviewedChange, _CHANGE, f"{_ON_PATH} AND p.old_id = ? {_NEWEST}", values)
 
     def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
-        return [_change(row) for row in self._connection.execute(f"{_ON_PATH} {_NEWEST}", (path_key(path), limit))]
+        return self._read(ReviewedChange, _CHANGE, f"{_ON_PATH} {_NEWEST}", (path_key(path), limit))
 
     def overrides_valid_at(self, moment: Milliseconds, limit: int) -> list[GateOverride]:
-        return [_override(row) for row in self._connection.execute(_OVERRIDES, (moment, moment, limit))]
+        return self._read(GateOverride, _OVERRIDE, _VALID, (moment, moment, limit))
 
     def landed_commit(self, folder: str, commit_id: str) -> LandedCommit | None:
-        row = self._connection.execute(_LANDED, (folder, commit_id)).fetchone()
-        return None if row is None else _landed(row)
+        """Read it without its reviews, which the judge does not need."""
+        row = self._connection.execute(_COMMIT, (folder, commit_id)).fetchone()
+        if row is None:
+            return None
+        because = None if row[0] is None else Because(row[0])
+        return LandedCommit(because=because, reviews=(), **dict(zip(_LANDED, row[1:], strict=True)))
 
-
-def _change(row: tuple[object, ...]) -> ReviewedChange:
-    review_id, revision, digest, repository, folder, records, proposer, reviewer, approved_at = row
-    return ReviewedChange(
-        review_id=ReviewId(str(review_id)),
-        revision=int(str(revision)),
-        digest=str(digest),
-        repository=None if repository is None else str(repository),
-        folder=str(folder),
-        records=bytes(records) if isinstance(records, bytes) else b"",
-        proposer=Identity(str(proposer)),
-        reviewer=Identity(str(reviewer)),
-        approved_at=Milliseconds(int(str(approved_at))),
-    )
-
-
-def _override(row: tuple[object, ...]) -> GateOverride:
-    number, repository, folder, person, reason, created_at, until = row
-    return GateOverride(
-        id=int(str(number)),
-        repository=None if repository is None else str(repository),
-        folder=str(folder),
-        person=Identity(str(person)),
-        reason=str(reason),
-        created_at=Milliseconds(int(str(created_at))),
-        until=Milliseconds(int(str(until))),
-    )
-
-
-def _landed(row: tuple[object, ...]) -> LandedCommit:
-    folder, commit_id, branch, digest, subject, because, override_id, landed_at = row
-    return LandedCommit(
-        folder=str(folder),
-        commit_id=str(commit_id),
-        branch=str(branch),
-        digest=str(digest),
-        subject=str(subject),
-        because=None if because is None else Because(str(because)),
-        # The judge does not ask which.
-        reviews=(),
-        override_id=None if override_id is None else int(str(override_id)),
-        landed_at=Milliseconds(int(str(landed_at))),
-    )
+    def _read(self, kind: type[_Row], names: tuple[str, ...], statement: str, values: tuple[object, ...]) -> list[_Row]:
+        return [kind(**dict(zip(names, row, strict=True))) for row in self._connection.execute(statement, values)]
 
 
 def answer_from_file(site: Site, body: bytes, problem: str) -> tuple[str, str]:

@@ -38,11 +38,11 @@ def is_elsewhere(url: str) -> bool:
 
 
 def ask_remote(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
-    """`pass`, `warn` or `refuse`, and the words."""
+    """Give `pass`, `warn` or `refuse`, and the words."""
     try:
         content = _asked(site, url, path, body)
         outcome, text = str(content["outcome"]), str(content["message"])
-        remember_mode(site, content["mode"])
+        remember_mode(site, str(content["mode"]))
     except BrokerError as error:
         return _unanswered(site, error.message, _next_step(error))
     except (ValueError, KeyError, TypeError):
@@ -161,7 +161,7 @@ def remember_mode(site: Site, mode: str) -> None:
 
 
 def _remembered(site: Site) -> "Mode | None":
-    """The mode in which the broker answered last; what is not a mode counts as the strictest."""
+    """The mode in which the broker answered last; anything else is the strictest."""
     from gsd_review_broker.domain.gate.policy import Mode
 
     text = _text_of_mode(site)
