@@ -14,6 +14,7 @@ from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import StartError
+from gsd_review_broker.gate.receipts import ReceiptSigner
 from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
@@ -23,7 +24,6 @@ from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Neighbours, Supervisor
 from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.proofs import Signer
 from gsd_review_broker.ports.store import OwnedStore
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
@@ -74,7 +74,7 @@ class Application:
         make_store = _postgres_store if on_postgresql else _sqlite_store
         self.store = make_store(configuration, clock, self.wakeups, meters)
         access = Access()
-        signer = _signer()
+        signer = ReceiptSigner.of_file(locations.key_file())
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(signer)]
         core = Core(
             store=self.store,
@@ -251,15 +251,6 @@ def _pool(
     of_pool = [problem for problem in configuration.problems if problem.feature == POOL]
     supervisor.roster.problem = " ".join(f"{problem.message}. {problem.fix}" for problem in of_pool) or None
     return supervisor
-
-
-def _signer() -> Signer | None:
-    """None without the extra `receipts`: approvals count, but cannot be proved to somebody else."""
-    try:
-        from gsd_review_broker.signing import ReceiptSigner  # noqa: PLC0415 - only some brokers need it
-    except ImportError:
-        return None
-    return ReceiptSigner.of_file(locations.key_file())
 
 
 def _gate_policy(root: str | None) -> GatePolicy:

@@ -464,14 +464,28 @@ A_TOKEN = (
     fault(
         "security token: without the team's broker this machine's own answers",
         "gate/hook.py",
-        "        return ask_elsewhere(site, url, path, body)\n",
-        "        outcome = ask_elsewhere(site, url, path, body)\n"
+        "        return ask_remote(site, url, path, body)\n",
+        "        outcome = ask_remote(site, url, path, body)\n"
         '        if "could not be asked" not in outcome[1]:\n            return outcome\n',
         f"{_HOOK_ELSEWHERE}::test_while_the_teams_broker_is_down_nothing_on_this_machine_lets_a_commit_through",
     ),
     fault(
+        "security gate: a ticket is left without asking the judge",
+        "gate/tickets.py",
+        '    return judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)).outcome == "pass"\n',
+        "    return bool(judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)))\n",
+        "tests/integration/service/test_one_judge.py::test_a_rule_that_is_added_holds",
+    ),
+    fault(
+        "security gate: a receipt is believed whatever its signature",
+        "gate/receipts.py",
+        "            if candidate.is_signed_by(key):\n",
+        "            if candidate:\n",
+        "tests/acceptance/gate/test_receipts.py::test_a_tampered_receipt_proves_nothing",
+    ),
+    fault(
         "security token: tickets of this machine count where another one decides",
-        "gate/script.py",
+        "gate/install.py",
         ' && [ "$tickets${{BROKER_URL-}}" = count ]',
         "",
         f"{_HOOK_ELSEWHERE}::test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count_then",
@@ -508,8 +522,8 @@ A_TOKEN = (
     fault(
         "security token: the database holds the tokens of sign-in links",
         "service/commands/sign_in_links.py",
-        "    return bytes(one ^ other for one, other in zip(content, pad, strict=True))\n",
-        "    return content or pad\n",
+        '    return Fernet(_key_of(code)).encrypt(token.encode("utf-8", "surrogateescape")).decode("ascii")\n',
+        "    return token or Fernet\n",
         f"{_PROXY}::test_the_database_holds_neither_a_links_code_nor_its_token",
     ),
     fault(

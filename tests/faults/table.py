@@ -444,7 +444,7 @@ PLANS = (
     ),
     _fault(
         "a plan that changed after its approval counts as approved",
-        "domain/gate/plans.py",
+        "domain/gate/judge.py",
         "        if approval.steps[plan.path].new in plan.entries and ",
         "        if plan.entries and ",
         "tests/unit/domain/gate/test_plans.py"
@@ -452,7 +452,7 @@ PLANS = (
     ),
     _fault(
         "the hook looks at the plans of all phases",
-        "gate/plans.py",
+        "gate/question.py",
         "if phase is None or is_of_phase(name, phase)]",
         "]",
         f"{_PLANS}::test_every_unfinished_plan_of_the_phase_counts_and_no_other",

@@ -106,7 +106,7 @@ def plan_lines(site: "Site", text: bytes, updates: "list[tuple[str, str]]") -> b
     """A line for each of GSD's active plans, where code has to wait for them."""
     if not updates or (b'"plan_first"' not in text and b"\\u" not in text):
         return b""
-    from gsd_review_broker.gate.plans import required_plans
+    from gsd_review_broker.gate.question import required_plans
 
     return required_plans(site.known, updates[0][0])
 
@@ -160,7 +160,7 @@ class Site:
         gets the user's token. Raises RefusedError if the file should have it, and has not."""
         named = os.environ.get("BROKER_URL")
         if named:
-            from gsd_review_broker.gate.elsewhere import is_elsewhere
+            from gsd_review_broker.gate.remote import is_elsewhere
 
             if is_elsewhere(named):
                 return named
@@ -265,7 +265,7 @@ def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> byt
     objects are; a hook's own is the default."""
     if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004 - a commit, its tree and more than one parent
         return b""
-    from gsd_review_broker.gate.merges import clean
+    from gsd_review_broker.gate.question import clean
 
     return b"".join(
         b"clean=%b\n" % commit.encode() for commit in clean(log, places() if environment is None else environment)
@@ -276,9 +276,9 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
     """The running broker, else what the database file and the receipts say; or a broker on another machine alone."""
     url = site.broker_url
     if url:
-        from gsd_review_broker.gate.elsewhere import ask_elsewhere
+        from gsd_review_broker.gate.remote import ask_remote
 
-        return ask_elsewhere(site, url, path, body)
+        return ask_remote(site, url, path, body)
     for database in site.databases:
         address = address_of(database)
         if address is None:
@@ -295,9 +295,9 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
         break
     else:
         problem = "no broker is running for this repository"
-    from gsd_review_broker.gate.alone import answer_alone
+    from gsd_review_broker.gate.database_file import answer_from_file
 
-    return answer_alone(site, body, problem)
+    return answer_from_file(site, body, problem)
 
 
 def address_of(database: str) -> "tuple[str, int] | None":

@@ -6,7 +6,9 @@ it is replaced by a folder of ours in the git folder, in which every hook calls 
 import base64
 import json
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,8 @@ from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site
-from gsd_review_broker.gate.script import CHAINED, MARK, hook_script, pass_on_script
-from gsd_review_broker.gate.tickets import remove_tickets
+from gsd_review_broker.gate.tickets import TICKET_DIFF, remove_tickets
+from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, command_line
 from gsd_review_broker.git.discovery import find_root, git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
@@ -35,6 +37,89 @@ _NAMES = (
     "sendemail-validate", "fsmonitor-watchman", "p4-changelist", "p4-prepare-changelist", "p4-post-changelist",
     "p4-pre-submit", "post-index-change",
 )  # fmt: skip
+MARK = "# tandem gate: only approved content lands on guarded branches. `tandem gate uninstall` removes this hook."
+CHAINED = "reference-transaction.before-tandem"
+_SUM = ("hash-object", "--no-filters", "--stdin")
+
+_TEMPLATE = """\
+#!/bin/sh
+{mark}
+# Only `prepared` decides; it never waits. Everything but branches passes without starting a program.
+python={python}
+place="${{0%/*}}"/{place}
+chained={chained}
+lines='' branches=0
+while IFS= read -r line; do
+  lines="$lines$line
+"
+  old=${{line%% *}}
+  case $line in
+  "$old $old "*) ;;
+  *' refs/heads/'*) branches=$((branches + 1)) update=$line ;;
+  esac
+done
+if [ -x "$chained" ]; then
+  printf '%s' "$lines" | "$chained" "$@" || exit $?
+fi
+[ "$branches" -gt 0 ] || exit 0
+old=${{update%% *}} new=${{update#* }}
+new=${{new%% *}}
+note="$place/prepared.$PPID.$new"
+program={program}
+# The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
+# after the sum over its parents and its records. A ticket older than the configuration does not count.
+# Tickets are a broker's of this machine; where one on another machine decides, they do not count.
+tickets={tickets}
+has_ticket() {{
+  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}" = count ] || return 1
+  set -- "$place/tickets/$old".*
+  [ -f "$1" ] || return 1
+  ticket="$place/tickets/$old.$(sum_of_commit)"
+  [ -f "$ticket" ] || return 1
+  for file in {configuration}; do
+    [ ! -e "$file" ] || [ "$ticket" -nt "$file" ] || return 1
+  done
+}}
+sum_of_commit() {{
+  unset {foreign}
+  export {environment}
+  {diff} "$new" -- | {sum}
+}}
+case $1 in
+prepared)
+  if [ ! -x "$python" ]; then
+    echo "tandem gate: refused, because $python is gone. Install gsd-review-broker again, or remove $0." >&2
+    exit 1
+  fi
+  if has_ticket && printf 'ticket %s\n%s\n' "${{ticket##*/}}" "$update" >"$note"; then
+    exit 0
+  fi
+  printf '%s' "$lines" | "$python" -I -S -c "$program" prepared "$note" || exit 1
+  ;;
+committed)
+  if [ -f "$note" ]; then
+    # With `exec`, so that no shell stays and holds the output that a caller of git reads to its end.
+    (exec "$python" -I -S -c "$program" landed "$note" </dev/null >/dev/null 2>&1) &
+  fi
+  ;;
+aborted)
+  [ ! -e "$note" ] || rm -f "$note"
+  ;;
+esac
+exit 0
+"""
+_PROGRAM = (
+    "import sys; sys.path.insert(0, {package!r}); "
+    "from gsd_review_broker.gate.hook import main; sys.exit(main(sys.argv[1:]))"
+)
+# A hook of another set-up, called from our folder in its place.
+_PASSING_ON = """\
+#!/bin/sh
+{mark}
+hook={folder}/{name}
+[ -x "$hook" ] || exit 0
+exec "$hook" "$@"
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +257,7 @@ def _install_in_front(site: GateSite, named: str) -> None:
     hooks = site.own / "hooks"
     hooks.mkdir(mode=0o700, exist_ok=True)
     for name in _NAMES:
-        _write(hooks / name, pass_on_script(folder=named, name=name), _EXECUTABLE)
+        _write(hooks / name, _pass_on_script(folder=named, name=name), _EXECUTABLE)
     receipt: dict[str, Any] = {
         "kind": "in front",
         "hooks_path": named,
@@ -239,10 +324,10 @@ def _script(site: GateSite) -> str:
     place, chained = "../tandem", f'"${{0%/*}}"/{CHAINED}'
     if in_front:
         named = json.loads(site.receipt_file.read_text())["hooks_path"]
-        place, chained = "..", pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
+        place, chained = "..", _pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
     known = hook_site(site).known
     configuration = [known[key] for key in ("project_file", "user_file") if known.get(key)]
-    return hook_script(
+    return _hook_script(
         python=sys.executable, package=package, place=place, chained=chained, configuration=configuration,
         has_tickets=not known.get("elsewhere"),
     )  # fmt: skip
@@ -321,3 +406,27 @@ def _good(answer: Answer) -> bytes:
     if answer.code != 0:
         raise BrokerError(Code.UNAVAILABLE, f"git failed: {answer.why}", "Look at the repository.")
     return answer.output
+
+
+def _hook_script(
+    *, python: str, package: str, place: str, chained: str, configuration: Sequence[str], has_tickets: bool = True
+) -> str:
+    """`chained` is shell text for the path of the hook that was there before. `configuration` are the files that a
+    ticket must be newer than."""
+    return _TEMPLATE.format(
+        mark=MARK,
+        python=shlex.quote(python),
+        place=place,
+        chained=chained,
+        program=shlex.quote(_PROGRAM.format(package=package)),
+        configuration=shlex.join(configuration),
+        tickets="count" if has_tickets else "none",
+        foreign=" ".join(FOREIGN_VARIABLES),
+        environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
+        diff=shlex.join(command_line(TICKET_DIFF)),
+        sum=shlex.join(command_line(_SUM)),
+    )
+
+
+def _pass_on_script(*, folder: str, name: str) -> str:
+    return _PASSING_ON.format(mark=MARK, folder=shlex.quote(folder), name=name)

@@ -74,7 +74,7 @@ def _reported(site: Site, address: "tuple[str, int] | None", url: str, body: byt
     if address is not None:
         return post(address, _LANDED, body, site.authorization, _REPORT_SECONDS)[0]
     from gsd_review_broker.errors import BrokerError
-    from gsd_review_broker.gate.elsewhere import send
+    from gsd_review_broker.gate.remote import send
 
     try:
         return send(site, url, _LANDED, body, _REPORT_SECONDS)[0]

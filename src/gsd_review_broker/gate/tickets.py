@@ -6,15 +6,18 @@ parents and records that the commit will have. The hook compares names in its sh
 neither Python nor a request. Everything else is asked as before: a ticket can only let through what an approval covers.
 """
 
-import hashlib
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from gsd_review_broker.domain.gate.decision import Commit, decide
-from gsd_review_broker.domain.gate.ledger import ReviewedChange
-from gsd_review_broker.domain.gate.records import parse_records, raw_records
+from gsd_review_broker.domain.gate.decision import Commit, ReviewedChange
+from gsd_review_broker.domain.gate.judge import ApprovalsAtHand, judge
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
+from gsd_review_broker.domain.gate.records import blob_id, object_format, parse_records, raw_records
+from gsd_review_broker.domain.gate.request import Asker, GateRequest
+from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import RefusedError, Site
 from gsd_review_broker.settings.gate import read_policy
@@ -24,7 +27,6 @@ TICKET_DIFF = (
     "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--no-relative", "--ignore-submodules=none",
     "--no-ext-diff", "--no-textconv", "--no-color", "--no-notes", "--format=%P",
 )  # fmt: skip
-_SHA1_LENGTH = 40
 _MOST_TICKETS = 200
 # A ticket is dated back, so that configuration written while it was made is newer.
 _DATED_BACK_SECONDS = 1.0
@@ -35,9 +37,7 @@ def ticket_name(base: str, records: bytes) -> str:
     steps = parse_records(records)
     ordered = b"".join(raw_records({path: steps[path]}) for path in sorted(steps))
     content = base.encode("ascii") + b"\0\n" + ordered
-    kind = "sha1" if len(base) == _SHA1_LENGTH else "sha256"
-    total = hashlib.new(kind, b"blob %d\0" % len(content) + content, usedforsecurity=False)
-    return f"{base}.{total.hexdigest()}"
+    return f"{base}.{blob_id(content, object_format(base))}"
 
 
 class TicketOffice:
@@ -57,8 +57,7 @@ class TicketOffice:
         if policy.plan_first:
             # What else has to be approved is known only when the commit is made.
             return False
-        commit = Commit(id=base, parents=(base,), steps=parse_records(approved.records))
-        if commit.id not in decide([commit], [approved.approval()], policy):
+        if not _may_land(approved, base, policy):
             return False
         tickets = own / "tickets"
         tickets.mkdir(mode=0o700, exist_ok=True)
@@ -69,6 +68,14 @@ class TicketOffice:
         os.utime(path, (began, began))
         _forget_oldest(tickets)
         return True
+
+
+def _may_land(approved: ReviewedChange, base: str, policy: GatePolicy) -> bool:
+    """Ask the judge about the commit that is expected: this change, on this commit."""
+    commit = Commit(id=base, parents=(base,), steps=parse_records(approved.records))
+    request = GateRequest(origin=approved.origin, asker=Asker.HOOK, root=None, branches=(), commits=(commit,))
+    strict = replace(policy, mode=Mode.BLOCK)
+    return judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)).outcome == "pass"
 
 
 def _forget_oldest(tickets: Path) -> None:

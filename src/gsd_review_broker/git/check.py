@@ -5,7 +5,6 @@ git makes of it is then compared with what the diff shows: the same content, fro
 same modes, and no other path.
 """
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsd_review_broker.domain import patch
+from gsd_review_broker.domain.gate.records import blob_id
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.digest import Record, digest_of_records
@@ -229,8 +229,7 @@ class _OnHead:
     def _content_id(self, content: bytes, mode: str) -> str:
         if mode == SUBMODULE_MODE:
             return content.decode("utf-8", "replace").removeprefix("Subproject commit ").strip()
-        header = b"blob %d\0" % len(content)
-        return hashlib.new(self._scratch.object_format, header + content, usedforsecurity=False).hexdigest()
+        return blob_id(content, self._scratch.object_format)
 
     def _offsets(self, moved: list[_Section], before: dict[bytes, IndexEntry]) -> tuple[Offset, ...]:
         """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""

@@ -1,19 +1,15 @@
 """What proves an approval to those who cannot ask the broker."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import ReviewedChange
 
 
 class Signer(Protocol):
     """Signs what was approved, so that it can be proved without a broker."""
 
-    def receipt(self, approved: ReviewedChange) -> str | None:
-        """A JSON document; None where the repository has no root commit yet."""
-        ...
-
-    def override_receipt(self, landed: LandedCommit, override: GateOverride) -> str | None:
-        """Of a commit that an override let through."""
+    def sign(self, document: dict[str, Any]) -> str:
+        """Return the document as JSON, with the key's id and the signature. Raises BrokerError."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import (
     CounterPatch,
     Event,

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review, ReviewId
 from gsd_review_broker.domain.pool import Failure, Reviewer, Work
 from gsd_review_broker.domain.tokens import SignInLink, Token

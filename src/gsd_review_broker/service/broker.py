@@ -65,7 +65,7 @@ def make_broker(
     meters: Meters,
     gate_policy: PolicyOf,
     ticket_office: TicketOffice,
-    signer: Signer | None,
+    signer: Signer,
     identification: Identification,
 ) -> Broker:
     """All services of one broker, composed in one place: long, because there are many."""

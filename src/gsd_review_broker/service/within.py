@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
 from gsd_review_broker.domain.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals

@@ -6,8 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.gate.decision import Because
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import Because, GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.gate.records import parse_records, path_key
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.store.rows import Rows, member_of

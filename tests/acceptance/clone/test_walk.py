@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.gate.script import MARK
+from gsd_review_broker.gate.install import MARK
 from tests.contract.commands import parsers
 from tests.support import hostile_clone as hostile
 from tests.support.processes import DATABASE, free_environment, git, make_repository

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.gate import elsewhere, hook, install
+from gsd_review_broker.gate import hook, install, remote
 from tests.support.elsewhere import Member, Team, team
 from tests.support.processes import BrokerProcess, git
 from tests.support.waiting import until
@@ -206,7 +206,7 @@ def gated_clone(repository: Path) -> Path:
 
 
 def test_a_broker_that_never_answers_is_given_up_on(gated_clone: Path, own_home: Path) -> None:
-    assert elsewhere.ANSWER_SECONDS < 5
+    assert remote.ANSWER_SECONDS < 5
     with socket.create_server(("127.0.0.2", 0)) as server:
         silent = Listener(server)
         site = hook.Site(
@@ -218,7 +218,7 @@ def test_a_broker_that_never_answers_is_given_up_on(gated_clone: Path, own_home:
             },
             [],
         )
-        outcome, text = elsewhere.ask_elsewhere(site, silent.url, "/api/gate/check", site.head("hook") + b"\n")
+        outcome, text = remote.ask_remote(site, silent.url, "/api/gate/check", site.head("hook") + b"\n")
         assert (outcome, "does not answer within 0.2 s" in text) == ("refuse", True)
 
 
@@ -287,15 +287,13 @@ def test_a_broker_that_cannot_be_asked_refuses_as_strictly_as_it_did(
     with socket.socket() as closed:
         closed.bind(("127.0.0.2", 0))
         url = f"http://127.0.0.2:{closed.getsockname()[1]}"
-        said = elsewhere.ask_elsewhere(site, url, "/api/gate/check", site.head("hook") + b"\n")
+        said = remote.ask_remote(site, url, "/api/gate/check", site.head("hook") + b"\n")
     assert (said[0], "Next: " in said[1]) == (outcome, outcome != "pass")
 
 
 def test_a_question_to_another_machine_needs_little_more_than_tls() -> None:
     package = str(Path(hook.__file__).parents[2])
-    program = (
-        f"import sys; sys.path.insert(0, {package!r}); import gsd_review_broker.gate.elsewhere; print(*sys.modules)"
-    )
+    program = f"import sys; sys.path.insert(0, {package!r}); import gsd_review_broker.gate.remote; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     heavy = {
         "dataclasses",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.gate import alone, hook
+from gsd_review_broker.gate import database_file, hook
 from tests.support.gated import Gated, gated
 from tests.support.hostile_clone import lock_held, put_runtime_file
 from tests.support.local import LocalBroker
@@ -39,7 +39,7 @@ def test_the_hook_imports_next_to_nothing() -> None:
 
 
 def test_the_answer_without_a_broker_imports_nothing_of_the_server() -> None:
-    loaded = modules_after("import gsd_review_broker.gate.alone")
+    loaded = modules_after("import gsd_review_broker.gate.database_file")
     assert loaded & {"pydantic", "sqlalchemy", "mcp", "starlette", "uvicorn", "structlog", "cryptography"} == set()
 
 
@@ -139,11 +139,11 @@ async def test_a_database_that_somebody_altered_approves_nothing(broker: LocalBr
         contextlib.closing(sqlite3.connect(database)) as copy,
     ):
         source.backup(copy)
-        with alone.opened(database, None) as kept:
+        with database_file.opened(database, None) as kept:
             assert kept.approvals_on_path(b"x", 1) == []
         copy.execute(statement)
         copy.commit()
-    with pytest.raises((ValueError, sqlite3.Error)), alone.opened(database, None):
+    with pytest.raises((ValueError, sqlite3.Error)), database_file.opened(database, None):
         pass
 
 

@@ -166,6 +166,23 @@ def test_a_key_that_cannot_be_read_is_wrong_usage(landed: Gated, tmp_path: Path)
     assert Tandem(landed.folder, landed.home).run("gate", "check", "HEAD", "--offline").code == 2
 
 
+def test_the_hook_believes_a_receipt_in_the_notes_while_neither_broker_nor_database_answers(tmp_path: Path) -> None:
+    with gated(tmp_path) as here:
+        here.stage(hello_txt="approved\n")
+        review = here.approve()
+        assert here.tandem.run("gate", "receipt", review, "--note", "HEAD", **git_names()).code == 0
+        here.process.stop()
+        for file in (here.folder / ".planning").glob("codex_review_broker.sqlite3*"):
+            file.unlink()
+        # Without the ticket, the hook has to ask.
+        for ticket in (here.folder / ".git" / "tandem" / "tickets").iterdir():
+            ticket.unlink()
+        here.stage(hello_txt="approved, and more\n")
+        assert here.git("commit", "-m", "more").code != 0
+        here.stage(hello_txt="approved\n")
+        here.must("commit", "-m", "approved")
+
+
 def guarded_server(landed: Gated, folder: Path) -> Path:
     """A bare repository with the pre-receive hook of docs/gate.md, before anything was approved."""
     server = clone(landed, folder / "server", "--bare")

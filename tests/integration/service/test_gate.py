@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.domain.gate.decision import Because
-from gsd_review_broker.domain.gate.ledger import Origin
+from gsd_review_broker.domain.gate.decision import Because, Origin
 from gsd_review_broker.domain.gate.policy import Mode
-from gsd_review_broker.domain.gate.request import LOG_FORMAT, Asker, GateRequest, parse_log
+from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.gate.hook import LOG
 from gsd_review_broker.service.commands.gate import Gate
 from tests.support.local import LocalBroker, local_broker
 from tests.support.processes import git
@@ -48,13 +48,12 @@ class Gatehouse:
 
     def commit(self, subject: str) -> GateRequest:
         git(self.repository, "commit", "-q", "-m", subject)
-        log = ("log", "-1", "-z", "--raw", "--no-renames", "--full-index", "--no-abbrev", f"--format={LOG_FORMAT}")
         return GateRequest(
             origin=self.origin,
             asker=Asker.HOOK,
             root=str(self.repository),
             branches=("refs/heads/main",),
-            commits=parse_log(git(self.repository, *log)),
+            commits=parse_log(git(self.repository, *LOG, "-1")),
         )
 
 

@@ -13,7 +13,7 @@ from benchmarks.generator import NOW, generate
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.cli.commands import db
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError

@@ -96,12 +96,12 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate import plans, questions, receipts
+    from gsd_review_broker.cli.gate import questions, receipts
 
     if bool(options.range) == bool(options.plan) or (options.plan and options.offline):
         raise BrokerError(Code.INVALID_ARGUMENT, "give a range of commits, or --plan FILE", "For example main..HEAD.")
     if options.plan:
-        return plans.check_plan(Context(options), options.plan)
+        return questions.check_plan(Context(options), options.plan)
     if options.offline:
         return receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
     return questions.check_range(Context(options), options.range)

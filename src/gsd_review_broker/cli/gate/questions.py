@@ -1,26 +1,28 @@
 """The questions of `tandem gate check` and `tandem gate status` to the broker, or without one to the database file."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.git.changes import top_level
 from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.gate.decision import Covered
-from gsd_review_broker.domain.gate.plans import PlanVersion
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest
-from gsd_review_broker.domain.gate.request import parse_request, plan_line
+from gsd_review_broker.domain.gate.refusal import plan_command
+from gsd_review_broker.domain.gate.request import PlanVersion, parse_request, plan_line
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.gate import alone, hook, install
-from gsd_review_broker.gate.elsewhere import ELSEWHERE
+from gsd_review_broker.gate import database_file, hook, install
+from gsd_review_broker.gate.question import plan_versions
+from gsd_review_broker.gate.remote import ELSEWHERE
 from gsd_review_broker.gate.reports import report_landed
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.discovery import root_commit
-from gsd_review_broker.git.program import run_git
+from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy
 
@@ -42,6 +44,38 @@ def check_range(context: Context, revisions: list[str]) -> int:
     else:
         context.screen.say(passed(len(answer["commits"]), "approval", "approval"))
     return Exit.REFUSED if refused else Exit.DONE
+
+
+def check_plan(context: Context, file: str) -> int:
+    root, name = _place_of(file)
+    (row,) = plans_as_they_are(context, root, [name])
+    if context.wants_json:
+        context.screen.json(row)
+    elif row["approved"]:
+        context.screen.say(visible_block(f"{row['plan']} is approved as it is (review {', '.join(row['reviews'])})."))
+    else:
+        context.screen.say(visible_block(f"{row['plan']} is not approved as it is."))
+        context.screen.say(f"Next: {plan_command(row['plan'])}")
+    return Exit.DONE if row["approved"] else Exit.REFUSED
+
+
+def plans_as_they_are(context: Context, root: Path, names: Sequence[str]) -> list[Json]:
+    """A row for each plan: `plan`, `object`, `approved`, and the `reviews` that approved exactly this content."""
+    site = install.GateSite.of(root)
+    empty = text_of(run_git(site.folder, "hash-object", "--stdin").output)
+    versions = plan_versions(root, names, empty)
+    rows: list[Json] = answer_about(context, site, "status", b"", versions)["plans"] if versions else []
+    objects = [os.fsdecode(version.entries[0].object_id) if version.entries else None for version in versions]
+    return [{"object": object_id, **row} for object_id, row in zip(objects, rows, strict=True)]
+
+
+def _place_of(file: str) -> tuple[Path, str]:
+    """The work tree, and the path in it."""
+    root = top_level(Path.cwd())
+    path = Path(os.path.realpath(Path(file).parent)) / Path(file).name
+    if root is None or not path.is_relative_to(root) or not path.is_file():
+        raise BrokerError(Code.NOT_FOUND, f"{file} is not a file of this repository", "Name the plan's file.")
+    return root, path.relative_to(root).as_posix()
 
 
 def status_of(context: Context) -> int:
@@ -196,19 +230,7 @@ def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
     project = locations.project_file(place.root) if place.root else None
     policy = read_policy(project, locations.user_file())
     try:
-        covered, plans = alone.decided_from_file(here, request, policy)
-    except (OSError, ValueError, alone.DatabaseError) as error:
+        answer = database_file.judged_from_file(here, request, policy, "No broker runs here; its database was read.")
+    except (OSError, ValueError, database_file.DatabaseError) as error:
         raise UnreachableError(f"no broker runs here, and its database cannot be read ({error})") from error
-    rows = [row_of(commit.id, commit.subject, covered.get(commit.id)) for commit in request.commits]
-    missing = [commit for commit in request.commits if commit.id not in covered]
-    message = alone.refusal(missing, policy, "No broker runs here; its database was read.") if missing else ""
-    outcome = "refuse" if missing else "pass"
-    return {
-        "outcome": outcome, "mode": policy.mode.value, "message": message, "commits": rows,
-        "plans": [one.facts() for one in plans],
-    }  # fmt: skip
-
-
-def row_of(commit: str, subject: str, covered: Covered | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"commit": commit, "subject": subject, "covered": covered is not None}
-    return row | ({"because": covered.because.value, "reviews": list(covered.reviews)} if covered else {})
+    return answer.as_json(request.commits)

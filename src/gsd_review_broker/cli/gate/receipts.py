@@ -2,24 +2,28 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import passed, range_log, row_of
+from gsd_review_broker.cli.gate.questions import passed, range_log
 from gsd_review_broker.cli.render.screen import visible_block
-from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
+from gsd_review_broker.domain.gate.decision import Because, Commit, Origin
+from gsd_review_broker.domain.gate.judge import judge
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
-from gsd_review_broker.domain.gate.receipts import key_id_of, parse_public_key
-from gsd_review_broker.domain.gate.request import parse_log
+from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
+from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.gate import alone, hook, install
-from gsd_review_broker.gate.offline import NOTES, Proofs, decide_offline, read_proofs
+from gsd_review_broker.gate import hook, install
+from gsd_review_broker.gate.receipts import NOTES, Proofs, noted_receipts, parse_public_key, read_proofs
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.discovery import root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy_file
+
+if TYPE_CHECKING:
+    from gsd_review_broker.gate.signing import PublicKey
 
 
 def show_receipt(context: Context, review: str | None, *, override: str | None, note: str | None) -> int:
@@ -67,10 +71,10 @@ def show_key(context: Context) -> int:
         raise BrokerError(
             Code.NOT_FOUND,
             f"there is no key yet ({path})",
-            "Install gsd-review-broker[receipts] and start the broker; it makes one.",
+            "Start the broker (`tandem up`); it makes one.",
         ) from None
     if context.wants_json:
-        context.screen.json({"key_id": key_id_of(parse_public_key(text)), "public_key": text})
+        context.screen.json({"key_id": parse_public_key(text).id, "public_key": text})
     else:
         print(text, end="")
     return Exit.DONE
@@ -83,27 +87,29 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     log = range_log(site, revisions)
     clean = frozenset(line.decode().removeprefix("clean=") for line in hook.clean_merges(log).splitlines())
     commits = parse_log(log, clean)
-    proofs = read_proofs(site.folder, public_key, root_commit(site.folder, _newest(commits), environment=places()))
-    covered = decide_offline(commits, proofs, rules)
-    missing = [commit for commit in commits if commit.id not in covered]
-    notes = [f"Receipts that count: {len(proofs.receipts)}.", *(f"Not counted: {why}." for why in proofs.reasons)]
-    rows = [_row(commit, covered.get(commit.id), proofs) for commit in commits]
-    message = alone.refusal(missing, rules, "\n".join(notes)) if missing else ""
+    root = root_commit(site.folder, _newest(commits), environment=places())
+    origin = Origin(root=root, folder=str(site.common))
+    request = GateRequest(origin=origin, asker=Asker.CHECK, root=None, branches=(), commits=commits)
+    proofs = read_proofs(noted_receipts(site.folder), public_key, origin, commits, rules)
+    notes = [f"Receipts that apply: {proofs.count}.", *(f"Not applied: {why}." for why in proofs.reasons)]
+    answer = judge(proofs.kept, request, rules, Milliseconds(0), notes=notes)
+    rows = [_row(row, proofs) for row in answer.as_json(commits)["commits"]]
     if context.wants_json:
-        context.screen.json({"commits": rows, "refused": len(missing), "message": message, "reasons": proofs.reasons})
+        context.screen.json(
+            {"commits": rows, "refused": len(answer.refusals), "message": answer.text, "reasons": proofs.reasons}
+        )
     else:
-        context.screen.block(message if missing else passed(len(commits), "a receipt", "receipts"))
+        context.screen.block(answer.text or passed(len(commits), "a receipt", "receipts"))
         for row in rows:
             if "override" in row:
                 context.screen.say(visible_block(_override_line(row)))
-    return Exit.REFUSED if missing else Exit.DONE
+    return Exit.REFUSED if answer.refusals else Exit.DONE
 
 
-def _row(commit: Commit, covered: Covered | None, proofs: Proofs) -> dict[str, Any]:
-    row = row_of(commit.id, commit.subject, covered)
-    if covered is None or covered.because is not Because.OVERRIDE:
+def _row(row: dict[str, Any], proofs: Proofs) -> dict[str, Any]:
+    if row.get("because") != Because.OVERRIDE:
         return row
-    receipt = proofs.overrides[commit.id]
+    receipt = proofs.overrides[row["commit"]]
     return row | {"override": {"person": receipt.person, "reason": receipt.reason}}
 
 
@@ -116,7 +122,7 @@ def _newest(commits: tuple[Commit, ...]) -> str:
     return commits[-1].id if commits else "HEAD"
 
 
-def _public_key(file: str | None) -> bytes:
+def _public_key(file: str | None) -> "PublicKey":
     if file is None:
         raise BrokerError(Code.INVALID_ARGUMENT, "--offline needs --key FILE", "`tandem gate key > FILE` prints it.")
     try:

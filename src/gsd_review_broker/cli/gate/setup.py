@@ -8,7 +8,7 @@ from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.domain.gate.policy import Mode, strictest
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import install
-from gsd_review_broker.gate.elsewhere import remember_mode
+from gsd_review_broker.gate.remote import remember_mode
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.database import Database
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.plans import plans_as_they_are
-from gsd_review_broker.cli.gate.questions import answer_about, commits_log, judged
+from gsd_review_broker.cli.gate.questions import answer_about, commits_log, judged, plans_as_they_are
 from gsd_review_broker.cli.git import changes, patches
 from gsd_review_broker.cli.gsd.rules import Rules, rules_here
 from gsd_review_broker.cli.render.screen import visible_block
@@ -24,7 +23,7 @@ from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import install
 from gsd_review_broker.gate.install import GateSite
-from gsd_review_broker.gate.plans import active_plans
+from gsd_review_broker.gate.question import active_plans
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.git.program import run_git
 

@@ -1,11 +1,14 @@
-"""Does an approval cover a commit? Contents and approvals in, an answer for each commit out."""
+"""Say which commits an approval covers: contents and approvals in, an answer for each commit out. Here are also the
+records that the broker keeps for it: reviewed changes, overrides, and the commits that landed."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gsd_review_broker.domain.gate.policy import GatePolicy
-from gsd_review_broker.domain.gate.records import Entry, Step, Steps, composed
+from gsd_review_broker.domain.gate.records import Entry, Step, Steps, composed, parse_records
+from gsd_review_broker.domain.identity import Identity, is_human
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
 
 # How many combinations of reviews are tried for one commit, and how long a range may be.
 MOST_COMBINATIONS = 2_000
@@ -49,6 +52,77 @@ class Covered:
     reviews: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Which repository a change belongs to: its root commit, which clones share, and its git folder on this machine.
+    The root is None before the first commit and in a shallow clone."""
+
+    root: str | None
+    folder: str
+
+    def is_same(self, other: "Origin") -> bool:
+        return self.folder == other.folder or (self.root is not None and self.root == other.root)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReviewedChange:
+    """The exact change that a claim is about, and later its approval."""
+
+    review_id: ReviewId
+    revision: int
+    digest: str
+    repository: str | None
+    folder: str
+    # The sorted records that the digest is made of.
+    records: bytes
+    proposer: Identity | None = None
+    reviewer: Identity | None = None
+    approved_at: Milliseconds | None = None
+    receipt: str | None = None
+    landed_at: Milliseconds | None = None
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(root=self.repository, folder=self.folder)
+
+    def approval(self) -> Approval:
+        reviewer = self.reviewer or Identity("")
+        return Approval(
+            review_id=self.review_id,
+            reviewer=reviewer,
+            by_person=is_human(reviewer),
+            steps=parse_records(self.records),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateOverride:
+    """A person lets commits through, with a reason and an end."""
+
+    id: int | None = None
+    repository: str | None
+    folder: str
+    person: Identity
+    reason: str
+    created_at: Milliseconds
+    until: Milliseconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LandedCommit:
+    """A commit that a guarded branch gained. `because` is None where nothing covers it."""
+
+    folder: str
+    commit_id: str
+    branch: str
+    digest: str
+    subject: str
+    because: Because | None
+    reviews: tuple[ReviewId, ...]
+    override_id: int | None
+    landed_at: Milliseconds
+
+
 def decide(commits: Sequence[Commit], approvals: Iterable[Approval], policy: GatePolicy) -> dict[str, Covered]:
     """The commits that are covered, by id; one that is missing here has no approval. Oldest first."""
     usable = _usable(approvals, policy)
@@ -68,17 +142,21 @@ def without_exempt(steps: Steps, policy: GatePolicy) -> Steps:
 
 
 def _usable(approvals: Iterable[Approval], policy: GatePolicy) -> list[Approval]:
-    """With the guarded paths alone; what needs a person and has none does not count."""
+    """Leave the guarded paths alone, and drop what needs a person's approval and has none."""
     usable: list[Approval] = []
     for approval in approvals:
         steps = without_exempt(approval.steps, policy)
-        if steps and (approval.by_person or not any(policy.needs_person(path) for path in steps)):
+        if steps and may_cover(approval, steps, policy):
             usable.append(
                 Approval(
                     review_id=approval.review_id, reviewer=approval.reviewer, by_person=approval.by_person, steps=steps
                 )
             )
     return usable
+
+
+def may_cover(approval: Approval, paths: Iterable[bytes], policy: GatePolicy) -> bool:
+    return approval.by_person or not any(policy.needs_person(path) for path in paths)
 
 
 def _alone(commit: Commit, steps: Steps, approvals: Sequence[Approval]) -> Covered | None:

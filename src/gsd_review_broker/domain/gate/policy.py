@@ -1,17 +1,136 @@
 """What the gate guards, and how strictly: the user's values and the project's, of which the stricter count."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, cast
 
-from gsd_review_broker.domain.gate.patterns import Patterns
-
 DEFAULT_EXEMPT = (".planning/", "!*-PLAN.md")
+# What `[:name:]` stands for in a bracket expression.
+_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": " \\t-\\r", "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+_NAMED_CLASS = re.compile(r"\[:([^\]]*):\]")
 _LISTS = ("branches", "exempt_paths", "human_paths")
 _PLAN_FIRST = "plan_first"
 _KNOWN = frozenset({"mode", "override", _PLAN_FIRST, *_LISTS})
+
+
+@lru_cache(256)
+def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
+    # git compares bytes: one sign for each.
+    pattern = _without_trailing_spaces(line).encode("utf-8", "surrogateescape").decode("latin-1")
+    if not pattern or pattern.startswith("#"):
+        return None
+    is_named = not pattern.startswith("!")
+    pattern = pattern if is_named else pattern[1:]
+    folder_only = pattern.endswith("/")
+    pattern = pattern.rstrip("/") if folder_only else pattern
+    anchored = "/" in pattern
+    pattern = pattern.removeprefix("/")
+    if not pattern:
+        return None
+    prefix = "" if anchored else "(?:.*/)?"
+    # A pattern that names a folder names everything in it.
+    below = "/.*" if folder_only else "(?:/.*)?"
+    return re.compile(f"{prefix}{_expression(pattern)}{below}\\Z", re.DOTALL), is_named
+
+
+def _without_trailing_spaces(line: str) -> str:
+    kept = line.rstrip(" ")
+    return kept + " " if kept.endswith("\\") and len(kept) < len(line) else kept
+
+
+def _expression(pattern: str) -> str:
+    pieces: list[str] = []
+    position = 0
+    while position < len(pattern):
+        piece, position = _piece(pattern, position)
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _piece(pattern: str, at: int) -> tuple[str, int]:
+    """The expression for what stands at this place, and where the next begins."""
+    if pattern.startswith("**/", at) and (at == 0 or pattern[at - 1] == "/"):
+        return "(?:.*/)?", at + 3
+    if pattern.startswith("**", at) and at + 2 == len(pattern) and (at == 0 or pattern[at - 1] == "/"):
+        return ".+", at + 2
+    match pattern[at]:
+        case "*":
+            return "[^/]*", at + 1
+        case "?":
+            return "[^/]", at + 1
+        case "[":
+            return _class(pattern, at)
+        case "\\":
+            # One that ends a pattern matches nothing.
+            return (re.escape(pattern[at + 1]), at + 2) if at + 1 < len(pattern) else ("(?!)", at + 1)
+        case character:
+            return re.escape(character), at + 1
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """A bracket expression, as git reads it. One that never ends matches nothing."""
+    nothing = "(?!)", len(pattern)
+    place = at + 1
+    is_negated = pattern[place : place + 1] in {"!", "^"}
+    place += is_negated
+    members: list[str] = []
+    low = ""
+    while place < len(pattern) and (pattern[place] != "]" or not members):
+        name = _NAMED_CLASS.match(pattern, place)
+        if name is not None:
+            if name[1] not in _CLASSES:
+                return nothing
+            members.append(_CLASSES[name[1]])
+            low, place = "", name.end()
+            continue
+        is_range = bool(low) and pattern[place] == "-" and pattern[place + 1 : place + 2] not in {"", "]"}
+        place += is_range
+        place += pattern[place] == "\\"
+        if place >= len(pattern):
+            return nothing
+        high = pattern[place]
+        members.append(_span(low if is_range else high, high))
+        low, place = "" if is_range else high, place + 1
+    if place >= len(pattern):
+        return nothing
+    inside = "".join(members)
+    return (f"(?!/)[^{inside}]" if is_negated else f"(?!/)[{inside}]"), place + 1
+
+
+def _span(low: str, high: str) -> str:
+    """One character, or all between two; a range that goes backwards has none, which a set says with what is never
+    there."""
+    return f"{re.escape(low)}-{re.escape(high)}" if low <= high else "\\0"
+
+
+class Patterns:
+    """Paths named in gitignore syntax. The last pattern that matches decides; unlike in a .gitignore, `!` can also take
+    a file back out of a folder that an earlier pattern names."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        self._compiled = [rule for line in self.lines if (rule := _rule(line)) is not None]
+
+    def match(self, path: bytes) -> bool:
+        name = path.decode("latin-1")
+        for expression, is_named in reversed(self._compiled):
+            if expression.match(name):
+                return is_named
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Patterns) and self.lines == other.lines
+
+    def __hash__(self) -> int:
+        return hash(self.lines)
 
 
 class Mode(StrEnum):
@@ -31,6 +150,8 @@ _STRICTNESS = (Mode.OFF, Mode.WARN, Mode.BLOCK)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GatePolicy:
     mode: Mode = Mode.WARN
+    # The configuration says so; else it is the default.
+    names_mode: bool = False
     # Empty means every local branch.
     branches: tuple[str, ...] = ()
     # A path is exempt if each of these lists names it.
@@ -59,7 +180,7 @@ def strictest(modes: Iterable[Mode]) -> Mode:
 
 def unreadable(problem: str) -> GatePolicy:
     """Configuration that cannot be read counts as block, and nothing is exempt."""
-    return GatePolicy(mode=Mode.BLOCK, exempt=(), problem=problem)
+    return GatePolicy(mode=Mode.BLOCK, names_mode=True, exempt=(), problem=problem)
 
 
 def stricter(*sections: dict[str, Any]) -> GatePolicy:
@@ -72,6 +193,7 @@ def stricter(*sections: dict[str, Any]) -> GatePolicy:
     overrides = {section["override"] for section in sections if "override" in section}
     return GatePolicy(
         mode=strictest(modes),
+        names_mode=bool(modes),
         branches=tuple(glob for globs in _lists(sections, "branches") for glob in globs),
         exempt=tuple(Patterns(lines) for lines in exempt) or (Patterns(DEFAULT_EXEMPT),),
         human=tuple(Patterns(lines) for lines in _lists(sections, "human_paths")),

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _FIELDS_OF_METADATA = 5
+_SHA1_LENGTH = 40
 
 
 class Entry(NamedTuple):
@@ -85,3 +86,13 @@ def composed(changes: Iterable[Steps]) -> Steps | None:
 def path_key(path: bytes) -> str:
     """By which approvals of a path are kept: a path may be longer than an index takes, and need not be text."""
     return hashlib.sha256(path).hexdigest()
+
+
+def object_format(object_id: str) -> str:
+    """How git hashes in the repository of this object."""
+    return "sha1" if len(object_id) == _SHA1_LENGTH else "sha256"
+
+
+def blob_id(content: bytes, kind: str) -> str:
+    """The id that git gives to a file with this content."""
+    return hashlib.new(kind, b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -6,17 +6,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gsd_review_broker.domain.gate.decision import Commit
-from gsd_review_broker.domain.gate.ledger import Origin
-from gsd_review_broker.domain.gate.plans import PlanVersion
+from gsd_review_broker.domain.gate.decision import Commit, Origin
 from gsd_review_broker.domain.gate.policy import Mode
 from gsd_review_broker.domain.gate.records import Entry, Steps, parse_records
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
 
-# A fixed position for everything: `id tree parents`, NUL, the subject, NUL, and then the records, if there are any.
-LOG_FORMAT = "%H %T %P%x00%s"
 MOST_COMMITS = 5_000
+PLAN = "PLAN.md"
 _LONGEST_SUBJECT = 200
 _MOMENT = re.compile("[0-9]{1,15}")
 
@@ -28,6 +25,15 @@ class Asker(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PlanVersion:
+    """A plan as it is now, by its path in the repository. Its content may have two ids: git stores lines that end with
+    CR LF as they are, or without CR."""
+
+    path: bytes
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GateRequest:
     origin: Origin
     asker: Asker
@@ -35,7 +41,7 @@ class GateRequest:
     root: str | None
     # The caller is on another machine: its paths mean nothing here.
     is_elsewhere: bool = False
-    # What the caller's own files demand; the stricter counts.
+    # What the caller's own files demand; the stricter mode applies.
     mode: Mode | None = None
     # As `refs/heads/NAME`.
     branches: tuple[str, ...]
@@ -85,6 +91,11 @@ def plan_line(plan: PlanVersion) -> bytes:
     return b"plan=%b %b %b\n" % (mode, ids, plan.path.replace(b"\n", b"?"))
 
 
+def is_plan(name: str) -> bool:
+    """Say whether GSD takes a file of this name for a plan."""
+    return name == PLAN or name.endswith(f"-{PLAN}")
+
+
 def _mode(text: str | None) -> Mode | None:
     return Mode(text) if text in set(Mode) else None
 
@@ -106,7 +117,8 @@ def _text(value: bytes) -> str:
 
 
 def parse_log(log: bytes, clean: frozenset[str] = frozenset()) -> tuple[Commit, ...]:
-    """Of `git log -z --raw --format=LOG_FORMAT`. Raises ValueError."""
+    """Read the commits of `git log`, asked as `gate.hook.LOG` asks: everything has a fixed position. `id tree parents`,
+    NUL, the subject, NUL, and then the records, if there are any. Raises ValueError."""
     fields = log.split(b"\0")
     if fields.pop():
         raise ValueError("the output of git log is cut short")

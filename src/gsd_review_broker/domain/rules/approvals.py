@@ -6,7 +6,7 @@ The default is one approval, by anybody but the author.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.gate.patterns import Patterns
+from gsd_review_broker.domain.gate.policy import Patterns
 from gsd_review_broker.domain.identity import identity_key, is_human, same_identity
 from gsd_review_broker.domain.model import ApprovalPolicy, Identity, NewEvent, Review
 from gsd_review_broker.domain.tally import kind_of

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.gate.ledger import ReviewedChange
+from gsd_review_broker.domain.gate.decision import ReviewedChange
 from gsd_review_broker.domain.model import Change, Review
 from gsd_review_broker.domain.words import EventType, Verdict
 from gsd_review_broker.ports.proofs import Signer
 from gsd_review_broker.ports.repository import Applies
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.service.queries.receipts import approval_document
 
 
 def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:
@@ -29,7 +30,7 @@ def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> N
 class ApprovalWatcher:
     """Sees each approval in its transaction; from then on its content passes the gate."""
 
-    def __init__(self, signer: Signer | None = None) -> None:
+    def __init__(self, signer: Signer) -> None:
         self._signer = signer
 
     def __call__(self, tx: Transaction, change: Change) -> None:
@@ -43,5 +44,6 @@ class ApprovalWatcher:
         if kept is None or kept.digest != review.digest or kept.revision != review.revision:
             return
         approved = replace(kept, proposer=review.author, reviewer=review.claimed_by, approved_at=tx.now)
-        receipt = self._signer.receipt(approved) if self._signer else None
+        document = approval_document(approved)
+        receipt = self._signer.sign(document) if document else None
         tx.save_reviewed_change(replace(approved, receipt=receipt))

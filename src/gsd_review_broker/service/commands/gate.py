@@ -1,77 +1,54 @@
 """The gate's questions: may these commits land, which review is nearest, and what has landed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.gate import search
-from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
-from gsd_review_broker.domain.gate.plans import PlanStanding, held_back, standing_of
+from gsd_review_broker.domain.gate.decision import (
+    Because,
+    Commit,
+    Covered,
+    GateOverride,
+    LandedCommit,
+    Origin,
+    ReviewedChange,
+    may_cover,
+    without_exempt,
+)
+from gsd_review_broker.domain.gate.judge import NOT_ALL, GateAnswer, is_off, judge, of_same_paths
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
-from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
+from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, NewEvent, ReviewId, Status
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports.lists import ReviewFilter
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.standing import missing_in
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.service.within import whole_broker_only
 
 log = structlog.get_logger()
 
 _MOST_CARRIED = 5
-_NOT_ALL = (
-    "Only the newest approvals of these paths were looked at. If yours is older, propose the change as it is now."
-)
 _CARRIED_OVER = "the approval carried over: another change had landed in the same files"
 _MOST_SHOWN = 50
-_MOST_OVERRIDES = 50
+_MOST_OPEN_REVIEWS = 20
+_MOST_NAMED = 5
+_MOST_ON_PATH = 20
+_OPEN = (Status.PENDING, Status.CLAIMED, Status.IN_REVIEW, Status.CHANGES_REQUESTED)
 _LONGEST_OVERRIDE_MINUTES = 24 * 60
 
 # The policy for a main work tree; None for a bare repository.
 PolicyOf = Callable[[str | None], GatePolicy]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GateAnswer:
-    outcome: str
-    mode: Mode
-    covered: dict[str, Covered]
-    refusals: tuple[Refusal, ...]
-    override: GateOverride | None
-    text: str
-    plans: tuple[PlanStanding, ...] = ()
-
-    def as_json(self, commits: Sequence[Commit]) -> dict[str, Any]:
-        refused = {refusal.commit.id: refusal for refusal in self.refusals}
-        return {
-            "outcome": self.outcome,
-            "mode": self.mode.value,
-            "message": self.text,
-            "commits": [_row(commit, self.covered.get(commit.id), refused.get(commit.id)) for commit in commits],
-            "plans": [one.facts() for one in self.plans],
-        }
-
-
-def _row(commit: Commit, covered: Covered | None, refusal: Refusal | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"commit": commit.id, "subject": commit.subject, "covered": covered is not None}
-    if covered is not None:
-        row |= {"because": covered.because.value, "reviews": list(covered.reviews)}
-    if refusal is not None:
-        near = refusal.nearest
-        row |= {"files": list(refusal.files), "next": refusal.next_command}
-        row["nearest"] = {"review_id": near.review_id, "standing": near.standing} if near else None
-    return row
 
 
 class Gate:
@@ -82,48 +59,12 @@ class Gate:
         self._began = core.clock.now()
 
     async def check(self, request: GateRequest) -> GateAnswer:
-        """The answer is a snapshot: an approval that comes later counts for the next question."""
+        """The answer is a snapshot: an approval that comes later applies to the next question."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
-        policy = self._policy_for(root, request)
-        if policy.mode is Mode.OFF and request.asker is Asker.HOOK:
-            return GateAnswer(outcome="pass", mode=policy.mode, covered={}, refusals=(), override=None, text="")
-        covered, override, notes = await self._covered(request, policy, root)
-        plans = await self._plans(request, policy)
-        passed = GateAnswer(
-            outcome="pass", mode=policy.mode, covered=covered, refusals=(), override=override, text="", plans=plans
-        )
-        held = held_back(request.commits, covered, plans, policy) if request.asker is Asker.HOOK else []
-        if held:
-            return await self._held_back(request, policy, held, passed)
-        missing = [commit for commit in request.commits if commit.id not in covered]
-        if not missing:
-            return passed
-        refusals = await self._core.store.read(
-            lambda reader: tuple(self._refusal(reader, commit, policy, request) for commit in missing)
-        )
-        if request.asker is not Asker.STATUS:
-            await self._record_refusal(request, policy, refusals)
-        outcome = "warn" if policy.mode is not Mode.BLOCK and request.asker is Asker.HOOK else "refuse"
-        text = refusal_text(refusals, policy, note="\n".join(notes))
-        return replace(passed, outcome=outcome, refusals=refusals, text=text)
-
-    async def _plans(self, request: GateRequest, policy: GatePolicy) -> tuple[PlanStanding, ...]:
-        if not request.plans:
-            return ()
-        return await self._core.store.read(
-            lambda reader: tuple(standing_of(reader, plan, request.origin, policy) for plan in request.plans)
-        )
-
-    async def _held_back(
-        self, request: GateRequest, policy: GatePolicy, held: Sequence[Commit], passed: GateAnswer
-    ) -> GateAnswer:
-        """The plan first: whether the code itself is approved is a question for later."""
-        names = [plan.name for plan in passed.plans if not plan.is_approved]
-        refusals = tuple(Refusal(commit=commit, files=files_of(commit, policy), nearest=None) for commit in held)
-        await self._record_refusal(request, policy, refusals, plans=names)
-        outcome = "refuse" if policy.mode is Mode.BLOCK else "warn"
-        text = plan_refusal_text(held, names, request.root, policy)
-        return replace(passed, outcome=outcome, refusals=refusals, text=text)
+        answer = await self._judged(request, self._policy_for(root, request), root)
+        if answer.refusals and request.asker is not Asker.STATUS:
+            await self._record_refusal(request, answer)
+        return answer
 
     async def _root_of(self, origin: Origin, root: str | None, *, is_elsewhere: bool) -> str | None:
         """The main work tree on this machine whose policy counts. A user's broker looks at no folder outside its
@@ -151,42 +92,37 @@ class Gate:
         policy = self._policy_of(root)
         return policy if request.mode is None else replace(policy, mode=strictest([policy.mode, request.mode]))
 
-    async def _covered(
-        self, request: GateRequest, policy: GatePolicy, root: str | None
-    ) -> tuple[dict[str, Covered], GateOverride | None, list[str]]:
-        """What is covered, by which override, and what was not looked at."""
-        covered, _ = await self._core.store.read(lambda reader: _decided(reader, request, policy, thorough=False))
-        is_complete = True
-        if len(covered) < len(request.commits):
-            covered, is_complete = await self._core.store.read(
-                lambda reader: _decided(reader, request, policy, thorough=True)
-            )
-        for commit in request.commits:
-            if commit.id not in covered:
-                carried, looked_at_all = await self._carried(request, commit, policy, root)
-                is_complete = is_complete and looked_at_all
-                covered |= {commit.id: carried} if carried else {}
-        notes = [] if is_complete else [_NOT_ALL]
-        if request.asker is not Asker.HOOK:
-            overridden = await self._core.store.read(lambda reader: _overridden(reader, request, covered))
-            return covered | overridden, None, notes
-        override = await self._core.store.read(lambda reader: self._valid_override(reader, request, policy))
-        if override is not None:
-            for commit in request.commits:
-                covered.setdefault(commit.id, Covered(because=Because.OVERRIDE))
-        return covered, override, notes
+    async def _judged(self, request: GateRequest, policy: GatePolicy, root: str | None) -> GateAnswer:
+        """Ask the judge; then again, if approvals carried over to commits that it knows no review for."""
 
-    def _valid_override(self, reader: Reader, request: GateRequest, policy: GatePolicy) -> GateOverride | None:
+        def ask(reader: Reader, carried: dict[str, Covered], notes: Sequence[str]) -> GateAnswer:
+            return judge(
+                reader, request, policy, self._moment(request), known=carried, notes=notes,
+                nearest=lambda commit: _nearest_review(
+                    reader, commit, policy, request.origin, self._core.policy.approvals
+                ),
+            )  # fmt: skip
+
+        answer = await self._core.store.read(lambda reader: ask(reader, {}, ()))
+        if is_off(request, policy):
+            return answer
+        carried: dict[str, Covered] = {}
+        looked_at_all = True
+        for commit in request.commits:
+            if commit.id not in answer.covered or answer.covered[commit.id].because is Because.OVERRIDE:
+                covered, are_all = await self._carried(request, commit, policy, root)
+                looked_at_all = looked_at_all and are_all
+                carried |= {commit.id: covered} if covered else {}
+        if not carried and looked_at_all:
+            return answer
+        notes = () if looked_at_all else (NOT_ALL,)
+        return await self._core.store.read(lambda reader: ask(reader, carried, notes))
+
+    def _moment(self, request: GateRequest) -> Milliseconds:
         """Now; or then, for a commit that landed while no broker was running. What landed since this broker began was
-        asked about, so the time that the caller gives does not count."""
-        if policy.override is Override.NOBODY:
-            return None
+        asked about, so the time that the caller gives does not apply."""
         asked_at = request.asked_at
-        moment = asked_at if asked_at is not None and asked_at < self._began else self._core.clock.now()
-        valid = reader.overrides_valid_at(moment, _MOST_OVERRIDES)
-        return next(
-            (one for one in valid if Origin(root=one.repository, folder=one.folder).is_same(request.origin)), None
-        )
+        return asked_at if asked_at is not None and asked_at < self._began else self._core.clock.now()
 
     async def _carried(
         self, request: GateRequest, commit: Commit, policy: GatePolicy, root: str | None
@@ -196,10 +132,8 @@ class Gate:
         wanted = without_exempt(commit.steps, policy)
         if root is None or not commit.parents or not wanted:
             return None, True
-        candidates = await self._core.store.read(
-            lambda reader: search.of_same_paths(reader, wanted, request.origin, policy)
-        )
-        usable = [change for change in candidates.changes if _may_cover(change, wanted, policy)]
+        candidates = await self._core.store.read(lambda reader: of_same_paths(reader, wanted, request.origin, policy))
+        usable = [change for change in candidates.changes if may_cover(change.approval(), wanted, policy)]
         for change in usable[:_MOST_CARRIED]:
             diff = await self._core.store.read(lambda reader, change=change: _diff_of(reader, change))
             if diff is None:
@@ -214,27 +148,20 @@ class Gate:
                 return Covered(because=Because.CARRIED, reviews=(change.review_id,)), True
         return None, candidates.is_complete and len(usable) <= _MOST_CARRIED
 
-    def _refusal(self, reader: Reader, commit: Commit, policy: GatePolicy, request: GateRequest) -> Refusal:
-        nearest = nearest_review(reader, commit, policy, request.origin, self._core.policy.approvals)
-        has_landed = request.asker is not Asker.HOOK
-        return Refusal(commit=commit, files=files_of(commit, policy), nearest=nearest, has_landed=has_landed)
-
-    async def _record_refusal(
-        self, request: GateRequest, policy: GatePolicy, refusals: Sequence[Refusal], plans: Sequence[str] = ()
-    ) -> None:
+    async def _record_refusal(self, request: GateRequest, answer: GateAnswer) -> None:
         def command(tx: Transaction) -> None:
-            for refusal in refusals[:20]:
+            for refusal in answer.refusals[:20]:
                 near = refusal.nearest
                 metadata = {
                     "commit": refusal.commit.id,
                     "branch": ", ".join(request.branches),
-                    "mode": policy.mode.value,
+                    "mode": answer.mode.value,
                     "by": request.asker.value,
                     "files": list(refusal.files[:50]),
                     "nearest": near.review_id if near else None,
                 }
-                if plans:
-                    metadata["plans"] = list(plans[:50])
+                if answer.missing_plans:
+                    metadata["plans"] = list(answer.missing_plans[:50])
                 tx.append(_event(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
 
         await self._core.store.write(command)
@@ -249,14 +176,7 @@ class Gate:
         because = validation.text("reason", reason, self._core.policy.limits.text)
         if not is_human(identity):
             raise BrokerError(Code.FORBIDDEN, f"{identity} is not a person", "Only a person can override the gate.")
-        if not because.strip():
-            raise BrokerError(Code.INVALID_ARGUMENT, "reason: an override needs one", "Say why the review is skipped.")
-        if not 1 <= minutes <= _LONGEST_OVERRIDE_MINUTES:
-            raise BrokerError(
-                Code.INVALID_ARGUMENT,
-                f"minutes: {minutes} is not between 1 and {_LONGEST_OVERRIDE_MINUTES}",
-                "An override has an end; 15 minutes is the default.",
-            )
+        validation.between("minutes", minutes, 1, _LONGEST_OVERRIDE_MINUTES)
         if self._policy_of(await self._root_of(origin, root, is_elsewhere=is_elsewhere)).override is Override.NOBODY:
             raise BrokerError(
                 Code.FORBIDDEN, "the policy allows no override (gate.override is nobody)", "Propose the change instead."
@@ -298,14 +218,16 @@ class Gate:
     async def landed(self, request: GateRequest) -> dict[str, Any]:
         """The references are written: link each commit to what covers it. A commit is recorded once."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
-        policy = self._policy_for(root, request)
-        covered, override, _ = await self._covered(request, policy, root)
+        # The plans were asked for before it landed, and what covers a commit is recorded in every mode.
+        policy = replace(self._policy_for(root, request), mode=Mode.BLOCK)
+        answer = await self._judged(replace(request, plans=()), policy, root)
+        covered = answer.landing()
         branch = ", ".join(name.removeprefix("refs/heads/") for name in request.branches)
 
         def command(tx: Transaction) -> int:
             new = [c for c in request.commits if tx.landed_commit(request.origin.folder, c.id) is None]
             for commit in new:
-                self._land(tx, request.origin, branch, commit, covered.get(commit.id), override)
+                self._land(tx, request.origin, branch, commit, covered.get(commit.id), answer.override)
             return len(new)
 
         return {"recorded": await self._core.store.write(command)}
@@ -361,24 +283,47 @@ def _landed_row(row: LandedCommit) -> dict[str, Any]:
     }
 
 
-def _decided(
-    reader: Reader, request: GateRequest, policy: GatePolicy, *, thorough: bool
-) -> tuple[dict[str, Covered], bool]:
-    candidates = search.approvals(reader, request.commits, policy, request.origin, thorough=thorough)
-    approvals = [change.approval() for change in candidates.changes]
-    return decide(request.commits, approvals, policy), candidates.is_complete
+def _nearest_review(
+    reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin, approvals: ApprovalPolicy
+) -> Nearest | None:
+    """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
+    same files; then one that has landed."""
+    steps = without_exempt(commit.steps, policy)
+    if not steps:
+        return None
+    approved = of_same_paths(reader, steps, origin, policy).changes or [
+        change for change in reader.approvals_on_path(min(steps), _MOST_ON_PATH) if change.origin.is_same(origin)
+    ]
+    waiting = next((change for change in approved if change.landed_at is None), None)
+    if waiting is not None:
+        return _of_approved(waiting, steps, policy)
+    return _open_review(reader, steps, approvals) or (_of_approved(approved[0], steps, policy) if approved else None)
 
 
-def _may_cover(change: ReviewedChange, wanted: Steps, policy: GatePolicy) -> bool:
-    return change.approval().by_person or not any(policy.needs_person(path) for path in wanted)
+def _of_approved(change: ReviewedChange, steps: Steps, policy: GatePolicy) -> Nearest:
+    known = without_exempt(parse_records(change.records), policy)
+    if known == steps:
+        return Nearest(review_id=change.review_id, standing="needs_person")
+    differing = sorted(
+        path
+        for path in known.keys() | steps.keys()
+        if path not in known or path not in steps or known[path].new != steps[path].new
+    )
+    if not differing:
+        return Nearest(review_id=change.review_id, standing="stale")
+    named = tuple(shown_path(path) for path in differing[:_MOST_NAMED])
+    return Nearest(review_id=change.review_id, standing="changed", differs_in=named)
 
 
-def _overridden(reader: Reader, request: GateRequest, covered: dict[str, Covered]) -> dict[str, Covered]:
-    """An override counts for what landed while it was valid, and for nothing else."""
-    missing = [commit.id for commit in request.commits if commit.id not in covered]
-    landed = [reader.landed_commit(request.origin.folder, commit_id) for commit_id in missing]
-    found = [commit.commit_id for commit in landed if commit and commit.because is Because.OVERRIDE]
-    return dict.fromkeys(found, Covered(because=Because.OVERRIDE))
+def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nearest | None:
+    names = {shown_path(path) for path in steps}
+    for status in _OPEN:
+        for review in reader.reviews(ReviewFilter(status=status), after=None, limit=_MOST_OPEN_REVIEWS):
+            revision = reader.revision(review.id, review.revision, with_diff=False)
+            if revision and any(file.path in names for file in revision.affected_files):
+                found = missing_in(reader, review, approvals)
+                return Nearest(review_id=review.id, standing=status.value, missing=found[1] if found else ())
+    return None
 
 
 def _diff_of(reader: Reader, change: ReviewedChange) -> bytes | None:

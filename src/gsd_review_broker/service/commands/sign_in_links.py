@@ -1,9 +1,10 @@
 """Links that sign in to the dashboard: each works once, within a minute, on every broker of the database.
 
-The database holds neither the link's code nor the token that it stands for: the token is sealed with the code, and of
-the code there is a hash. So whoever reads the database can use no link and learns no token.
+The database holds neither the link's code nor the token that it stands for: the token is encrypted with the code, and
+of the code there is a hash. A reader of the database can use no link and learns no token.
 """
 
+import base64
 import hashlib
 import secrets
 from typing import NamedTuple
@@ -34,7 +35,7 @@ class SignInLinks:
             now = tx.now
             link = SignInLink(
                 hash=_hash_of(code),
-                sealed_token=_sealed(token.encode("utf-8", "surrogateescape"), code).hex(),
+                sealed_token=_sealed(token, code),
                 page=page,
                 expires_at=Milliseconds(now + _VALID_MILLISECONDS),
             )
@@ -53,15 +54,30 @@ class SignInLinks:
         link = await self._store.write(command)
         if link is None:
             return None
-        token = _sealed(bytes.fromhex(link.sealed_token), code)
-        return SignedIn(token.decode("utf-8", "surrogateescape"), link.page)
+        token = _opened(link.sealed_token, code)
+        return None if token is None else SignedIn(token, link.page)
 
 
 def _hash_of(code: str) -> str:
     return hashlib.sha256(code.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _sealed(content: bytes, code: str) -> bytes:
-    """Seals and opens: a one-time pad, made of a random code that is used for one link alone."""
-    pad = hashlib.shake_256(_SEAL + code.encode("utf-8", "surrogateescape")).digest(len(content))
-    return bytes(one ^ other for one, other in zip(content, pad, strict=True))
+def _sealed(token: str, code: str) -> str:
+    from cryptography.fernet import Fernet  # noqa: PLC0415 - few brokers make links
+
+    return Fernet(_key_of(code)).encrypt(token.encode("utf-8", "surrogateescape")).decode("ascii")
+
+
+def _opened(sealed: str, code: str) -> str | None:
+    """None for a link that an earlier version of the broker made."""
+    from cryptography.fernet import Fernet, InvalidToken  # noqa: PLC0415 - as above
+
+    try:
+        return Fernet(_key_of(code)).decrypt(sealed).decode("utf-8", "surrogateescape")
+    except InvalidToken:
+        return None
+
+
+def _key_of(code: str) -> bytes:
+    """The code is random, and has 24 bytes: a hash is enough to make a key of it."""
+    return base64.urlsafe_b64encode(hashlib.sha256(_SEAL + code.encode("utf-8", "surrogateescape")).digest())

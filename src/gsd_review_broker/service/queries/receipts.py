@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.proofs import Signer
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.timestamps import iso
 
 
 class Receipts:
-    def __init__(self, core: Core, signer: Signer | None) -> None:
+    def __init__(self, core: Core, signer: Signer) -> None:
         self._core = core
         self._signer = signer
 
@@ -27,21 +28,54 @@ class Receipts:
             raise BrokerError(
                 Code.NOT_FOUND,
                 f"the approval of review {review.id} was not signed",
-                "Install gsd-review-broker[receipts] and start the broker again; later approvals are signed.",
+                "A repository without a commit has no receipts; later approvals are signed.",
             )
         return {"review_id": review.id, "receipt": change.receipt}
 
     async def of_override(self, folder: str, commit: str) -> dict[str, Any]:
         """Signed when it is asked for: the record of a commit that landed does not change."""
         landed, override = await self._core.store.read(lambda reader: _overridden(reader, folder, commit))
-        receipt = self._signer.override_receipt(landed, override) if self._signer else None
-        if receipt is None:
+        document = override_document(landed, override)
+        if document is None:
             raise BrokerError(
                 Code.UNAVAILABLE,
                 f"the override of {commit} cannot be signed",
-                "The broker needs gsd-review-broker[receipts], and the repository its root commit (no shallow clone).",
+                "The repository's root commit was not known: it was a shallow clone, or had no commit.",
             )
-        return {"commit": commit, "receipt": receipt}
+        return {"commit": commit, "receipt": self._signer.sign(document)}
+
+
+def approval_document(approved: ReviewedChange) -> dict[str, Any] | None:
+    """What a receipt says; None where the repository had no root commit, by which clones know it."""
+    if approved.repository is None or approved.approved_at is None:
+        return None
+    return {
+        "repository": approved.repository,
+        "digest": approved.digest,
+        "review_id": approved.review_id,
+        "revision": approved.revision,
+        "proposer": approved.proposer,
+        "reviewer": approved.reviewer,
+        "verdict": "approved",
+        "approved_at": iso(approved.approved_at),
+    }
+
+
+def override_document(landed: LandedCommit, override: GateOverride) -> dict[str, Any] | None:
+    """What the receipt of an override says about the one commit that it let through."""
+    if override.repository is None:
+        return None
+    return {
+        "repository": override.repository,
+        "commit": landed.commit_id,
+        "digest": landed.digest,
+        "override": override.id,
+        "person": override.person,
+        "reason": override.reason,
+        "verdict": "overridden",
+        "landed_at": iso(landed.landed_at),
+        "until": iso(override.until),
+    }
 
 
 def _overridden(reader: Reader, folder: str, commit: str) -> tuple[LandedCommit, GateOverride]:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.gate.ledger import Origin
+from gsd_review_broker.domain.gate.decision import Origin
 from gsd_review_broker.domain.gate.request import parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.rules import Right

@@ -2,23 +2,15 @@
 
 import pytest
 
-from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
-from gsd_review_broker.domain.gate.ledger import Origin, ReviewedChange
-from gsd_review_broker.domain.gate.plans import (
-    PlanStanding,
-    PlanVersion,
-    current_phase,
-    held_back,
-    is_of_phase,
-    standing_of,
-    unfinished_plans,
-)
-from gsd_review_broker.domain.gate.policy import GatePolicy, stricter
+from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, Origin, ReviewedChange
+from gsd_review_broker.domain.gate.judge import ApprovalsAtHand, PlanApproval, judge, plan_approval
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.records import Entry, Step, raw_records
 from gsd_review_broker.domain.gate.refusal import plan_refusal_text
-from gsd_review_broker.domain.gate.request import parse_request, plan_line
+from gsd_review_broker.domain.gate.request import Asker, GateRequest, PlanVersion, parse_request, plan_line
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.gate.question import current_phase, is_of_phase, unfinished_plans
 
 PLAN = b".planning/phases/03-parse/03-02-PLAN.md"
 ABSENT = Entry(b"000000", b"0" * 40)
@@ -65,15 +57,6 @@ def test_a_plan_with_a_summary_is_finished() -> None:
     assert unfinished_plans(names) == ["03-02-PLAN.md", "PLAN.md"]
 
 
-class Kept:
-    def __init__(self, *changes: ReviewedChange) -> None:
-        self._changes = list(changes)
-
-    def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
-        assert path == PLAN
-        return self._changes[:limit]
-
-
 def approved(
     review: str, new: Entry, *, old: Entry = ABSENT, by: str = "codex", folder: str = HERE.folder
 ) -> ReviewedChange:
@@ -84,7 +67,7 @@ def approved(
 
 
 def reviews(*changes: ReviewedChange, policy: GatePolicy = ON, now: tuple[Entry, ...] = (TWO,)) -> tuple[str, ...]:
-    return standing_of(Kept(*changes), PlanVersion(path=PLAN, entries=now), HERE, policy).reviews
+    return plan_approval(ApprovalsAtHand(changes), PlanVersion(path=PLAN, entries=now), HERE, policy).reviews
 
 
 def test_a_plan_is_approved_if_a_review_of_this_repository_ends_with_its_content() -> None:
@@ -107,8 +90,9 @@ def commit(name: str, *paths: str) -> Commit:
     return Commit(id=name, steps={path.encode(): Step(ABSENT, ONE) for path in paths})
 
 
-def held(policy: GatePolicy, *standings: PlanStanding) -> list[str]:
-    commits = [
+def held(policy: GatePolicy, *entries: Entry, asker: Asker = Asker.HOOK) -> list[str]:
+    """One plan for each entry is asked about; that with the content TWO is approved."""
+    commits = (
         commit("code", "a.py"),
         commit("both", "a.py", PLAN.decode()),
         commit("plan", PLAN.decode()),
@@ -116,22 +100,29 @@ def held(policy: GatePolicy, *standings: PlanStanding) -> list[str]:
         commit("merge", "b.py"),
         commit("overridden", "c.py"),
         commit("unreviewed", "d.py"),
-    ]
-    covered = {
-        "code": Covered(because=Because.REVIEW, reviews=("r",)),
+    )
+    reviewed = Covered(because=Because.REVIEW, reviews=("r",))
+    known = {
+        **dict.fromkeys(("code", "both", "plan", "unreviewed"), reviewed),
         "merge": Covered(because=Because.MERGE),
         "overridden": Covered(because=Because.OVERRIDE),
     }
-    return [one.id for one in held_back(commits, covered, standings, policy)]
+    plans = tuple(PlanVersion(path=PLAN, entries=(entry,)) for entry in entries)
+    request = GateRequest(origin=HERE, asker=asker, root=None, branches=(), commits=commits, plans=plans)
+    answer = judge(ApprovalsAtHand([approved("a", TWO)]), request, policy, Milliseconds(1), known=known)
+    assert answer.missing_plans == ((PLAN.decode(),) if answer.refusals else ())
+    assert answer.landing().keys().isdisjoint(refusal.commit.id for refusal in answer.refusals)
+    return [refusal.commit.id for refusal in answer.refusals]
 
 
 def test_code_is_held_back_while_a_plan_is_not_approved() -> None:
-    version = PlanVersion(path=PLAN, entries=(ONE,))
-    good, bad = (PlanStanding(plan=version, reviews=found) for found in (("r",), ()))
-    assert held(ON, good, bad) == ["code", "both", "unreviewed"]
-    assert held(ON, good) == held(ON) == []
-    assert held(GatePolicy(), bad) == []
-    assert bad.facts() == {"plan": PLAN.decode(), "approved": False, "reviews": []}
+    assert held(ON, TWO, ONE) == ["code", "both", "unreviewed"]
+    assert held(ON, TWO) == held(ON) == []
+    assert held(GatePolicy(), ONE) == []
+    assert held(ON, ONE, asker=Asker.CHECK) == []
+    assert held(GatePolicy(mode=Mode.OFF, plan_first=True), ONE) == []
+    unapproved = PlanApproval(plan=PlanVersion(path=PLAN, entries=(ONE,)), reviews=())
+    assert unapproved.facts() == {"plan": PLAN.decode(), "approved": False, "reviews": []}
 
 
 def test_either_file_can_turn_it_on_and_neither_can_turn_it_off_for_the_other() -> None:

@@ -2,7 +2,7 @@
 
 That broker alone decides. Nothing on this machine stands in for it while it does not answer: neither a database nor a
 ticket nor a receipt here is the team's. Imported only where such a broker is named, because TLS costs more to import
-than the rest of the hook.
+than the rest of the hook; and the policy only where there is configuration, or no answer.
 """
 
 import _thread
@@ -10,13 +10,16 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
-from gsd_review_broker.gate.hook import Site
+from gsd_review_broker.gate.hook import Site, configuration
 from gsd_review_broker.settings.own_token import own_token
+
+if TYPE_CHECKING:
+    from gsd_review_broker.domain.gate.policy import Mode
 
 # A name service, TLS and a question over a slow line take longer than a question on this machine.
 ANSWER_SECONDS = 3.0
@@ -25,8 +28,6 @@ _HEADERS = {"Content-Type": "application/x-tandem-gate", "Accept": "application/
 _OK = 200
 # The first line of a question: the caller's paths are those of another machine.
 ELSEWHERE = b"elsewhere=yes\n"
-# From the least to the most strict, as in domain/gate/policy.py, which takes longer to import than a question may.
-_MODES = ("off", "warn", "block")
 # The mode in which the broker answered last.
 _MODE_FILE = "mode"
 _CHECK_ADDRESS = "check that the broker is up and that its address is right (`tandem status`), then commit again."
@@ -36,12 +37,12 @@ def is_elsewhere(url: str) -> bool:
     return bool(url) and not is_here(url)
 
 
-def ask_elsewhere(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
-    """`pass`, `warn` or `refuse`, and the words."""
+def ask_remote(site: Site, url: str, path: str, body: bytes) -> tuple[str, str]:
+    """Give `pass`, `warn` or `refuse`, and the words."""
     try:
         content = _asked(site, url, path, body)
         outcome, text = str(content["outcome"]), str(content["message"])
-        remember_mode(site, content["mode"])
+        remember_mode(site, str(content["mode"]))
     except BrokerError as error:
         return _unanswered(site, error.message, _next_step(error))
     except (ValueError, KeyError, TypeError):
@@ -61,7 +62,7 @@ def _next_step(error: BrokerError) -> str:
 
 def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
     own = _own_mode(site)
-    line = b"mode=%b\n" % own.encode("ascii") if own else b""
+    line = b"mode=%b\n" % own.encode("ascii") if own is not None else b""
     status, answer = send(site, url, path, line + body, site.patience_for(ANSWER_SECONDS))
     try:
         content = json.loads(answer)
@@ -73,26 +74,15 @@ def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
     raise BrokerError(Code(refused["code"]), f"the broker at {url} says: {refused['message']}", str(refused["hint"]))
 
 
-def _own_mode(site: Site) -> str:
-    """What the files here demand; nothing where neither says anything. Configuration that cannot be read blocks."""
-    modes: list[str] = []
-    for key in ("user_file", "project_file"):
-        try:
-            with open(site.known.get(key) or os.devnull, "rb") as file:  # noqa: PTH123 - as the hook
-                section = (json.loads(file.read() or b"{}")).get("gate", {})
-            if "mode" in section:
-                modes.append(section["mode"])
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-            return _MODES[-1]
-    return _strictest(modes)
+def _own_mode(site: Site) -> "Mode | None":
+    """What the configuration here demands; None where it says nothing. Configuration that cannot be read blocks."""
+    with suppress(OSError):
+        if not configuration(site):
+            return None
+    from gsd_review_broker.settings.gate import read_policy
 
-
-def _strictest(modes: list[str]) -> str:
-    """Nothing where there are none; what is not a mode counts as the strictest."""
-    known = [_MODES.index(mode) if mode in _MODES else len(_MODES) - 1 for mode in modes]
-    return _MODES[max(known)] if known else ""
+    policy = read_policy(site.known.get("project_file"), site.known.get("user_file"))
+    return policy.mode if policy.names_mode else None
 
 
 def _shown(status: int, answer: bytes) -> str:
@@ -140,7 +130,7 @@ def _for_elsewhere(site: Site, body: bytes) -> bytes:
     """Paths here mean nothing to that broker; it compares the root commit, which all clones share."""
     if not site.known.get("commit"):
         # There was none when the gate was installed.
-        from gsd_review_broker.git.discovery import root_commit  # noqa: PLC0415 - it starts processes
+        from gsd_review_broker.git.discovery import root_commit
 
         body = body.replace(b"\ncommit=\n", b"\ncommit=%b\n" % (root_commit(site.common) or "").encode("ascii"), 1)
     return ELSEWHERE + body
@@ -148,31 +138,41 @@ def _for_elsewhere(site: Site, body: bytes) -> bytes:
 
 def _unanswered(site: Site, problem: str, hint: str) -> tuple[str, str]:
     """Refused as strictly as the broker was when it answered last, or as the files here say."""
-    mode = _strictest([*filter(None, [_own_mode(site)]), *_remembered(site)])
-    if mode == "off":
+    from gsd_review_broker.domain.gate.policy import Mode, strictest
+
+    modes = [mode for mode in (_own_mode(site), _remembered(site)) if mode is not None]
+    mode = strictest(modes) if modes else Mode.BLOCK
+    if mode is Mode.OFF:
         return "pass", ""
-    verb = "warning (the commit is let through)" if mode == "warn" else "refused"
+    verb = "warning (the commit is let through)" if mode is Mode.WARN else "refused"
     text = (
         f"tandem gate: {verb}: the broker that judges commits here could not be asked.\n"
         f"  {problem}\n"
         "It runs on another machine, and nothing on this one can answer for it.\n"
         f"Next: {hint}"
     )
-    return "warn" if mode == "warn" else "refuse", text
+    return "warn" if mode is Mode.WARN else "refuse", text
 
 
 def remember_mode(site: Site, mode: str) -> None:
-    if mode in _MODES and _remembered(site) != [mode]:
+    if mode.isalpha() and _text_of_mode(site) != mode:
         with suppress(OSError):
             write_private(Path(site.common, "tandem", _MODE_FILE), mode.encode("ascii"))
 
 
-def _remembered(site: Site) -> list[str]:
+def _remembered(site: Site) -> "Mode | None":
+    """The mode in which the broker answered last; anything else is the strictest."""
+    from gsd_review_broker.domain.gate.policy import Mode
+
+    text = _text_of_mode(site)
+    return None if text is None else Mode(text) if text in set(Mode) else Mode.BLOCK
+
+
+def _text_of_mode(site: Site) -> str | None:
     try:
-        with open(os.path.join(site.common, "tandem", _MODE_FILE), encoding="ascii") as file:  # noqa: PTH118, PTH123 - as the hook
-            return [file.read(16).strip()]
+        with open(os.path.join(site.common, "tandem", _MODE_FILE), encoding="ascii", errors="replace") as file:
+            return file.read(16).strip()
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError):
-        # Somebody wrote something else there.
-        return [_MODES[-1]]
+        return None
+    except OSError:
+        return "unreadable"
