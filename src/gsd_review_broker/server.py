@@ -25,9 +25,9 @@ from gsd_review_broker.observe import logs, tracing
 from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
+from gsd_review_broker.settings.schema import Settings
 from gsd_review_broker.settings.tracked_state import refuse_tracked
 from gsd_review_broker.web.connection_limits import BoundedHttpProtocol
 
@@ -132,8 +132,6 @@ def serve(configuration: Configuration) -> int:
         level=settings.log_level,
         form=settings.log_format,
         file=Path(settings.log_file).expanduser() if settings.log_file else None,
-        file_bytes=settings.log_file_bytes,
-        file_count=settings.log_file_count,
     )
     for problem in configuration.problems:
         log.warning("problem", feature=problem.feature, message=problem.message, fix=problem.fix)

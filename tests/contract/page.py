@@ -11,7 +11,7 @@ from gsd_review_broker.domain import model
 from gsd_review_broker.errors import Code
 from gsd_review_broker.mcp.registry import Audience, Tool
 from gsd_review_broker.mcp.server import all_tools
-from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.settings.schema import Settings
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOT = ROOT / "tests" / "contract" / "contract.json"

@@ -16,7 +16,6 @@ from gsd_review_broker.domain.model import (
     Milliseconds,
     Operation,
     Origin,
-    Policy,
     Review,
     ReviewId,
     Revision,
@@ -26,10 +25,11 @@ from gsd_review_broker.domain.model import (
     Status,
     Verdict,
 )
+from tests.support.policies import review_policy
 
 NOW = Milliseconds(1_800_000_000_000)
 LATER = Milliseconds(NOW + 5_000)
-POLICY = Policy()
+POLICY = review_policy()
 TIMEOUT = POLICY.claim_timeout
 PROPOSER = Identity("gsd-executor")
 REVIEWER = Identity("codex-r1")

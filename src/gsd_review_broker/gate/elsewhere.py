@@ -15,7 +15,7 @@ from typing import Any
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
-from gsd_review_broker.gate.hook import Site
+from gsd_review_broker.gate.hook import Site, own_demands
 from gsd_review_broker.settings.own_token import own_token
 
 # A name service, TLS and a question over a slow line take longer than a question on this machine.
@@ -74,8 +74,9 @@ def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
 
 
 def _own_mode(site: Site) -> str:
-    """What the files here demand; nothing where neither says anything. Configuration that cannot be read blocks."""
-    modes: list[str] = []
+    """What the files and the environment here demand; nothing where none says anything. Configuration that cannot be
+    read blocks."""
+    modes = [str(section.get("mode", _MODES[-1])) for section in own_demands() if {"mode", "problem"} & section.keys()]
     for key in ("user_file", "project_file"):
         try:
             with open(site.known.get(key) or os.devnull, "rb") as file:  # noqa: PTH123 - as the hook

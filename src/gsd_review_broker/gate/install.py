@@ -257,7 +257,8 @@ def _receipt_kind(site: GateSite) -> str | None:
 
 
 def policy_of(site: GateSite) -> GatePolicy:
-    return read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+    project = locations.project_file(site.root) if site.root else None
+    return read_policy(project, locations.user_file(), installation=site.own)
 
 
 def hook_site(site: GateSite) -> Site:

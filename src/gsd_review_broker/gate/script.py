@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 from gsd_review_broker.gate.tickets import TICKET_DIFF
 from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, command_line
+from gsd_review_broker.settings.gate import CONFIG_VARIABLE
 
 MARK = "# tandem gate: only approved content lands on guarded branches. `tandem gate uninstall` removes this hook."
 CHAINED = "reference-transaction.before-tandem"
+# What a ticket does not know of, since it was made for the broker's own policy.
+_DEMANDS = (CONFIG_VARIABLE, "BROKER_GATE__EXEMPT_PATHS", "BROKER_GATE__HUMAN_PATHS", "BROKER_GATE__PLAN_FIRST")
 _SUM = ("hash-object", "--no-filters", "--stdin")
 
 _TEMPLATE = """\
@@ -37,10 +40,11 @@ note="$place/prepared.$PPID.$new"
 program={program}
 # The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
 # after the sum over its parents and its records. A ticket older than the configuration does not count.
-# Tickets are a broker's of this machine; where one on another machine decides, they do not count.
+# Tickets are a broker's of this machine; where one on another machine decides, they do not count. Nor do they where the
+# environment demands what the broker did not know.
 tickets={tickets}
 has_ticket() {{
-  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}" = count ] || return 1
+  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}{demands}" = count ] || return 1
   set -- "$place/tickets/$old".*
   [ -f "$1" ] || return 1
   ticket="$place/tickets/$old.$(sum_of_commit)"
@@ -105,6 +109,7 @@ def hook_script(
         configuration=shlex.join(configuration),
         tickets="count" if has_tickets else "none",
         foreign=" ".join(FOREIGN_VARIABLES),
+        demands="".join(f"${{{name}-}}" for name in _DEMANDS),
         environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
         diff=shlex.join(command_line(TICKET_DIFF)),
         sum=shlex.join(command_line(_SUM)),

@@ -6,7 +6,7 @@ listens elsewhere, or with TLS, that is a listener of its own.
 
 from dataclasses import dataclass
 
-from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.settings.schema import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - the names, to recognize them

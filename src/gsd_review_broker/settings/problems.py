@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 POOL = "reviewer_pool"
+GATE = "gate"
 # What GSD's agents do about reviews. The broker itself has no use for these.
 REVIEW = frozenset({"review", "review_granularity", "execution_mode"})
 PROJECT_FILE = "project file"

@@ -216,13 +216,12 @@ def reviewers() -> Check:
 
 def gate(target: Target) -> Check:
     from gsd_review_broker.gate import install
-    from gsd_review_broker.settings.gate import read_policy
 
     root = target.locations.root
     if root is None:
         return green("gate", "outside a repository there is nothing to guard")
-    state = install.state(install.GateSite.of(root))
-    policy = read_policy(locations.project_file(root), locations.user_file())
+    site = install.GateSite.of(root)
+    state, policy = install.state(site), install.policy_of(site)
     if policy.problem and state != "absent":
         return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix that file.")
     match state:

@@ -9,7 +9,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate.questions import passed, range_log, row_of
 from gsd_review_broker.cli.render.escapes import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.receipts import key_id_of, parse_public_key
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, Code
@@ -129,7 +129,7 @@ def _public_key(file: str | None) -> bytes:
 
 def _policy(file: str | None) -> GatePolicy:
     if file is None:
-        return GatePolicy(mode=Mode.BLOCK)
+        return stricter({"mode": Mode.BLOCK})
     try:
         return read_policy_file(Path(file))
     except (OSError, ValueError) as error:

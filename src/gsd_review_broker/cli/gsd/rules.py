@@ -8,8 +8,8 @@ from typing import Any
 from gsd_review_broker.cli.gate.setup import gate_state
 from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.settings import config
-from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
+from gsd_review_broker.settings.schema import Settings
 
 _FAIL_MODES = {
     "closed": "fail_mode closed: without a broker, commit nothing, and report that you are blocked.",

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.pool import is_safe
+from gsd_review_broker.settings.schema import is_safe
 
 MARKER = "BROKER_REVIEWER_ID"
 POOL_MARKER = "BROKER_POOL"

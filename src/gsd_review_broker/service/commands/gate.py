@@ -11,7 +11,7 @@ from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
 from gsd_review_broker.domain.gate.plans import PlanStanding, held_back, standing_of
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest, tightened
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusal_text, refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
@@ -146,8 +146,10 @@ class Gate:
         )
 
     def _policy_for(self, root: str | None, request: GateRequest) -> GatePolicy:
-        """The caller's own files may be stricter."""
+        """The caller's own files and environment may be stricter."""
         policy = self._policy_of(root)
+        for section in request.demands:
+            policy = tightened(policy, section)
         return policy if request.mode is None else replace(policy, mode=strictest([policy.mode, request.mode]))
 
     async def _covered(

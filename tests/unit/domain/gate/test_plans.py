@@ -19,12 +19,13 @@ from gsd_review_broker.domain.gate.refusal import plan_refusal_text
 from gsd_review_broker.domain.gate.request import parse_request, plan_line
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from tests.support.policies import gate_policy
 
 PLAN = b".planning/phases/03-parse/03-02-PLAN.md"
 ABSENT = Entry(b"000000", b"0" * 40)
 ONE, TWO = (Entry(b"100644", digit * 40) for digit in (b"1", b"2"))
 HERE = Origin(root="r" * 40, folder="/here/.git")
-ON = GatePolicy(plan_first=True)
+ON = gate_policy(plan_first=True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_code_is_held_back_while_a_plan_is_not_approved() -> None:
     good, bad = (PlanStanding(plan=version, reviews=found) for found in (("r",), ()))
     assert held(ON, good, bad) == ["code", "both", "unreviewed"]
     assert held(ON, good) == held(ON) == []
-    assert held(GatePolicy(), bad) == []
+    assert held(gate_policy(), bad) == []
     assert bad.facts() == {"plan": PLAN.decode(), "approved": False, "reviews": []}
 
 

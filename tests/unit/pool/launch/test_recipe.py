@@ -11,7 +11,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool.launch.agents import launch_for, module_of
 from gsd_review_broker.pool.launch.prompting import prompt, template
 from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest, environment, filled, refuse_unsafe, through_wsl
-from gsd_review_broker.settings.agents import AGENTS, MODELS
+from gsd_review_broker.settings.agents import AGENTS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
 REQUEST = LaunchRequest(
@@ -26,9 +26,16 @@ REQUEST = LaunchRequest(
 )
 
 
+MODELS = {
+    "codex": "gpt-6.1-sol",
+    "claude": "opus",
+    "gemini": "gemini-3.1-pro-preview",
+    "opencode": "anthropic/claude-opus-5-5",
+}
+
+
 def request_for(agent: str, **fields: object) -> LaunchRequest:
-    model = next(iter(MODELS[agent]), None)
-    return replace(REQUEST, agent=agent, model=model, **fields)  # type: ignore[arg-type]
+    return replace(REQUEST, agent=agent, model=MODELS.get(agent), **fields)  # type: ignore[arg-type]
 
 
 def test_codex_is_started_as_measured() -> None:
