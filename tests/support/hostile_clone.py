@@ -18,7 +18,7 @@ SECRET = "5" * 64
 # Names that Python, our libraries or we ourselves import.
 MODULES = (
     *("sitecustomize", "usercustomize", "json", "uvloop", "uvicorn", "structlog", "pydantic", "sqlalchemy", "mcp"),
-    *("starlette", "argparse", "http", "typing", "encodings", "asyncio", "platformdirs", "tomllib", "secrets"),
+    *("starlette", "argparse", "http", "typing", "encodings", "asyncio", "tomllib", "secrets"),
     *("gsd_review_broker", "tests", "alembic"),
 )
 
