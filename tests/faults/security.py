@@ -307,22 +307,22 @@ A_CLONE = (
     fault(
         "security M2: a tracked file starts reviewers",
         "settings/config.py",
-        "        project = _without_foreign_pool(project, [users, *own], problems)\n",
-        "        pass\n",
+        "    if file.is_tracked and POOL not in file.users and _turns_pool_on(kept.get(POOL)):\n",
+        "    if False:\n",
         f"{_POOL}::test_a_tracked_file_cannot_start_reviewers",
     ),
     fault(
         "security M2: a tracked file names the prompt and the fence",
-        "settings/tracked.py",
-        '_FORBIDDEN = (("fence",), _POOL_TEMPLATE)\n',
-        "_FORBIDDEN = ()\n",
+        "settings/schema.py",
+        '        return outside or ("is not taken from this file" if wanted.is_tracked else None)\n',
+        "        return outside\n",
         f"{_POOL}::test_a_tracked_file_names_no_prompt_and_no_fence",
     ),
     fault(
         "security M2: a tracked file raises limits",
-        "settings/tracked.py",
-        "        if value > counts if is_maximum else value < counts:\n",
-        "        if False:\n",
+        "settings/schema.py",
+        "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
+        "        return None\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",
     ),
     fault(
@@ -472,8 +472,8 @@ A_TOKEN = (
     fault(
         "security token: tickets of this machine count where another one decides",
         "gate/script.py",
-        ' && [ "$tickets${{BROKER_URL-}}" = count ]',
-        "",
+        '"$tickets${{BROKER_URL-}}{demands}" = count',
+        '"$tickets{demands}" = count',
         f"{_HOOK_ELSEWHERE}::test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count_then",
     ),
     fault(
