@@ -52,7 +52,7 @@ def _default(setting: Setting) -> str:
 def _bounds(setting: Setting) -> str:
     """The choices, unless they are explained; or the smallest and the largest value, where the type says less."""
     field = setting.field
-    choices = [f"`{choice}`" for choice in _choices(field.annotation)]
+    choices = [f"`{choice}`" for choice in choices(field.annotation)]
     if choices:
         return "" if all(choice in setting.owner.about for choice in choices) else ", ".join(choices)
     least = [each.ge for each in field.metadata if isinstance(each, Ge)]
@@ -63,10 +63,10 @@ def _bounds(setting: Setting) -> str:
     return f"at least {least[0]}" if least and least != [1] else ""
 
 
-def _choices(annotation: Any) -> list[str]:
+def choices(annotation: Any) -> list[str]:
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return [str(member.value) for member in annotation]
     if typing.get_origin(annotation) is typing.Literal:
         return [str(choice) for choice in typing.get_args(annotation)]
     is_union = typing.get_origin(annotation) in {typing.Union, types.UnionType}
-    return next(filter(None, map(_choices, typing.get_args(annotation))), []) if is_union else []
+    return next(filter(None, map(choices, typing.get_args(annotation))), []) if is_union else []

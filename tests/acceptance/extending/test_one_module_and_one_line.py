@@ -79,7 +79,7 @@ def tandem(tmp_path: Path, own_home: Path, package: Path, monkeypatch: pytest.Mo
 
 def test_an_agent(tandem: Tandem, package: Path) -> None:
     (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
-    add_line(package / "settings" / "agents.py", "] = {\n", '    "ada-2": ("deep",),\n')
+    add_line(package / "settings" / "agents.py", "AGENTS = (", '"ada-2", ')
     user_file(tandem.home, agent=AGENT, model="deep", max_pool_size=1, kill_grace_seconds=1)
     assert AGENT in tandem.run("pool", "spawn", "--help").out
     checks = {check["name"]: check["found"] for check in tandem("doctor")["checks"]}
