@@ -7,7 +7,7 @@ from typing import Any
 
 from annotated_types import Ge, Gt, Le
 
-from gsd_review_broker.settings.schema import Setting, all_settings
+from gsd_review_broker.settings.schema import Setting, Strict, all_settings
 from tests.contract.page import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -28,8 +28,17 @@ def _table() -> str:
     rows = ["| setting | default | who may set it | meaning |", "|---|---|---|---|"]
     for setting in all_settings():
         meaning = "; ".join(filter(None, (setting.owner.about, _bounds(setting))))
-        rows.append(f"| `{setting.name}` | {_default(setting)} | {setting.owner.who()} | {meaning} |")
+        rows.append(f"| `{setting.name}` | {_default(setting)} | {_who(setting)} | {meaning} |")
     return "\n".join(rows) + "\n"
+
+
+def _who(setting: Setting) -> str:
+    owner = setting.owner
+    return owner.who.replace("stricter", _word(owner.strictest)) if isinstance(owner, Strict) else owner.who
+
+
+def _word(value: Any) -> str:
+    return f"`{str(value).lower()}`"
 
 
 def _default(setting: Setting) -> str:
@@ -39,7 +48,7 @@ def _default(setting: Setting) -> str:
         case None | "" | []:
             return "none"
         case bool(value):
-            return f"`{str(value).lower()}`"
+            return _word(value)
         case [*values]:
             return ", ".join(f"`{value}`" for value in values)
         case int(value) if setting.name.endswith("_bytes"):
@@ -52,9 +61,9 @@ def _default(setting: Setting) -> str:
 def _bounds(setting: Setting) -> str:
     """The choices, unless they are explained; or the smallest and the largest value, where the type says less."""
     field = setting.field
-    choices = [f"`{choice}`" for choice in choices(field.annotation)]
-    if choices:
-        return "" if all(choice in setting.owner.about for choice in choices) else ", ".join(choices)
+    words = [f"`{choice}`" for choice in choices(field.annotation)]
+    if words:
+        return "" if all(word in setting.owner.about for word in words) else ", ".join(words)
     least = [each.ge for each in field.metadata if isinstance(each, Ge)]
     most = [each.le for each in field.metadata if isinstance(each, Le)]
     assert not any(isinstance(each, Gt) for each in field.metadata)

@@ -44,47 +44,35 @@ class WhoMaySet:
     # In the documentation, where the default needs words.
     default: str = ""
 
+    who: ClassVar[str]
     is_tightening: ClassVar[bool] = False
-
-    def who(self) -> str:
-        raise NotImplementedError
 
     def objection(self, wanted: ProjectValue) -> str | None:
         """Say why a project's file may not set this value."""
-        raise NotImplementedError
-
-
-class Shared(WhoMaySet):
-    def who(self) -> str:
-        return "you, project"
-
-    def objection(self, wanted: ProjectValue) -> str | None:
         return None
 
 
-class UsersOwn(WhoMaySet):
-    def who(self) -> str:
-        return "you"
-
-    def objection(self, wanted: ProjectValue) -> str | None:
-        return f"applies only in the user's file, {user_file()}: a repository must not decide it"
+class Shared(WhoMaySet):
+    who = "you, project"
 
 
 class Merged(WhoMaySet):
     """For the gate, which takes the strictest of all sources (settings/gate.py)."""
 
-    def who(self) -> str:
-        return "you, project: the strictest"
+    who = "you, project: the strictest"
+
+
+class UsersOwn(WhoMaySet):
+    who = "you"
 
     def objection(self, wanted: ProjectValue) -> str | None:
-        return None
+        return f"applies only in the user's file, {user_file()}: a repository must not decide it"
 
 
 class Inside(WhoMaySet):
     """A path: the project's must lie inside the repository."""
 
-    def who(self) -> str:
-        return "you; project: inside the repository"
+    who = "you; project: inside the repository"
 
     def objection(self, wanted: ProjectValue) -> str | None:
         if is_inside(str(wanted.value), wanted.root):
@@ -98,10 +86,8 @@ class Inside(WhoMaySet):
 class InsideUntracked(Inside):
     """Text that reviewers follow: a file that came with the repository must not choose it."""
 
-    is_tightening: ClassVar[bool] = True
-
-    def who(self) -> str:
-        return "you; project: inside the repository, unless git tracks its file"
+    who = "you; project: inside the repository, unless git tracks its file"
+    is_tightening = True
 
     def objection(self, wanted: ProjectValue) -> str | None:
         outside = Inside.objection(self, wanted)
@@ -109,8 +95,7 @@ class InsideUntracked(Inside):
 
 
 class AllowedModel(WhoMaySet):
-    def who(self) -> str:
-        return "you; project: one of your `allowed_models`"
+    who = "you; project: one of your `allowed_models`"
 
     def objection(self, wanted: ProjectValue) -> str | None:
         allowed = wanted.allowed_models
@@ -125,7 +110,7 @@ class AllowedModel(WhoMaySet):
 class Tightening(WhoMaySet):
     """A project's file that git tracks may make the value stricter only."""
 
-    is_tightening: ClassVar[bool] = True
+    is_tightening = True
 
     def objection(self, wanted: ProjectValue) -> str | None:
         return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None
@@ -135,8 +120,7 @@ class Tightening(WhoMaySet):
 
 
 class AtMost(Tightening):
-    def who(self) -> str:
-        return "you; project: lower"
+    who = "you; project: lower"
 
     def loosening(self, value: Any, usual: Any) -> str | None:
         """A usual value of None is no limit."""
@@ -146,8 +130,7 @@ class AtMost(Tightening):
 
 
 class AtLeast(Tightening):
-    def who(self) -> str:
-        return "you; project: higher"
+    who = "you; project: higher"
 
     def loosening(self, value: Any, usual: Any) -> str | None:
         return None if value >= usual else f"{_shown(value)} is less than {_shown(usual)}, which applies for you"
@@ -159,8 +142,7 @@ class Strict(Tightening):
 
     strictest: Any = None
 
-    def who(self) -> str:
-        return f"you; project: {_shown(self.strictest)}"
+    who = "you; project: stricter"
 
     def loosening(self, value: Any, usual: Any) -> str | None:
         if value in (usual, self.strictest):
@@ -360,11 +342,9 @@ class PoolSettings(Section):
         list[str] | dict[Agent, list[str]],
         Separated(),
         UsersOwn("models that a project's file may name: a list, or a list for each agent"),
-    ] = Field(default_factory=list[str])
-    environment: Annotated[VariableNames, UsersOwn("names of further variables that reviewers get")] = Field(
-        default_factory=list[str]
-    )
-    agents: dict[Agent, AgentSettings] = Field(default_factory=dict[Agent, AgentSettings])
+    ] = []
+    environment: Annotated[VariableNames, UsersOwn("names of further variables that reviewers get")] = []
+    agents: dict[Agent, AgentSettings] = {}
 
     @property
     def is_on(self) -> bool:
@@ -393,15 +373,9 @@ class PoolSettings(Section):
 
 class GateSettings(Section):
     mode: Annotated[Mode, Merged("the [gate](gate.md), once installed")] = DEFAULT_MODE
-    branches: Annotated[Names, Merged("globs of branches that the gate guards", "every local branch")] = Field(
-        default_factory=list[str]
-    )
-    exempt_paths: Annotated[Names, Merged("paths that need no approval, in gitignore syntax")] = Field(
-        default_factory=lambda: list(DEFAULT_EXEMPT)
-    )
-    human_paths: Annotated[Names, Merged("paths that need a person's approval, in gitignore syntax")] = Field(
-        default_factory=list[str]
-    )
+    branches: Annotated[Names, Merged("globs of branches that the gate guards", "every local branch")] = []
+    exempt_paths: Annotated[Names, Merged("paths that need no approval, in gitignore syntax")] = list(DEFAULT_EXEMPT)
+    human_paths: Annotated[Names, Merged("paths that need a person's approval, in gitignore syntax")] = []
     override: Annotated[Override, Merged("who may override the gate")] = Override.HUMAN
     plan_first: Annotated[
         bool, Merged("code waits until the plans of GSD's current phase are approved ([how](gate.md#the-plan-first))")
@@ -425,7 +399,7 @@ class ReviewSettings(Section):
         Literal["closed", "open"],
         Strict("what they do without a broker: stop, or commit and say so", strictest="closed"),
     ] = "closed"
-    required_gates: RequiredGates = Field(default_factory=RequiredGates)
+    required_gates: RequiredGates = RequiredGates()
 
 
 class ApprovalSettings(Section):
@@ -437,9 +411,7 @@ class ApprovalSettings(Section):
     distinct_vendors: Annotated[
         bool, UsersOwn("those approvals come from programs of different vendors, or from people")
     ] = False
-    human_paths: Annotated[Names, UsersOwn("paths, in gitignore syntax, that need a person's approval too")] = Field(
-        default_factory=list[str]
-    )
+    human_paths: Annotated[Names, UsersOwn("paths, in gitignore syntax, that need a person's approval too")] = []
 
 
 class Settings(Section):
@@ -480,7 +452,7 @@ class Settings(Section):
     allowed_hosts: Annotated[
         HostNames,
         UsersOwn("names by which clients may call the broker, besides its own addresses, such as reviews.example.org"),
-    ] = Field(default_factory=list[str])
+    ] = []
     tls_certificate: Annotated[
         str | None, UsersOwn("a PEM file; with `tls_key` the broker speaks TLS at `host` and `port`")
     ] = None
@@ -488,7 +460,7 @@ class Settings(Section):
     trusted_proxies: Annotated[
         Networks,
         UsersOwn("addresses or networks of proxies whose `X-Forwarded-Proto` and `X-Forwarded-For` are believed"),
-    ] = Field(default_factory=list[str])
+    ] = []
     fence: Annotated[
         Fence,
         Strict(
@@ -499,7 +471,7 @@ class Settings(Section):
     max_rounds: Annotated[Count, AtMost("from this round on, the broker asks for a person")] = 5
     allowed_roots: Annotated[
         AbsoluteFolders, UsersOwn("folders, as whole paths, whose repositories may be a `workspace`")
-    ] = Field(default_factory=list[str])
+    ] = []
     notify_command: Annotated[
         list[str],
         Feature("no program is run"),
@@ -507,18 +479,18 @@ class Settings(Section):
             "a program, as a list of words, which the broker runs for each new inbox entry and each verdict "
             "([how](dashboard.md#a-notification-program))"
         ),
-    ] = Field(default_factory=list[str])
+    ] = []
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Shared("the least important lines that are written")
     ] = "info"
     log_format: Annotated[Literal["console", "json"], Shared("how they are written")] = "console"
     log_file: Annotated[str | None, UsersOwn("a file instead of standard error", "none")] = None
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    reviewer_pool: Annotated[PoolSettings, Feature("the pool is off")] = Field(default_factory=PoolSettings)
-    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
-    gate: Annotated[GateSettings, Feature("the gate blocks")] = Field(default_factory=GateSettings)
+    limits: LimitSettings = LimitSettings()
+    reviewer_pool: Annotated[PoolSettings, Feature("the pool is off")] = PoolSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    gate: Annotated[GateSettings, Feature("the gate blocks")] = GateSettings()
     # The default of each of these is the strictest, so a mistake never skips a review.
-    review: Annotated[ReviewSettings, Feature("the default applies")] = Field(default_factory=ReviewSettings)
+    review: Annotated[ReviewSettings, Feature("the default applies")] = ReviewSettings()
     review_granularity: Annotated[
         Literal["per_task", "per_plan"],
         Feature("the default applies"),
