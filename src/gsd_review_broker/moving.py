@@ -22,7 +22,7 @@ from typing import Protocol
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.maintenance import verify
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.changes import Changes, DifferentError
 from gsd_review_broker.store.sqlite import verification
 from gsd_review_broker.store.sqlite.moving import SqliteSource, SqliteTarget, follow_in_file

@@ -7,7 +7,8 @@ from typing import Any
 
 from annotated_types import Ge, Gt, Le
 
-from gsd_review_broker.settings.schema import Setting, Strict, all_settings
+from gsd_review_broker.settings.owners import Strict
+from gsd_review_broker.settings.schema import Setting, all_settings
 from tests.contract.page import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"

@@ -269,9 +269,9 @@ A_CLONE = (
     ),
     fault(
         "security H7: a tracked database is opened",
-        "settings/tracked_state.py",
-        "    for path in tracked_among(root, state_files(database)):\n",
-        "    for path in tracked_among(root, state_files(database))[:0]:\n",
+        "settings/config.py",
+        "    for path in checkout.tracked_among(root, state_files(database)):\n",
+        "    for path in checkout.tracked_among(root, state_files(database))[:0]:\n",
         f"{_STATE}::test_the_broker_and_the_doctor_refuse_a_database_that_came_with_the_clone",
     ),
     fault(
@@ -313,14 +313,14 @@ A_CLONE = (
     ),
     fault(
         "security M2: a tracked file names the prompt and the fence",
-        "settings/schema.py",
+        "settings/owners.py",
         '        return outside or ("is not taken from this file" if wanted.is_tracked else None)\n',
         "        return outside\n",
         f"{_POOL}::test_a_tracked_file_names_no_prompt_and_no_fence",
     ),
     fault(
         "security M2: a tracked file raises limits",
-        "settings/schema.py",
+        "settings/owners.py",
         "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
         "        return None\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",

@@ -16,7 +16,7 @@ from gsd_review_broker.client.connection import Connection, UnreachableError, is
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site, own_demands
-from gsd_review_broker.settings.own_token import own_token
+from gsd_review_broker.settings.user_files import own_token
 
 # A name service, TLS and a question over a slow line take longer than a question on this machine.
 ANSWER_SECONDS = 3.0

@@ -22,9 +22,9 @@ from gsd_review_broker.git.checkout import find_root
 from gsd_review_broker.git.origin import git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.brokers_file import record_url, recorded_url
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.gate import read_policy
+from gsd_review_broker.settings.state_files import Database
+from gsd_review_broker.settings.user_files import record_url, recorded_url
 
 _HOOK = "reference-transaction"
 _EXECUTABLE = 0o755

@@ -5,6 +5,7 @@ The result is validated as a whole against `schema.py`. Every value knows its or
 
 import copy
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,18 +20,17 @@ from gsd_review_broker.git import checkout
 from gsd_review_broker.git.origin import git_folder
 from gsd_review_broker.settings import gate, locations
 from gsd_review_broker.settings.agents import OWN_COMMAND
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.listening import refuse_open_door
 from gsd_review_broker.settings.locations import COMMAND_LINE, ENVIRONMENT, user_file
+from gsd_review_broker.settings.owners import ProjectValue, WhoMaySet
 from gsd_review_broker.settings.problems import GATE, POOL, PROJECT_FILE, Problem
 from gsd_review_broker.settings.schema import (
     VARIABLE_PREFIX,
     Feature,
     PoolSettings,
-    ProjectValue,
     Section,
     Separated,
     Settings,
-    WhoMaySet,
     inner_section,
     is_section,
     owner,
@@ -39,10 +39,10 @@ from gsd_review_broker.settings.schema import (
     typed,
     typed_or_default,
 )
+from gsd_review_broker.settings.state_files import Database, state_files
 
 # The pool's setting that is not about the pool alone.
 _OF_ALL_CLAIMS = "claim_timeout_seconds"
-_LOCAL = "127.0.0.1, localhost and ::1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,7 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     merged, origins = _merged([users, *([project] if project else []), *own])
     _put_gate(merged, origins, root, chosen, environment, problems)
     settings = _validated(merged, origins, root, problems)
-    _refuse_open_door(settings, origins)
+    refuse_open_door(settings, origins)
     origin = origins.get("db", "default")
     database = locations.chosen_database(settings.db, origin, root, instance=settings.instance)
     if database.url is None and database.path.is_dir():
@@ -124,24 +124,6 @@ def _put_gate(
                 fix="Fix the file or the variable.",
             )
         )
-
-
-def _refuse_open_door(settings: Settings, origins: dict[str, str]) -> None:
-    """Other machines are let in only by the user's own decision, and only with tokens."""
-    where = origins.get("host", "default")
-    if not settings.is_local and where not in {str(user_file()), ENVIRONMENT, COMMAND_LINE}:
-        raise StartError(
-            f"{where}: host: {settings.host!r} is not this machine alone, and a repository must not decide that; here "
-            f"allowed are {_LOCAL}; set others in {user_file()}, by BROKER_HOST or with --host."
-        )
-    if not settings.is_local and (settings.auth != "token" or not settings.host):
-        raise StartError(
-            f"{where}: host: {settings.host!r} is not this machine alone; without tokens allowed are {_LOCAL} "
-            "(for other addresses set auth to token)."
-        )
-    if (settings.tls_certificate is None) != (settings.tls_key is None):
-        missing = "tls_key" if settings.tls_key is None else "tls_certificate"
-        raise StartError(f"{missing} is missing: TLS needs both tls_certificate and tls_key.")
 
 
 def _validated(merged: dict[str, Any], origins: dict[str, str], root: Path | None, problems: list[Problem]) -> Settings:
@@ -423,3 +405,15 @@ def _siblings(path: list[str]) -> list[str]:
         field = section.model_fields.get(name)
         section = (inner_section(field) if field else None) or section
     return list(section.model_fields)
+
+
+def refuse_tracked(database: Database, root: Path | None) -> None:
+    """A database that came with the repository contains approvals that nobody here gave."""
+    if root is None or not database.is_inside(root):
+        return
+    for path in checkout.tracked_among(root, state_files(database)):
+        raise StartError(
+            f"git tracks {path}, or does not say: it may have come with the repository, and what it holds cannot be "
+            f"believed. If it is yours, run `git rm --cached {shlex.quote(str(path))}`; otherwise move it away, or use "
+            "another database with --db."
+        )

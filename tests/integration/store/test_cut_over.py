@@ -19,8 +19,7 @@ from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import draft_path, moved_path
+from gsd_review_broker.settings.state_files import Database, draft_path, moved_path
 from gsd_review_broker.store import changes
 from gsd_review_broker.store.sqlite import moved as mark
 from gsd_review_broker.store.sqlite import moving as sqlite_moving
@@ -252,7 +251,7 @@ from pathlib import Path
 from gsd_review_broker import moving
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 follow, turns = moving._Move._follow, []
 

@@ -10,9 +10,9 @@ from gsd_review_broker.cli.main import main
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.schema import Settings
+from gsd_review_broker.settings.state_files import Database
 from tests.support.processes import git
 
 LAYERS = ("default", "user", "project", "environment", "flag")

@@ -11,17 +11,8 @@ from annotated_types import Ge, Le
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
-from gsd_review_broker.settings.schema import (
-    AtLeast,
-    AtMost,
-    Section,
-    Setting,
-    Shared,
-    Strict,
-    Tightening,
-    UsersOwn,
-    all_settings,
-)
+from gsd_review_broker.settings.owners import AtLeast, AtMost, Shared, Strict, Tightening, UsersOwn
+from gsd_review_broker.settings.schema import Section, Setting, all_settings
 from tests.contract.settings import choices
 from tests.support.processes import git
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from gsd_review_broker.cli.broker.state_folder import Files
 from gsd_review_broker.files.private import read_regular, write_private
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 # Below the ports that systems give to outgoing connections.
 _OWN = range(18_321, 28_321)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 
 class Files(NamedTuple):

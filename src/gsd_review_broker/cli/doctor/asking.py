@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from gsd_review_broker.client import RunningBroker, Target, connect
-from gsd_review_broker.settings.own_token import own_token
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
+from gsd_review_broker.settings.user_files import own_token
 
 
 def connected(target: Target) -> RunningBroker:

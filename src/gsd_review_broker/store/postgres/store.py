@@ -26,7 +26,7 @@ from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database, key_of
+from gsd_review_broker.settings.state_files import Database, key_of
 from gsd_review_broker.store.postgres import archiving, schema
 from gsd_review_broker.store.postgres.engine import (
     CONNECTIONS,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files import locks
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import lock_path
+from gsd_review_broker.settings.state_files import Database, lock_path
 
 
 class DatabaseLock:

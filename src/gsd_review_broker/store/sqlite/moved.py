@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import read_regular, write_private
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import moved_path
+from gsd_review_broker.settings.state_files import Database, moved_path
 
 _LONGEST = 4096
 

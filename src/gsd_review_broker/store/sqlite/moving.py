@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import make_private_folder, open_private, sync_folder
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import draft_path
+from gsd_review_broker.settings.state_files import Database, draft_path
 from gsd_review_broker.store.changes import COUNT, TABLES, Changes, TableChanges, compare, follow, typed
 from gsd_review_broker.store.sqlite import known_schema, moved, verification
 from gsd_review_broker.store.sqlite.lock import DatabaseLock

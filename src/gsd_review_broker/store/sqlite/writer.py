@@ -29,8 +29,7 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import moved_path
+from gsd_review_broker.settings.state_files import Database, moved_path
 from gsd_review_broker.store.sqlite import moved
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction, finish
