@@ -17,6 +17,7 @@ _DISCOVERY = "tests/acceptance/clone/test_discovery.py"
 _HOOK = "tests/acceptance/gate/test_hook.py"
 _PRIVATE = "tests/integration/files/test_private.py"
 _POOL = "tests/unit/settings/test_pool.py"
+_SOURCES = "tests/acceptance/gate/test_policy_sources.py"
 _RECIPE = "tests/unit/pool/launch/test_recipe.py"
 _IDENTITY = "tests/acceptance/pool/test_identity.py"
 _ACCESS = "tests/unit/domain/rules/test_access.py"
@@ -324,6 +325,27 @@ A_CLONE = (
         "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
         "        return None\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",
+    ),
+    fault(
+        "security M2: a number that is spelled as text raises a limit",
+        "settings/config.py",
+        "        wanted = typed(section, path[-1], value)\n",
+        "        wanted = value if isinstance(value, int) else typed_or_default(section, path[-1], {})\n",
+        "tests/unit/settings/test_schema.py::test_a_tracked_file_tightens_and_does_not_loosen",
+    ),
+    fault(
+        "security gate: the environment chooses what is exempt",
+        "domain/gate/policy.py",
+        "        exempt=(*policy.exempt, Patterns(exempt)) if policy.exempt and exempt is not None else policy.exempt,\n",
+        "        exempt=(Patterns(exempt),) if exempt is not None else policy.exempt,\n",
+        f"{_SOURCES}::test_the_environment_does_not_loosen_the_gate",
+    ),
+    fault(
+        "security gate: the broker is not told what the hook's environment demands",
+        "gate/hook.py",
+        "        return lines + demands_line()\n",
+        "        return lines\n",
+        f"{_SOURCES}::test_a_mode_in_the_environment_is_what_the_hook_does",
     ),
     fault(
         "security L3: everything under a name is read",

@@ -59,7 +59,7 @@ class Inside(WhoMaySet):
     who = "you; project: inside the repository"
 
     def objection(self, wanted: ProjectValue) -> str | None:
-        if is_inside(str(wanted.value), wanted.root):
+        if wanted.value is None or is_inside(str(wanted.value), wanted.root):
             return None
         return (
             f"{wanted.value!r} lies outside the repository {wanted.root or ''}".rstrip()

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ TIGHTENING = [setting for setting in NAMED if isinstance(setting.owner, Tighteni
 LISTS = {
     "allowed_hosts": "reviews.example.org,other.example.org",
     "trusted_proxies": "10.0.0.5,10.0.0.0/8",
-    "allowed_roots": "/srv:/home",
+    "allowed_roots": os.pathsep.join(("/srv", "/home")),
 }
 # What its type cannot tell.
 VALUES = {
