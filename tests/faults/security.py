@@ -334,14 +334,14 @@ A_CLONE = (
         "tests/unit/settings/test_schema.py::test_a_tracked_file_tightens_and_does_not_loosen",
     ),
     fault(
-        "security gate: the environment chooses what is exempt",
+        "gate: the environment chooses what is exempt",
         "domain/gate/policy.py",
-        "        exempt=(*policy.exempt, Patterns(exempt)) if policy.exempt and exempt is not None else policy.exempt,\n",
-        "        exempt=(Patterns(exempt),) if exempt is not None else policy.exempt,\n",
+        "exempt=(*policy.exempt, Patterns(exempt)) if policy.exempt and exempt is not None else policy.exempt,",
+        "exempt=(Patterns(exempt),) if exempt is not None else policy.exempt,",
         f"{_SOURCES}::test_the_environment_does_not_loosen_the_gate",
     ),
     fault(
-        "security gate: the broker is not told what the hook's environment demands",
+        "gate: the broker is not told what the hook's environment demands",
         "gate/hook.py",
         "        return lines + demands_line()\n",
         "        return lines\n",
