@@ -104,7 +104,8 @@ def _put_gate(
 ) -> None:
     """What the gate does, instead of what the last source says: of the gate's sources the strictest values apply."""
     project = locations.project_file(root) if root else None
-    folder = git_folder(root) if root else None
+    # Of the main work tree, mostly; otherwise git knows.
+    folder = root and (root / ".git" if (root / ".git").is_dir() else git_folder(root))
     policy, values, where = gate.explained_policy(
         project,
         user_file(),

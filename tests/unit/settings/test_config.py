@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gsd_review_broker.cli.main import main
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.settings import config
+from gsd_review_broker.settings import config, locations
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.locations import locate
 from gsd_review_broker.settings.schema import Settings
@@ -319,3 +320,28 @@ def test_tandem_config_tells_what_is_wrong_and_exits_3(outside: Path, capsys: py
     said = capsys.readouterr().err
     assert f"{file}: port: " in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "config_folder", "state_folder"),
+    [
+        ("linux", {}, "~/.config", "~/.local/state"),
+        ("linux", {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s"}, "/c", "/s"),
+        ("darwin", {}, "~/Library/Application Support", "~/Library/Application Support"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local", "/local"),
+    ],
+)
+def test_the_users_folders_are_where_the_platform_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+    platform: str,
+    environment: dict[str, str],
+    config_folder: str,
+    state_folder: str,
+) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(locations, "sys", SimpleNamespace(platform=platform))
+    assert config.user_file() == Path(config_folder).expanduser() / "gsd-review-broker" / "config.json"
+    assert locations.state_folder() == Path(state_folder).expanduser() / "gsd-review-broker"

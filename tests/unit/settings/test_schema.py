@@ -12,8 +12,9 @@ from annotated_types import Ge, Le
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.gate import explained_policy
 from gsd_review_broker.settings.owners import AtLeast, AtMost, Shared, Strict, Tightening, UsersOwn
-from gsd_review_broker.settings.schema import Section, Setting, all_settings
+from gsd_review_broker.settings.schema import GateSettings, Section, Setting, all_settings
 from tests.contract.settings import choices
 from tests.support.processes import git
 
@@ -155,6 +156,11 @@ def test_no_file_of_a_project_sets_what_is_the_users_own(repository: Path, setti
     found = config.load(root=repository, flags={}, environment={})
     assert value_at(found, setting) == default
     assert f"{path}: {setting.name}: applies only in the user's file" in found.problems[0].message
+
+
+def test_the_gates_defaults_are_the_ones_that_the_hook_knows() -> None:
+    _, values, origins = explained_policy(None, None, environment={})
+    assert (values, origins) == (GateSettings().model_dump(), {})
 
 
 def test_every_flag_of_serve_is_a_setting_with_the_same_choices_and_default() -> None:
