@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.support.policies import review_policy
+
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import FIRST_HASH, canonical, chained
 from gsd_review_broker.domain.model import (
@@ -25,7 +27,6 @@ from gsd_review_broker.domain.model import (
     Milliseconds,
     NewEvent,
     Origin,
-    Policy,
     Review,
     ReviewId,
     Revision,
@@ -40,7 +41,7 @@ NOW = Milliseconds(1_800_000_000_000)
 PROJECTS = ("alpha", "beta", "gamma", None)
 _REVIEWERS = ("codex-r1-0a1b2c3d", "codex-r2-1b2c3d4e", "claude-r1-2c3d4e5f", "human:ada", "gemini")
 _SECOND = 1_000
-_POLICY = Policy()
+_POLICY = review_policy()
 _BATCH = 20_000
 # One review in this many is still open: enough for a page even of the small database.
 _OPEN_EVERY = 4

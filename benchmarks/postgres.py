@@ -24,7 +24,7 @@ from benchmarks.measuring import Samples, in_turns
 from benchmarks.report import Figure, heading, line, ratio, write_json
 from benchmarks.stage import proposal
 from gsd_review_broker import maintenance
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 RESULTS = Path(__file__).parent.parent / "bench-results" / "postgres.json"
 _GROWTH = 1.5

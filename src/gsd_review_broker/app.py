@@ -5,6 +5,7 @@ import contextlib
 import gc
 import importlib.util
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -33,14 +34,13 @@ from gsd_review_broker.service.identification import Auth, Identification
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.changes import SettingsWatch
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.settings.listening import listening
-from gsd_review_broker.settings.person import person_here
-from gsd_review_broker.settings.pool import resolved
-from gsd_review_broker.settings.problems import POOL, Problem, Problems
+from gsd_review_broker.settings.names import person_here
+from gsd_review_broker.settings.problems import POOL, Problem, Problems, SettingsWatch
 from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
+from gsd_review_broker.settings.schema import resolved
 from gsd_review_broker.store.sqlite.store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.gate import gate_routes
@@ -91,8 +91,8 @@ class Application:
             serves=configuration.serves,
             database_name=configuration.database.name,
             meters=meters,
-            gate_policy=_gate_policy,
-            ticket_office=TicketOffice(),
+            gate_policy=partial(_gate_policy, configuration.chosen),
+            ticket_office=TicketOffice(configuration.chosen),
             signer=signer,
             identification=Identification(
                 self.store,
@@ -220,7 +220,6 @@ def _repository(configuration: Configuration) -> GitRepository:
     return GitRepository(
         configuration.root,
         allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
-        timeout=settings.git_timeout_seconds,
     )
 
 
@@ -253,6 +252,7 @@ def _pool(
     return supervisor
 
 
-def _gate_policy(root: str | None) -> GatePolicy:
-    """Read for each question: a policy counts from the moment it is written."""
-    return read_policy(locations.project_file(Path(root)) if root else None, locations.user_file())
+def _gate_policy(chosen: Path | None, root: str | None) -> GatePolicy:
+    """Read for each question: a policy applies from the moment it is written."""
+    project = locations.project_file(Path(root)) if root else None
+    return read_policy(project, locations.user_file(), chosen=chosen)

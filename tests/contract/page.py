@@ -12,12 +12,10 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import Code
 from gsd_review_broker.mcp.registry import Tool
 from gsd_review_broker.mcp.server import all_tools
-from gsd_review_broker.settings.declared import Settings
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOT = ROOT / "tests" / "contract" / "contract.json"
 PAGE = ROOT / "docs" / "tools.md"
-CONFIGURATION = ROOT / "docs" / "configuration.md"
 
 
 _ABOUT = (
@@ -121,11 +119,3 @@ def _kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     return str(schema["type"])
-
-
-def setting_names() -> list[str]:
-    names: list[str] = []
-    for name, field in Settings.model_fields.items():
-        inner = getattr(field.annotation, "model_fields", None)
-        names += [f"{name}.{key}" for key in inner] if inner else [name]
-    return names

@@ -17,6 +17,7 @@ _DISCOVERY = "tests/acceptance/clone/test_discovery.py"
 _HOOK = "tests/acceptance/gate/test_hook.py"
 _PRIVATE = "tests/integration/files/test_private.py"
 _POOL = "tests/unit/settings/test_pool.py"
+_SOURCES = "tests/acceptance/gate/test_policy_sources.py"
 _RECIPE = "tests/unit/pool/launch/test_recipe.py"
 _IDENTITY = "tests/acceptance/pool/test_identity.py"
 _ACCESS = "tests/unit/domain/rules/test_access.py"
@@ -269,9 +270,9 @@ A_CLONE = (
     ),
     fault(
         "security H7: a tracked database is opened",
-        "settings/tracked_state.py",
-        "    for path in tracked_among(root, state_files(database)):\n",
-        "    for path in tracked_among(root, state_files(database))[:0]:\n",
+        "settings/config.py",
+        "    for path in checkout.tracked_among(root, state_files(database)):\n",
+        "    for path in checkout.tracked_among(root, state_files(database))[:0]:\n",
         f"{_STATE}::test_the_broker_and_the_doctor_refuse_a_database_that_came_with_the_clone",
     ),
     fault(
@@ -307,23 +308,44 @@ A_CLONE = (
     fault(
         "security M2: a tracked file starts reviewers",
         "settings/config.py",
-        "        project = _without_foreign_pool(project, [users, *own], problems)\n",
-        "        pass\n",
+        "    if file.is_tracked and POOL not in file.users and _turns_pool_on(kept.get(POOL)):\n",
+        "    if False:\n",
         f"{_POOL}::test_a_tracked_file_cannot_start_reviewers",
     ),
     fault(
         "security M2: a tracked file names the prompt and the fence",
-        "settings/tracked.py",
-        '_FORBIDDEN = (("fence",), _POOL_TEMPLATE)\n',
-        "_FORBIDDEN = ()\n",
+        "settings/owners.py",
+        '        return outside or ("is not taken from this file" if wanted.is_tracked else None)\n',
+        "        return outside\n",
         f"{_POOL}::test_a_tracked_file_names_no_prompt_and_no_fence",
     ),
     fault(
         "security M2: a tracked file raises limits",
-        "settings/tracked.py",
-        "        if value > counts if is_maximum else value < counts:\n",
-        "        if False:\n",
+        "settings/owners.py",
+        "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
+        "        return None\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",
+    ),
+    fault(
+        "security M2: a number that is spelled as text raises a limit",
+        "settings/config.py",
+        "        wanted = typed(section, path[-1], value)\n",
+        "        wanted = value if isinstance(value, int) else typed_or_default(section, path[-1], {})\n",
+        "tests/unit/settings/test_schema.py::test_a_tracked_file_tightens_and_does_not_loosen",
+    ),
+    fault(
+        "gate: the environment chooses what is exempt",
+        "domain/gate/policy.py",
+        "exempt=(*policy.exempt, Patterns(exempt)) if policy.exempt and exempt is not None else policy.exempt,",
+        "exempt=(Patterns(exempt),) if exempt is not None else policy.exempt,",
+        f"{_SOURCES}::test_the_environment_does_not_loosen_the_gate",
+    ),
+    fault(
+        "gate: the broker is not told what the hook's environment demands",
+        "gate/hook.py",
+        "        return lines + demands_line()\n",
+        "        return lines\n",
+        f"{_SOURCES}::test_a_mode_in_the_environment_is_what_the_hook_does",
     ),
     fault(
         "security L3: everything under a name is read",
@@ -486,8 +508,8 @@ A_TOKEN = (
     fault(
         "security token: tickets of this machine count where another one decides",
         "gate/install.py",
-        ' && [ "$tickets${{BROKER_URL-}}" = count ]',
-        "",
+        '"$tickets${{BROKER_URL-}}{demands}" = count',
+        '"$tickets{demands}" = count',
         f"{_HOOK_ELSEWHERE}::test_the_environment_names_a_broker_and_tickets_of_this_machine_do_not_count_then",
     ),
     fault(

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.files import locks
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import lock_path
+from gsd_review_broker.settings.state_files import Database, lock_path
 from tests.support.processes import DATABASE
 
 SECRET = "5" * 64
@@ -18,7 +17,7 @@ SECRET = "5" * 64
 # Names that Python, our libraries or we ourselves import.
 MODULES = (
     *("sitecustomize", "usercustomize", "json", "uvloop", "uvicorn", "structlog", "pydantic", "sqlalchemy", "mcp"),
-    *("starlette", "argparse", "http", "typing", "encodings", "asyncio", "platformdirs", "tomllib", "secrets"),
+    *("starlette", "argparse", "http", "typing", "encodings", "asyncio", "tomllib", "secrets"),
     *("gsd_review_broker", "tests", "alembic"),
 )
 

@@ -17,7 +17,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations
 from tests.support.mcp import ToolError
 

@@ -21,10 +21,11 @@ from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.settings import config
 from tests.support.local import PROPOSAL
 from tests.support.mcp import AsyncMcp
+from tests.support.policies import pool_limits
 from tests.support.waiting import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "reviewers"
-QUICK = PoolLimits(
+QUICK = pool_limits(
     spawn_cooldown=50, idle_timeout=60_000, exit_grace=1_000, failure_pause=100, check_interval=200, max_pool_size=3
 )
 

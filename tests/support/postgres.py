@@ -19,8 +19,8 @@ from typing import Any, Self
 
 import psutil
 
-from gsd_review_broker.settings.database import key_of, without_password
 from gsd_review_broker.settings.locations import APPLICATION
+from gsd_review_broker.settings.state_files import key_of, without_password
 from gsd_review_broker.store.tables import metadata
 from tests.support.processes import BrokerProcess
 from tests.support.waiting import until

@@ -16,7 +16,7 @@ from gsd_review_broker.git.scratch import PLACE as SCRATCH
 from gsd_review_broker.git.scratch import prefix_of
 from gsd_review_broker.pool.child.ending import end_leftovers
 from gsd_review_broker.pool.launch.recipe import POOL_MARKER
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from tests.support.forks import Forked, can_fork, run_forked
 from tests.support.mcp import Mcp
 from tests.support.waiting import PATIENCE

@@ -12,7 +12,6 @@ from gsd_review_broker.domain.model import (
     Message,
     Milliseconds,
     Origin,
-    Policy,
     Review,
     ReviewId,
     Revision,
@@ -28,10 +27,11 @@ from gsd_review_broker.domain.words import (
     Status,
     Verdict,
 )
+from tests.support.policies import review_policy
 
 NOW = Milliseconds(1_800_000_000_000)
 LATER = Milliseconds(NOW + 5_000)
-POLICY = Policy()
+POLICY = review_policy()
 TIMEOUT = POLICY.claim_timeout
 PROPOSER = Identity("gsd-executor")
 REVIEWER = Identity("codex-r1")

@@ -22,7 +22,7 @@ class TokenDesk:
         connection = self._connection()
         if connection is not None:
             return connection.post("/api/tokens", {name: value for name, value in wanted.items() if value is not None})
-        from gsd_review_broker.settings.person import person_here
+        from gsd_review_broker.settings.names import person_here
 
         return self._here(lambda tokens: tokens.new(person_here(), wanted.pop("role"), **wanted))
 
@@ -47,9 +47,8 @@ class TokenDesk:
         from gsd_review_broker import maintenance
         from gsd_review_broker.git.discovery import find_root
         from gsd_review_broker.settings import config
-        from gsd_review_broker.settings.tracked_state import refuse_tracked
 
         root = None if self._options.user else find_root(Path.cwd())
         configuration = config.load(root=root, flags={"db": self._options.db, "config": self._options.config})
-        refuse_tracked(configuration.database, root)
+        config.refuse_tracked(configuration.database, root)
         return cast("Json", maintenance.with_tokens(configuration, do))

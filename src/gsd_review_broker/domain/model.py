@@ -240,26 +240,27 @@ class Change:
 class Limits:
     """In bytes of UTF-8, or as a number of items. Anything over a limit is refused with too_large."""
 
-    body: int = 8 * 1024 * 1024
-    diff: int = 2 * 1024 * 1024
-    diff_files: int = 500
-    unpacked: int = 64 * 1024 * 1024
-    text: int = 64 * 1024
-    intent: int = 4 * 1024
+    body: int
+    diff: int
+    diff_files: int
+    unpacked: int
+    text: int
+    intent: int
+    # Not a setting.
     name: int = 256
-    findings: int = 500
-    revisions: int = 200
+    findings: int
+    revisions: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApprovalPolicy:
     """What makes a review approved."""
 
-    required: int = 1
+    required: int
     # The approvals come from different vendors' programs, or from people.
-    distinct_vendors: bool = False
+    distinct_vendors: bool
     # In gitignore syntax: whoever touches such a file needs a person's approval too.
-    human_paths: tuple[str, ...] = ()
+    human_paths: tuple[str, ...]
 
     @property
     def is_one_reviewer(self) -> bool:
@@ -269,13 +270,14 @@ class ApprovalPolicy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """How reviews are handled, from the configuration."""
+    """How reviews are handled, from the configuration, which has the defaults."""
 
-    claim_timeout: int = 1_200_000
-    max_rounds: int = 5
-    fence: Fence = Fence.STRICT
-    limits: Limits = field(default_factory=Limits)
-    approvals: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    # In milliseconds.
+    claim_timeout: int
+    max_rounds: int
+    fence: Fence
+    limits: Limits
+    approvals: ApprovalPolicy
 
 
 def new_review_id() -> ReviewId:

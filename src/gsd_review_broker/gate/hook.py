@@ -18,6 +18,8 @@ LOG = (
 )  # fmt: skip
 _BRANCHES = "refs/heads/"
 ANSWER_SECONDS = 0.7
+_POLICY_VARIABLES = "BROKER_GATE__"
+_CONFIG_VARIABLE = "BROKER_CONFIG"
 _OF_OTHERS = 0o077
 _LONGEST_FILE = 10_000
 _LONGEST_LIST = 1_000_000
@@ -82,15 +84,39 @@ def wanted_updates(lines: bytes) -> "list[tuple[str, str]]":
 
 
 def configuration(site: "Site") -> bytes:
-    """The text of both files; each part of it is parsed only where it may say something."""
-    text = b""
-    for key in ("project_file", "user_file"):
+    """The text of all sources of the policy; each part of it is parsed only where it may say something."""
+    names = [name.removeprefix(_POLICY_VARIABLES).lower() for name in policy_variables()]
+    text = "".join(f'"{name}"' for name in names).encode("utf-8", "surrogateescape")
+    for path in (site.known.get("project_file"), site.known.get("user_file"), os.environ.get(_CONFIG_VARIABLE)):
         try:
-            with open(site.known.get(key) or os.devnull, "rb") as file:
+            with open(path or os.devnull, "rb") as file:
                 text += file.read()
         except FileNotFoundError:
             continue
     return text
+
+
+def policy_variables() -> "list[str]":
+    """Those of the environment that demand something of the gate."""
+    return [name for name in os.environ if name.startswith(_POLICY_VARIABLES)]
+
+
+def own_demands() -> "list[dict[str, object]]":
+    """What the environment here demands of the gate. A broker has another environment, so it is told."""
+    if not policy_variables() and not os.environ.get(_CONFIG_VARIABLE):
+        return []
+    from gsd_review_broker.settings.gate import demands
+
+    return demands()
+
+
+def demands_line() -> bytes:
+    demands = own_demands()
+    if not demands:
+        return b""
+    import json
+
+    return b"demands=%b\n" % json.dumps(demands).encode("ascii")
 
 
 def guarded_branches(site: "Site", text: bytes) -> "tuple[str, ...]":
@@ -156,7 +182,7 @@ class Site:
     def broker_url(self) -> str:
         """Of the broker on another machine that judges here; nothing where it is one of this machine.
 
-        Only the environment and the user's own file name it (settings/brokers_file.py): whoever chooses the address
+        Only the environment and the user's own file name it (settings/user_files.py): whoever chooses the address
         gets the user's token. Raises RefusedError if the file should have it, and has not."""
         named = os.environ.get("BROKER_URL")
         if named:
@@ -189,7 +215,7 @@ class Site:
 
     @property
     def authorization(self) -> str:
-        """The header with the user's token, as every command finds it (settings/own_token.py); nothing without one."""
+        """The header with the user's token, as every command finds it (settings/user_files.py); nothing without one."""
         token = os.environ.get("BROKER_TOKEN")
         if token is None and self.known.get("user_file"):
             try:
@@ -202,7 +228,8 @@ class Site:
     def head(self, asker: str) -> bytes:
         said = {"by": asker, "folder": self.common}
         said |= {key: self.known.get(key, "") for key in ("root", "commit")}
-        return "".join(f"{key}={value}\n" for key, value in said.items()).encode("utf-8", "surrogateescape")
+        lines = "".join(f"{key}={value}\n" for key, value in said.items()).encode("utf-8", "surrogateescape")
+        return lines + demands_line()
 
 
 def git_folder() -> str:

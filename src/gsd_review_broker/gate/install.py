@@ -23,9 +23,9 @@ from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, 
 from gsd_review_broker.git.discovery import find_root, git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.brokers_file import record_url, recorded_url
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.gate import read_policy
+from gsd_review_broker.settings.gate import CONFIG_VARIABLE, read_policy
+from gsd_review_broker.settings.state_files import Database
+from gsd_review_broker.settings.user_files import record_url, recorded_url
 
 _HOOK = "reference-transaction"
 _EXECUTABLE = 0o755
@@ -41,6 +41,8 @@ MARK = "# tandem gate: only approved content lands on guarded branches. `tandem 
 CHAINED = "reference-transaction.before-tandem"
 _SUM = ("hash-object", "--no-filters", "--stdin")
 
+# What a ticket does not know of, since it was made for the broker's own policy.
+_DEMANDS = (CONFIG_VARIABLE, "BROKER_GATE__EXEMPT_PATHS", "BROKER_GATE__HUMAN_PATHS", "BROKER_GATE__PLAN_FIRST")
 _TEMPLATE = """\
 #!/bin/sh
 {mark}
@@ -68,10 +70,11 @@ note="$place/prepared.$PPID.$new"
 program={program}
 # The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
 # after the sum over its parents and its records. A ticket older than the configuration does not count.
-# Tickets are a broker's of this machine; where one on another machine decides, they do not count.
+# Tickets are a broker's of this machine; where one on another machine decides, they do not count. Nor do they where the
+# environment demands what the broker did not know.
 tickets={tickets}
 has_ticket() {{
-  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}" = count ] || return 1
+  [ "$branches" -eq 1 ] && [ "$tickets${{BROKER_URL-}}{demands}" = count ] || return 1
   set -- "$place/tickets/$old".*
   [ -f "$1" ] || return 1
   ticket="$place/tickets/$old.$(sum_of_commit)"
@@ -341,7 +344,8 @@ def _receipt_kind(site: GateSite) -> str | None:
 
 
 def policy_of(site: GateSite) -> GatePolicy:
-    return read_policy(locations.project_file(site.root) if site.root else None, locations.user_file())
+    project = locations.project_file(site.root) if site.root else None
+    return read_policy(project, locations.user_file(), installation=site.own)
 
 
 def hook_site(site: GateSite) -> Site:
@@ -422,6 +426,7 @@ def _hook_script(
         configuration=shlex.join(configuration),
         tickets="count" if has_tickets else "none",
         foreign=" ".join(FOREIGN_VARIABLES),
+        demands="".join(f"${{{name}-}}" for name in _DEMANDS),
         environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
         diff=shlex.join(command_line(TICKET_DIFF)),
         sum=shlex.join(command_line(_SUM)),

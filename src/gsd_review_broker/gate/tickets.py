@@ -43,6 +43,10 @@ def ticket_name(base: str, records: bytes) -> str:
 class TicketOffice:
     """Leaves tickets in the repositories of this machine that have a gate."""
 
+    def __init__(self, chosen: Path | None = None) -> None:
+        """`chosen` is the configuration file that the broker was started with."""
+        self._chosen = chosen
+
     def issue(self, approved: ReviewedChange, base: str) -> bool:
         """False where there is no gate, or its policy wants more than this approval. Raises OSError."""
         began = time.time() - _DATED_BACK_SECONDS
@@ -53,7 +57,7 @@ class TicketOffice:
             known = Site.of(approved.folder).known
         except RefusedError:
             return False
-        policy = read_policy(known.get("project_file"), known.get("user_file"))
+        policy = read_policy(known.get("project_file"), known.get("user_file"), chosen=self._chosen)
         if policy.plan_first:
             # What else has to be approved is known only when the commit is made.
             return False

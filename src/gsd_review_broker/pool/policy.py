@@ -14,19 +14,19 @@ LONGEST_PAUSE = 900_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolLimits:
-    max_pool_size: int = 3
-    scaling_ratio: float = 3
-    spawn_cooldown: int = 10_000
-    idle_timeout: int = 300_000
-    max_ttl: int = 3_600_000
+    max_pool_size: int
+    scaling_ratio: float
+    spawn_cooldown: int
+    idle_timeout: int
+    max_ttl: int
     # A drained reviewer may take this long to finish what it holds.
-    overtime: int = 1_200_000
-    # A reviewer without a review may take this long to exit by itself and report what it spent.
+    overtime: int
+    # A reviewer without a review may take this long to exit by itself and report what it spent. Not a setting.
     exit_grace: int = 5_000
-    failure_pause: int = 10_000
-    max_spawns_per_day: int = 200
-    max_tokens_per_day: int | None = None
-    check_interval: int = 30_000
+    failure_pause: int
+    max_spawns_per_day: int
+    max_tokens_per_day: int | None
+    check_interval: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

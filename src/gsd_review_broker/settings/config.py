@@ -1,38 +1,48 @@
 """Configuration: flags over environment over the project's file over the user's file over defaults.
 
-The result is validated as a whole against `declared.py`. Every value knows its origin, and so does every error.
+The result is validated as a whole against `schema.py`. Every value knows its origin, and so does every error.
 """
 
+import copy
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from gsd_review_broker import LOOPBACK
-from gsd_review_broker.domain.words import either
+from gsd_review_broker.domain.words import OWN_COMMAND
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git import discovery
-from gsd_review_broker.settings import locations, pool, tracked
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.git.discovery import git_folder
+from gsd_review_broker.settings import gate, locations
+from gsd_review_broker.settings.listening import refuse_open_door
 from gsd_review_broker.settings.locations import COMMAND_LINE, ENVIRONMENT, user_file
-from gsd_review_broker.settings.pool import PoolSettings
-from gsd_review_broker.settings.problems import POOL, PROJECT_FILE, REVIEW, Problem
-
-# Settings that a cloned repository must not decide.
-USERS_OWN = frozenset(
-    {
-        *("allowed_hosts", "allowed_roots", "approvals", "auth", "db_listen", "instance", "log_file", "notify_command"),
-        *("tls_certificate", "tls_key", "trusted_proxies"),
-    }
+from gsd_review_broker.settings.owners import ProjectValue, WhoMaySet
+from gsd_review_broker.settings.problems import GATE, POOL, PROJECT_FILE, Problem
+from gsd_review_broker.settings.schema import (
+    VARIABLE_PREFIX,
+    Feature,
+    PoolSettings,
+    Section,
+    Separated,
+    Settings,
+    inner_section,
+    is_section,
+    owner,
+    resolved,
+    section_values,
+    typed,
+    typed_or_default,
 )
-# Set for reviewer programs; they are not settings.
-_NOT_SETTINGS = frozenset({"BROKER_CONFIG", "BROKER_URL", "BROKER_REVIEWER_ID", "BROKER_TOKEN", "BROKER_POOL"})
+from gsd_review_broker.settings.state_files import Database, state_files
 
-_LOCAL = either(LOOPBACK, joined="and")
+# The pool's setting that is not about the pool alone.
+_OF_ALL_CLAIMS = "claim_timeout_seconds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +53,8 @@ class Configuration:
     origins: dict[str, str]
     root: Path | None
     database: Database
+    # The file that the user chose instead of the project's.
+    chosen: Path | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -54,7 +66,6 @@ class Configuration:
 class _Layer:
     origin: str
     values: dict[str, Any]
-    is_tracked: bool = False
 
 
 def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
@@ -63,89 +74,128 @@ def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[st
     Any other mistake is a StartError that names file, key and what is allowed.
     """
     environment = os.environ if environment is None else environment
-    chosen = flags.get("config") or environment.get("BROKER_CONFIG")
+    name = flags.get("config") or environment.get(gate.CONFIG_VARIABLE)
+    chosen = Path(name) if name else None
     problems: list[Problem] = []
     users = _Layer(str(user_file()), locations.read_settings_file(user_file(), must_exist=False))
     flags_given = {name: value for name, value in flags.items() if value is not None and name != "config"}
-    own = [_environment_layer(environment), _Layer(COMMAND_LINE, flags_given)]
-    project = _project_layer(root, Path(chosen) if chosen else None, users, problems)
-    if project is not None and project.is_tracked:
-        project = _without_foreign_pool(project, [users, *own], problems)
+    own = [_Layer(ENVIRONMENT, _of_environment(environment)), _Layer(COMMAND_LINE, flags_given)]
+    project = _project_layer(root, chosen, _merged([users, *own])[0], problems)
     merged, origins = _merged([users, *([project] if project else []), *own])
+    _put_gate(merged, origins, root, chosen, environment, problems)
     settings = _validated(merged, origins, root, problems)
-    _refuse_open_door(settings, origins)
+    refuse_open_door(settings, origins)
     origin = origins.get("db", "default")
     database = locations.chosen_database(settings.db, origin, root, instance=settings.instance)
     if database.url is None and database.path.is_dir():
         raise StartError(f"{origin}: db: {database} is a folder; give a file's path.")
-    return Configuration(settings=settings, origins=origins, root=root, database=database, problems=tuple(problems))
+    return Configuration(
+        settings=settings, origins=origins, root=root, database=database, chosen=chosen, problems=tuple(problems)
+    )
 
 
-def _refuse_open_door(settings: Settings, origins: dict[str, str]) -> None:
-    """Other machines are let in only by the user's own decision, and only with tokens."""
-    where = origins.get("host", "default")
-    if not settings.is_local and where not in {str(user_file()), ENVIRONMENT, COMMAND_LINE}:
-        raise StartError(
-            f"{where}: host: {settings.host!r} is not this machine alone, and a repository must not decide that; here "
-            f"allowed are {_LOCAL}; set others in {user_file()}, by BROKER_HOST or with --host."
+def _put_gate(
+    merged: dict[str, Any],
+    origins: dict[str, str],
+    root: Path | None,
+    chosen: Path | None,
+    environment: Mapping[str, str],
+    problems: list[Problem],
+) -> None:
+    """What the gate does, instead of what the last source says: of the gate's sources the strictest values apply."""
+    project = locations.project_file(root) if root else None
+    # Of the main work tree, mostly; otherwise git knows.
+    folder = root and (root / ".git" if (root / ".git").is_dir() else git_folder(root))
+    policy, values, where = gate.explained_policy(
+        project,
+        user_file(),
+        chosen=chosen,
+        installation=Path(folder, "tandem") if folder else None,
+        environment=environment,
+    )
+    merged[GATE] = values
+    for key in [key for key in origins if key.partition(".")[0] == GATE]:
+        del origins[key]
+    origins |= {f"{GATE}.{name}": origin for name, origin in where.items()}
+    if policy.problem is not None and all(problem.feature != PROJECT_FILE for problem in problems):
+        problems.append(
+            Problem(
+                feature=GATE,
+                message=f"{policy.problem.removesuffix('.')}; the gate blocks, and exempts nothing",
+                fix="Fix the file or the variable.",
+            )
         )
-    if not settings.is_local and (settings.auth != "token" or not settings.host):
-        raise StartError(
-            f"{where}: host: {settings.host!r} is not this machine alone; without tokens allowed are {_LOCAL} "
-            "(for other addresses set auth to token)."
-        )
-    if (settings.tls_certificate is None) != (settings.tls_key is None):
-        missing = "tls_key" if settings.tls_key is None else "tls_certificate"
-        raise StartError(f"{missing} is missing: TLS needs both tls_certificate and tls_key.")
 
 
 def _validated(merged: dict[str, Any], origins: dict[str, str], root: Path | None, problems: list[Problem]) -> Settings:
     try:
         settings = Settings.model_validate(merged)
-        users = {str(user_file()), ENVIRONMENT, locations.COMMAND_LINE}
-        pool.check(settings.reviewer_pool, origins, root=root, users=users)
+        _refuse_unusable(settings.reviewer_pool, origins, root)
     except ValidationError as error:
-        first = str(error.errors(include_url=False)[0]["loc"][0])
-        if first in REVIEW:
-            problems.append(_default_counts(first, _explained(error, origins)))
-            rest = {name: value for name, value in merged.items() if name != first}
-            return _validated(rest, origins, root, problems)
-        if first != POOL:
-            raise StartError(_explained(error, origins)) from error
-        problems.append(_pool_is_off(_explained(error, origins)))
+        name, why = str(error.errors(include_url=False)[0]["loc"][0]), _explained(error, origins)
+        if _feature(name) is None:
+            raise StartError(why) from error
     except StartError as error:
-        problems.append(_pool_is_off(str(error)))
+        name, why = POOL, str(error)
     else:
         return settings
-    return _validated({**merged, POOL: _switched_off(merged.get(POOL))}, origins, root, problems)
+    problems.append(_feature_problem(name, why))
+    rest = {key: value for key, value in merged.items() if key != name}
+    off = {POOL: _switched_off(merged.get(POOL))} if name == POOL else {}
+    return _validated(rest | off, origins, root, problems)
 
 
-def _pool_is_off(why: str) -> Problem:
+def _feature(name: str) -> Feature | None:
+    field = Settings.model_fields.get(name)
+    return next((each for each in field.metadata if isinstance(each, Feature)), None) if field else None
+
+
+def _feature_problem(name: str, why: str) -> Problem:
+    feature = cast("Feature", _feature(name))
+    by_command = "Fix the file, or run `tandem pool disable`; then `tandem down; tandem up`."
     return Problem(
-        feature=POOL,
-        message=f"{why.removesuffix('.')}; the pool is off",
-        fix="Fix the file, or run `tandem pool disable`; then `tandem down; tandem up`.",
+        feature=name,
+        message=f"{why.removesuffix('.')}; {feature.instead}",
+        fix=by_command if name == POOL else "Fix the file.",
     )
 
 
-def _default_counts(name: str, why: str) -> Problem:
-    """The default of each of these is the strictest, so a mistake never skips a review."""
-    return Problem(feature=name, message=f"{why.removesuffix('.')}; the default counts", fix="Fix the file.")
+def _refuse_unusable(pool: PoolSettings, origins: dict[str, str], root: Path | None) -> None:
+    """Checks beyond one value, for a pool that is on. Raises StartError with file, key and what is allowed."""
+
+    def refuse(key: str, why: str) -> StartError:
+        origin = origins.get(f"{POOL}.{key}") or origins.get(POOL, "default")
+        return StartError(f"{origin}: {POOL}.{key}: {why}")
+
+    if not pool.is_on:
+        return
+    if pool.agent == OWN_COMMAND and pool.settings_of(OWN_COMMAND).command is None:
+        raise refuse(
+            "agent", "'command' needs reviewer_pool.agents.command.command, a list of arguments, in the user's file"
+        )
+    if pool.workspace_path is not None and not resolved(pool.workspace_path, root).is_dir():
+        raise refuse("workspace_path", f"{pool.workspace_path!r} is not a folder")
+    if pool.prompt_template_path is not None:
+        try:
+            resolved(pool.prompt_template_path, root).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise refuse("prompt_template_path", f"{pool.prompt_template_path!r} cannot be read: {error}") from error
 
 
 def _switched_off(section: Any) -> dict[str, Any]:
-    """Off; only the deadline of claims still counts, which applies to all reviewers."""
-    fields = cast("dict[str, Any]", section) if isinstance(section, dict) else {}
-    kept = {name: fields[name] for name in ("claim_timeout_seconds",) if name in fields}
+    """Off; only the deadline of claims still applies, which is about all reviewers."""
+    fields = section_values(section)
     try:
-        PoolSettings.model_validate(kept)
+        kept = {name: typed(PoolSettings, name, fields[name]) for name in (_OF_ALL_CLAIMS,) if name in fields}
     except ValidationError:
         kept = {}
     return {"enabled": False, **kept}
 
 
-def _project_layer(root: Path | None, chosen: Path | None, users: _Layer, problems: list[Problem]) -> _Layer | None:
-    """From the repository's own file, or from one that the user chose instead."""
+def _project_layer(
+    root: Path | None, chosen: Path | None, users: dict[str, Any], problems: list[Problem]
+) -> _Layer | None:
+    """From the repository's own file, or from one that the user chose instead. `users` are the user's own values."""
     if chosen is None and root is None:
         return None
     path = chosen or locations.project_file(cast("Path", root))
@@ -166,63 +216,118 @@ def _project_layer(root: Path | None, chosen: Path | None, users: _Layer, proble
             )
         )
         return None
-    values = _without_users_own(path, values, root, problems)
     is_tracked = bool(values) and root is not None and path.is_relative_to(root) and discovery.is_tracked(root, path)
-    if is_tracked:
-        values, loosened = tracked.tightened(path, values, _usual(users))
-        problems += loosened
-    return _Layer(str(path), values, is_tracked=is_tracked)
+    file = _ProjectFile(path, root, is_tracked, users, values)
+    return _Layer(str(path), _permitted(file, problems))
 
 
-def _usual(users: _Layer) -> tracked.Usual:
-    def usual(key: tuple[str, ...]) -> Any:
-        here: Any = users.values
-        default: Any = Settings()
-        for name in key:
-            here = cast("dict[str, Any]", here).get(name) if isinstance(here, dict) else None
-            default = getattr(default, name, None)
-        return default if here is None else here
+class _ProjectFile(NamedTuple):
+    path: Path
+    root: Path | None
+    is_tracked: bool
+    # What the user decided, in the files and otherwise.
+    users: dict[str, Any]
+    values: dict[str, Any]
 
-    return usual
+    def allowed_models(self, path: tuple[str, ...]) -> list[str] | None:
+        users, own = section_values(self.users.get(POOL)), section_values(self.values.get(POOL))
+        by_path = path[2] if path[:2] == (POOL, "agents") else None
+        agent = by_path or typed_or_default(PoolSettings, "agent", {**users, **own})
+        allowed = {name: value for name, value in users.items() if name == "allowed_models"}
+        try:
+            return PoolSettings.model_validate(allowed).models_for(agent)
+        except ValidationError:
+            return []
 
 
-def _without_users_own(
-    path: Path, values: dict[str, Any], root: Path | None, problems: list[Problem]
-) -> dict[str, Any]:
-    """Settings that only the user decides are left out and reported."""
-    kept = dict(values)
-    for key in sorted(USERS_OWN & values.keys()):
-        del kept[key]
-        problems.append(
-            Problem(
-                feature=key,
-                message=f"{path}: {key}: counts only in the user's file, {user_file()}: a repository must not decide "
-                "it",
-                fix=f"Move {key} to {user_file()}, or remove it.",
-            )
-        )
-    try:
-        pool.refuse_in_project(path, values, root=root, users=user_file())
-    except StartError as error:
-        kept[POOL] = _switched_off(values.get(POOL))
-        problems.append(_pool_is_off(str(error)))
+def _permitted(file: _ProjectFile, problems: list[Problem]) -> dict[str, Any]:
+    """The file's values without those that it may not set; each of these becomes a problem."""
+    kept = copy.deepcopy(file.values)
+    for path, setter, why in sorted(_objections(file, Settings, file.values, file.users, ()), key=itemgetter(0)):
+        name = ".".join(path)
+        if path[0] == POOL and not setter.is_tightening:
+            problems.append(_feature_problem(POOL, f"{file.path}: {name}: {why}"))
+            kept[POOL] = _switched_off(kept.get(POOL))
+            continue
+        section = kept
+        for part in path[:-1]:
+            section = section_values(section.get(part))
+        section.pop(path[-1], None)
+        problems.append(_left_out(file, path, why, is_tightening=setter.is_tightening))
+    if file.is_tracked and POOL not in file.users and _turns_pool_on(kept.get(POOL)):
+        problems.append(_foreign_pool(file.path))
+        kept[POOL] = _switched_off(kept[POOL])
     return kept
 
 
-def _without_foreign_pool(project: _Layer, others: list[_Layer], problems: list[Problem]) -> _Layer:
-    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too."""
-    alone, _ = _merged([project])
-    if any(POOL in layer.values for layer in others) or not _turns_pool_on(alone.get(POOL)):
-        return project
-    problems.append(
-        Problem(
-            feature=POOL,
-            message=f"{project.origin}: reviewer_pool: git tracks this file, so it may have come with the repository, "
-            "and a repository must not start reviewers by itself; the pool is off",
-            fix="Allow it with `tandem pool enable --scope user`, or set BROKER_REVIEWER_POOL__ENABLED.",
+def _left_out(file: _ProjectFile, path: tuple[str, ...], why: str, *, is_tightening: bool) -> Problem:
+    name = ".".join(path)
+    because = "; git tracks this file, so it may have come with the repository, and it may only tighten your settings"
+    return Problem(
+        feature=path[0],
+        message=f"{file.path}: {name}: {why}" + (because if is_tightening and file.is_tracked else ""),
+        fix=f"Move {name} to {user_file()}, or remove it.",
+    )
+
+
+def _objections(
+    file: _ProjectFile, section: type[Section], values: dict[str, Any], users: dict[str, Any], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], WhoMaySet, str]]:
+    for name, value in values.items():
+        field = section.model_fields.get(name)
+        if field is None:
+            continue
+        here, inner, setter = (*path, name), inner_section(field), owner(field)
+        if inner is not None and isinstance(value, dict):
+            of_user = section_values(users.get(name))
+            pairs = _sections(field, cast("dict[str, Any]", value), of_user, here)
+            for below, one, user in pairs:
+                yield from _objections(file, inner, one, user, below)
+        elif setter is not None and (why := _objection(file, section, setter, here, value, users)) is not None:
+            yield here, setter, why
+
+
+def _sections(
+    field: FieldInfo, value: dict[str, Any], users: dict[str, Any], path: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]]:
+    """The section itself, or each of a dictionary of sections."""
+    if is_section(field):
+        return [(path, value, users)]
+    return [((*path, key), section_values(one), section_values(users.get(key))) for key, one in value.items()]
+
+
+def _objection(
+    file: _ProjectFile, section: type[Section], setter: WhoMaySet, path: tuple[str, ...], value: Any,
+    users: dict[str, Any],
+) -> str | None:  # fmt: skip
+    """A value is judged as the section takes it: "9" is a number, too. What is not valid is told by the validation."""
+    try:
+        wanted = typed(section, path[-1], value)
+    except ValidationError:
+        # Who may not set it at all may not set it wrongly either.
+        wanted = value
+        if setter.is_tightening:
+            return None
+    return setter.objection(
+        ProjectValue(
+            path=path,
+            value=wanted,
+            usual=typed_or_default(section, path[-1], users),
+            root=file.root,
+            is_tracked=file.is_tracked,
+            allowed_models=file.allowed_models(path),
         )
     )
-    return _Layer(project.origin, {**project.values, POOL: _switched_off(project.values[POOL])}, is_tracked=True)
+
+
+def _foreign_pool(path: Path) -> Problem:
+    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too."""
+    return Problem(
+        feature=POOL,
+        message=f"{path}: reviewer_pool: git tracks this file, so it may have come with the repository, "
+        "and a repository must not start reviewers by itself; the pool is off",
+        fix="Allow it with `tandem pool enable --scope user`, or set BROKER_REVIEWER_POOL__ENABLED.",
+    )
 
 
 def _turns_pool_on(section: Any) -> bool:
@@ -234,28 +339,31 @@ def _turns_pool_on(section: Any) -> bool:
         return True
 
 
-def _environment_layer(environment: Mapping[str, str]) -> _Layer:
+def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """BROKER_PORT is port, BROKER_LIMITS__DIFF_BYTES is limits.diff_bytes. Other BROKER_ names are not settings."""
     values: dict[str, Any] = {}
-    for name in sorted(environment):
-        if not name.startswith("BROKER_") or name in _NOT_SETTINGS:
+    for variable in sorted(environment):
+        path = variable.removeprefix(VARIABLE_PREFIX).lower().split("__")
+        if not variable.startswith(VARIABLE_PREFIX) or path[0] not in Settings.model_fields:
             continue
-        key, _, inner = name.removeprefix("BROKER_").lower().partition("__")
-        if key not in Settings.model_fields:
-            continue
-        value = environment[name]
-        if not inner:
-            values[key] = _from_environment(key, value)
-        elif isinstance(section := values.setdefault(key, {}), dict):
-            section[inner] = value
-    return _Layer(ENVIRONMENT, values)
+        section: dict[str, Any] | None = values
+        for part in path[:-1]:
+            inner = section.setdefault(part, {}) if section is not None else None
+            section = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
+        if section is not None:
+            section[path[-1]] = _spelled(path, environment[variable])
+    return values
 
 
-def _from_environment(key: str, value: str) -> Any:
-    """Paths are listed as in PATH, names with commas."""
-    if key == "allowed_roots":
-        return value.split(os.pathsep)
-    return value.split(",") if key in {"allowed_hosts", "trusted_proxies"} else value
+def _spelled(path: list[str], text: str) -> Any:
+    """A list's elements are separated; everything else is read from the text when it is validated."""
+    section: type[Section] | None = Settings
+    field: FieldInfo | None = None
+    for part in path:
+        field = section.model_fields.get(part, field) if section else None
+        section = inner_section(field) if field else None
+    separated = [each.separator for each in field.metadata if isinstance(each, Separated)] if field else []
+    return text.split(separated[0]) if separated else text
 
 
 def _merged(layers: list[_Layer]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -286,17 +394,27 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
     )
     if problem["type"] == "extra_forbidden":
         return f"{where}: {key}: unknown setting; allowed are {', '.join(_siblings(path))}."
-    message = problem["msg"]
+    message = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
 
 
 def _siblings(path: list[str]) -> list[str]:
     """The existing settings beside an unknown one."""
-    section: type[BaseModel] = Settings
+    section: type[Section] = Settings
     for name in path[:-1]:
-        annotation = section.model_fields[name].annotation if name in section.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            section = annotation
-        elif name == "agents":
-            section = pool.AgentSettings
+        # The name of an agent stands between two sections.
+        field = section.model_fields.get(name)
+        section = (inner_section(field) if field else None) or section
     return list(section.model_fields)
+
+
+def refuse_tracked(database: Database, root: Path | None) -> None:
+    """A database that came with the repository contains approvals that nobody here gave."""
+    if root is None or not database.is_inside(root):
+        return
+    for path in discovery.tracked_among(root, state_files(database)):
+        raise StartError(
+            f"git tracks {path}, or does not say: it may have come with the repository, and what it holds cannot be "
+            f"believed. If it is yours, run `git rm --cached {shlex.quote(str(path))}`; otherwise move it away, or use "
+            "another database with --db."
+        )

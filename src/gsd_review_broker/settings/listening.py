@@ -7,9 +7,12 @@ listens elsewhere, or with TLS, that is a listener of its own.
 from dataclasses import dataclass
 
 from gsd_review_broker import LOOPBACK
-from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.errors import StartError
+from gsd_review_broker.settings.locations import COMMAND_LINE, ENVIRONMENT, user_file
+from gsd_review_broker.settings.schema import Settings
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - the names, to recognize them
+_LOCAL = "127.0.0.1, localhost and ::1"
 _STANDARD_PORTS = ("", ":80", ":443")
 
 
@@ -19,6 +22,24 @@ class Listening:
     url: str
     hosts: frozenset[str]
     origins: frozenset[str]
+
+
+def refuse_open_door(settings: Settings, origins: dict[str, str]) -> None:
+    """Other machines are let in only by the user's own decision, and only with tokens."""
+    where = origins.get("host", "default")
+    if not settings.is_local and where not in {str(user_file()), ENVIRONMENT, COMMAND_LINE}:
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone, and a repository must not decide that; here "
+            f"allowed are {_LOCAL}; set others in {user_file()}, by BROKER_HOST or with --host."
+        )
+    if not settings.is_local and (settings.auth != "token" or not settings.host):
+        raise StartError(
+            f"{where}: host: {settings.host!r} is not this machine alone; without tokens allowed are {_LOCAL} "
+            "(for other addresses set auth to token)."
+        )
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        missing = "tls_key" if settings.tls_key is None else "tls_certificate"
+        raise StartError(f"{missing} is missing: TLS needs both tls_certificate and tls_key.")
 
 
 def needs_local_listener(settings: Settings) -> bool:

@@ -7,7 +7,7 @@ imports little, and reads only the settings that it needs.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
 from gsd_review_broker.settings import state_files
-from gsd_review_broker.settings.database import Database, is_postgresql, key_of, without_password
+from gsd_review_broker.settings.state_files import Database, is_postgresql, key_of, without_password
 
 APPLICATION = "gsd-review-broker"
 DATABASE_NAME = "codex_review_broker.sqlite3"
@@ -42,7 +42,7 @@ def served(root: Path | None) -> str:
 
 
 def user_file() -> Path:
-    return _platform_folder("config", "XDG_CONFIG_HOME", "~/.config") / "config.json"
+    return _platform_folder("XDG_CONFIG_HOME", "~/.config") / "config.json"
 
 
 def project_file(root: Path) -> Path:
@@ -50,21 +50,20 @@ def project_file(root: Path) -> Path:
 
 
 def state_folder() -> Path:
-    return _platform_folder("state", "XDG_STATE_HOME", "~/.local/state")
+    return _platform_folder("XDG_STATE_HOME", "~/.local/state")
 
 
 def data_folder() -> Path:
-    return _platform_folder("data", "XDG_DATA_HOME", "~/.local/share")
+    return _platform_folder("XDG_DATA_HOME", "~/.local/share")
 
 
-def _platform_folder(kind: str, variable: str, default: str) -> Path:
-    """As platformdirs has it; on Linux the rule is short, and importing it would take longer than the rest."""
-    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
-        return Path(os.environ.get(variable, "").strip() or os.path.expanduser(default)) / APPLICATION  # noqa: PTH111 - unlike Path.expanduser, it never raises
-    import platformdirs  # noqa: PLC0415 - see above
-
-    folder: Callable[..., str] = getattr(platformdirs, f"user_{kind}_dir")
-    return Path(folder(APPLICATION, appauthor=False))
+def _platform_folder(variable: str, default: str) -> Path:
+    """By the platform's convention. macOS and Windows have one folder for configuration, data and state."""
+    if sys.platform == "win32":
+        variable, default = "LOCALAPPDATA", "~\\AppData\\Local"
+    elif sys.platform == "darwin":
+        default = "~/Library/Application Support"
+    return Path(os.environ.get(variable, "").strip() or os.path.expanduser(default)) / APPLICATION  # noqa: PTH111 - unlike Path.expanduser, it never raises
 
 
 def key_file() -> Path:

@@ -18,8 +18,7 @@ from gsd_review_broker import LOOPBACK, __version__
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status, write_private
 from gsd_review_broker.processes import start_of
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import lock_path, runtime_path
+from gsd_review_broker.settings.state_files import Database, lock_path, runtime_path
 
 _SECRET_BYTES = 32
 _SHORTEST_SECRET = 2 * _SECRET_BYTES

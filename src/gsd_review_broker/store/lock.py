@@ -6,8 +6,7 @@ import os
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import read_regular, write_private
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import lock_path, moved_path
+from gsd_review_broker.settings.state_files import Database, lock_path, moved_path
 
 _LONGEST = 4096
 

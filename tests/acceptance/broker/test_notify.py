@@ -68,7 +68,7 @@ def test_a_project_does_not_choose_what_runs(repository: Path, own_home: Path) -
     configuration = config.load(root=repository, flags={}, environment={})
     assert list(configuration.settings.notify_command) == []
     (problem,) = configuration.problems
-    assert "notify_command: counts only in the user's file" in problem.message
+    assert "notify_command: applies only in the user's file" in problem.message
 
 
 @contextlib.asynccontextmanager

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.runtime_file import runtime_path
+from gsd_review_broker.settings.state_files import Database
 from tests.support.local import PROPOSAL
 from tests.support.mcp import PROTOCOL, AsyncMcp, request_body, request_headers, tool_result
 from tests.support.processes import DATABASE, BrokerProcess, free_environment

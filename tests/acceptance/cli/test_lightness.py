@@ -34,7 +34,6 @@ NEEDLESS = (
     "ssl",
     "subprocess",
     "threading",
-    "platformdirs",
     "random",
     "difflib",
     "webbrowser",

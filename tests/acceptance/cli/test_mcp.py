@@ -16,8 +16,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from gsd_review_broker.files import locks
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER
+from gsd_review_broker.settings.state_files import Database
 from tests.support.local import PROPOSAL
 from tests.support.mcp import request_body
 from tests.support.processes import BrokerProcess

@@ -14,10 +14,9 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.discovery import find_root, is_tracked, tracked_among
 from gsd_review_broker.observe import logs
 from gsd_review_broker.settings import config
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.config import refuse_tracked
 from gsd_review_broker.settings.locations import locate
-from gsd_review_broker.settings.state_files import state_files
-from gsd_review_broker.settings.tracked_state import refuse_tracked
+from gsd_review_broker.settings.state_files import Database, state_files
 from gsd_review_broker.store import verification
 from tests.support.local import local_broker
 from tests.support.processes import DATABASE, git, make_repository, run_broker

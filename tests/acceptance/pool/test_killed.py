@@ -16,7 +16,7 @@ from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.launch.launcher import host_name
 from gsd_review_broker.processes import start_of
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from tests.support import invariants
 from tests.support.local import PROPOSAL, local_broker
 from tests.support.pool import alive, pool_of, script, user_file

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gsd_review_broker import maintenance
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from tests.support import postgres
 from tests.support.invariants import events_of, problems
 from tests.support.load import Load, lost

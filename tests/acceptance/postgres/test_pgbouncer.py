@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 
 from gsd_review_broker import maintenance
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import APPLICATION
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres.engine import APPLICATION_NAME
 from tests.support import postgres
 from tests.support.local import PROPOSAL

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres import copying
 from tests.acceptance.broker.test_races import a_script, answer, recorded
 from tests.acceptance.pool.test_killed import HOLDS

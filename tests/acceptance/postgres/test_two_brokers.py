@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from gsd_review_broker import maintenance
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from tests.support import postgres
 from tests.support.local import PROPOSAL
 from tests.support.mcp import AsyncMcp, Mcp, ToolError

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from gsd_review_broker.cli.commands import apply
 from gsd_review_broker.cli.gate.questions import commits_log
 from gsd_review_broker.domain.gate.decision import Approval, decide
-from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.domain.patch import applied, read
@@ -21,6 +20,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate.install import GateSite
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.ports.repository import Applies
+from tests.support.policies import gate_policy
 from tests.support.processes import git, make_repository
 
 pytestmark = pytest.mark.slow
@@ -183,7 +183,7 @@ def require_gated(folder: Path, before: list[str], after: list[str], tricks: set
     (root / ".gitmodules").write_text('[submodule "m"]\n\tpath = m\n\turl = ./m\n\tignore = all\n')
     approval = Approval(review_id="r", reviewer="codex", by_person=False, steps=parse_records(checked.records))
     commits = parse_log(commits_log(GateSite.of(root), [f"HEAD..{commit}"]))
-    covered = decide(commits, [approval], GatePolicy())
+    covered = decide(commits, [approval], gate_policy())
     assert [one.id for one in commits] == [commit]
     assert (commit in covered) == (swap == "as approved")
 

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.gate import database_file, hook, install, remote
 from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from tests.support import asgi
 from tests.support.local import LocalBroker, local_broker
 from tests.support.processes import git

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gsd_review_broker import app
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git
@@ -151,7 +153,8 @@ async def test_git_missing_or_too_slow_is_unavailable_and_the_review_stays_pendi
     path = os.environ["PATH"]
     async with local_broker(tmp_path, root=repository) as broker:
         review_id = (await broker.create(diff=GOOD))["review_id"]
-    async with local_broker(tmp_path, root=repository, git_timeout_seconds=0.2) as impatient:
+    monkeypatch.setattr(app, "GitRepository", partial(app.GitRepository, timeout=0.2))
+    async with local_broker(tmp_path, root=repository) as impatient:
         for broken in (str(empty), f"{slow}:{path}"):
             monkeypatch.setenv("PATH", broken)
             with pytest.raises(ToolError) as refused:

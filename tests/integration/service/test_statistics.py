@@ -27,6 +27,7 @@ from gsd_review_broker.store.tables import counters
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
+from tests.support.policies import review_policy
 from tests.support.processes import make_repository
 from tests.support.texts import BETTER, GOOD, STALE
 
@@ -355,11 +356,13 @@ async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBro
 
     def half(tx: Any) -> None:
         from gsd_review_broker.domain import rules
-        from gsd_review_broker.domain.model import Identity, Policy
+        from gsd_review_broker.domain.model import Identity
 
         review = tx.lock_review(review_id)
         tx.save(
-            rules.claim(review, reviewer=Identity("codex"), digest=None, policy=Policy(claim_timeout=1), now=tx.now)
+            rules.claim(
+                review, reviewer=Identity("codex"), digest=None, policy=review_policy(claim_timeout=1), now=tx.now
+            )
         )
         raise RuntimeError("half way")
 

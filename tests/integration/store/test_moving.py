@@ -19,9 +19,8 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.pool.supervisor import Neighbours
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
-from gsd_review_broker.settings.state_files import moved_path
+from gsd_review_broker.settings.state_files import Database, moved_path
 from gsd_review_broker.store import lock, verification
 from gsd_review_broker.store.postgres import copying
 from gsd_review_broker.store.tables import audit_head

@@ -18,7 +18,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres import store as postgres_store
 from gsd_review_broker.store.postgres.engine import DatabaseClock
 from gsd_review_broker.store.postgres.errors import Outage, translate

@@ -19,8 +19,8 @@ from gsd_review_broker.pool import supervisor
 from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.ports.wakeups import QUEUE
 from gsd_review_broker.service.pool import records
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import archive, verification
 from gsd_review_broker.store.postgres import copying, listening
 from gsd_review_broker.store.postgres.engine import CONNECTIONS

@@ -22,7 +22,7 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, statistics
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader

@@ -12,7 +12,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gsd_review_broker import server
-from gsd_review_broker.settings.declared import Settings
+from gsd_review_broker.settings.schema import Settings
 from gsd_review_broker.web.edge import Admission, Edge, Guard
 from tests.support import postgres
 from tests.support.asgi import request

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Policy, Review
+from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.tally import (
     Counted,
     Measured,
@@ -23,6 +23,7 @@ from gsd_review_broker.domain.tally import (
     time_in,
 )
 from gsd_review_broker.domain.words import Category, EventType, Status, Verdict
+from tests.support.policies import review_policy
 from tests.support.reviews import (
     DIGEST,
     LATER,
@@ -247,7 +248,7 @@ def test_what_moves_no_state_is_counted_and_nothing_else(change, event_type: Eve
 
 
 def test_a_persons_call_and_its_end_are_counted_beside_the_verdict() -> None:
-    review = judged(in_status(Status.CLAIMED), Verdict.CHANGES_REQUESTED, policy=Policy(max_rounds=1))
+    review = judged(in_status(Status.CLAIMED), Verdict.CHANGES_REQUESTED, policy=review_policy(max_rounds=1))
     assert counts(tallied(in_status(Status.CLAIMED), review))[Counted.EVENT, "human_requested"] == 1
     waiting = replace(claim_at(revised(review.review).review, 9, by=PERSON).review, needs_human="why")
     answer = rules.send_message(waiting, message=message(waiting, sender=PERSON), policy=POLICY, now=after(10))

@@ -31,7 +31,6 @@ HOMES = {"domain/words.py", "__init__.py"}
 ALLOWED = {
     ("service/queries/statistics.py", "Verdict"): "a row, whose type names every field",
     ("cli/render/describe.py", "Status"): "a colour for each",
-    ("settings/agents.py", "CLIENTS"): "the models of each",
     ("web/templates/base.html", "Verdict"): "a sentence for each",
     ("integrations/assets/skills/tandem-proposing/SKILL.md", "RESOLUTIONS"): "when to choose which",
 }

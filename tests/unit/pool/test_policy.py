@@ -23,9 +23,10 @@ from gsd_review_broker.pool.policy import (
     next_look,
     pause_after,
 )
+from tests.support.policies import pool_limits
 
 MINUTE = 60_000
-LIMITS = PoolLimits()
+LIMITS = pool_limits()
 
 
 def at(now: int) -> Milliseconds:
@@ -46,7 +47,7 @@ def situation(pending: int, *reviewers: PoolMember, now: int = 1_000, **fields: 
 
 
 limits_strategy = st.builds(
-    PoolLimits,
+    pool_limits,
     max_pool_size=st.integers(1, 10),
     scaling_ratio=st.floats(1, 10),
     spawn_cooldown=st.integers(1_000, 30_000),

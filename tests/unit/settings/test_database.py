@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 
 def test_a_database_is_named_by_its_path_and_by_its_short_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from gsd_review_broker.pool.supervisor import limits_of
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration, load
-from gsd_review_broker.settings.pool import PoolSettings
+from gsd_review_broker.settings.schema import PoolSettings
 from tests.support.pool import user_file
 from tests.support.processes import git
 
@@ -117,21 +117,22 @@ def test_what_is_wrong_is_told_with_file_key_and_what_is_allowed(
 
 
 @pytest.mark.parametrize(
-    ("pool", "key", "allowed"),
+    ("allowed", "pool", "key", "shown"),
     [
-        ({"model": "gpt-4"}, "model", "gpt-6.1-sol"),
-        ({"model": "sonnet"}, "model", "gpt-6.1-sol"),
-        ({"agent": "claude", "model": "gpt-6.1-sol"}, "model", "sonnet"),
-        ({"agents": {"gemini": {"model": "nano"}}}, "agents.gemini.model", "gemini-3.1-pro-preview"),
+        ([], {"model": "gpt-4"}, "model", "none"),
+        (["mine", "yours"], {"model": "gpt-4"}, "model", "mine, yours"),
+        ({"codex": ["mine"]}, {"agent": "claude", "model": "mine"}, "model", "none"),
+        ({"gemini": ["pro"]}, {"agents": {"gemini": {"model": "nano"}}}, "agents.gemini.model", "pro"),
     ],
 )
-def test_a_project_names_a_model_of_the_list_and_the_user_any(
-    own_home: Path, repository: Path, pool: dict[str, Any], key: str, allowed: str
+def test_a_project_names_a_model_that_the_user_allows_and_the_user_any(
+    own_home: Path, repository: Path, allowed: Any, pool: dict[str, Any], key: str, shown: str
 ) -> None:
+    user_file(own_home, enabled=True, allowed_models=allowed)
     assert of_project(repository, **pool).is_on is False
     [problem] = load(root=repository, flags={}, environment={}).problems
     assert f"reviewer_pool.{key}: " in problem.message
-    assert allowed in problem.message
+    assert f"allowed are {shown} (reviewer_pool.allowed_models in the user's file" in problem.message
     of_project(repository)
     assert of_user(own_home, **pool).is_on is True
 
@@ -139,6 +140,17 @@ def test_a_project_names_a_model_of_the_list_and_the_user_any(
 def test_a_project_may_name_a_model_that_the_user_allows(own_home: Path, repository: Path) -> None:
     user_file(own_home, allowed_models=["mine"])
     assert of_project(repository, model="mine").model_of("codex") == "mine"
+    user_file(own_home, allowed_models={"claude": ["mine"]})
+    assert of_project(repository, agents={"claude": {"model": "mine"}}).model_of("claude") == "mine"
+    user_file(own_home, agents={"command": {"command": ["mine"]}})
+    assert of_project(repository, agent="command", model="any").model_of("command") == "any"
+
+
+def test_the_environment_allows_models(repository: Path) -> None:
+    of_project(repository, model="mine")
+    environment = {"BROKER_REVIEWER_POOL__ALLOWED_MODELS": "yours,mine"}
+    loaded = load(root=repository, flags={}, environment=environment)
+    assert (loaded.settings.reviewer_pool.model, loaded.problems) == ("mine", ())
 
 
 def test_the_environment_names_any_model() -> None:
@@ -166,7 +178,12 @@ def test_a_project_does_not_choose_what_runs_or_what_it_sees(repository: Path, s
 
 
 def test_a_project_may_say_the_rest_and_the_users_programs_stay(own_home: Path, repository: Path) -> None:
-    user_file(own_home, agents={"codex": {"command": ["my-codex"], "model": "of-last-winter"}}, max_pool_size=2)
+    user_file(
+        own_home,
+        agents={"codex": {"command": ["my-codex"], "model": "of-last-winter"}},
+        allowed_models=["gpt-6.1-sol"],
+        max_pool_size=2,
+    )
     (repository / "prompt.md").write_text("hello")
     pool = of_project(
         repository,

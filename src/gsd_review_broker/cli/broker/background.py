@@ -20,8 +20,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import runtime_path
+from gsd_review_broker.settings.state_files import Database, runtime_path
 
 START_SECONDS = 20.0
 STOP_SECONDS = 15.0

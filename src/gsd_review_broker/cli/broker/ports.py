@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from gsd_review_broker.files.private import read_regular, write_private
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 
 class Files(NamedTuple):

@@ -17,7 +17,7 @@ from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import is_postgresql
+from gsd_review_broker.settings.state_files import is_postgresql
 
 _PASSED_ON = ("host", "port", "auth", "db", "config", "log_level", "log_format")
 

@@ -16,9 +16,8 @@ from gsd_review_broker.cli.registering import Commands, add_place_options, broke
 from gsd_review_broker.cli.render.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.discovery import find_root
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
-from gsd_review_broker.settings.tracked_state import refuse_tracked
+from gsd_review_broker.settings.state_files import Database
 
 _SHOWN_PROBLEMS = 20
 _SQLITE = "sqlite:///"
@@ -216,11 +215,13 @@ def _prune_here(options: argparse.Namespace, report: Any) -> None:
     flags = {"db": options.db, "config": options.config}
     root = None if options.user else find_root(Path.cwd())
     configuration = config.load(root=root, flags=flags)
-    refuse_tracked(configuration.database, root)
+    config.refuse_tracked(configuration.database, root)
     maintenance.prune(configuration, options.closed_before, report)
 
 
 def _database(options: argparse.Namespace) -> Database:
+    from gsd_review_broker.settings.config import refuse_tracked
+
     root = None if options.user else find_root(Path.cwd())
     database = locate(root, db=options.db, config=options.config).database
     refuse_tracked(database, root)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gsd_review_broker.cli.registering import Commands, add_place_options
-from gsd_review_broker.settings.database import is_postgresql, without_password
+from gsd_review_broker.settings.state_files import is_postgresql, without_password
 
 
 def register(commands: Commands) -> None:

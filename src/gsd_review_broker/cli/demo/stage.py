@@ -19,8 +19,8 @@ from gsd_review_broker.cli.demo import script
 from gsd_review_broker.client import RunningBroker, Target
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git
-from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations
+from gsd_review_broker.settings.state_files import Database
 
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0

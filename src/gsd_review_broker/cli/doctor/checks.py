@@ -31,8 +31,8 @@ from gsd_review_broker.client.discovery import answering
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.own_token import own_token
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
+from gsd_review_broker.settings.user_files import own_token
 
 if TYPE_CHECKING:
     from gsd_review_broker.integrations import ClientStatus, ConfigFile
@@ -98,13 +98,12 @@ def _holder(port: int) -> str:
 
 def gate(target: Target) -> Check:
     from gsd_review_broker.gate import install
-    from gsd_review_broker.settings.gate import read_policy
 
     root = target.locations.root
     if root is None:
         return green("gate", "outside a repository there is nothing to guard")
-    state = install.state(install.GateSite.of(root))
-    policy = read_policy(locations.project_file(root), locations.user_file())
+    site = install.GateSite.of(root)
+    state, policy = install.state(site), install.policy_of(site)
     if policy.problem and state != "absent":
         return red("gate", f"its configuration cannot be read, so it blocks: {policy.problem}", "Fix that file.")
     match state:

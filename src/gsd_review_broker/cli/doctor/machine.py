@@ -21,7 +21,6 @@ from gsd_review_broker.domain.words import PROGRAMS
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.tracked_state import refuse_tracked
 
 _LEAST_PYTHON = (3, 11)
 _LEAST_GIT = (2, 31)
@@ -166,6 +165,8 @@ def _server(target: Target) -> Check:
 
 
 def _foreign(target: Target) -> tuple[str, str] | None:
+    from gsd_review_broker.settings.config import refuse_tracked
+
     try:
         refuse_tracked(target.locations.database, target.locations.root)
     except StartError as error:

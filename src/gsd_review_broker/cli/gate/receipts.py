@@ -10,7 +10,7 @@ from gsd_review_broker.cli.gate.questions import passed, range_log
 from gsd_review_broker.cli.render.screen import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Origin
 from gsd_review_broker.domain.gate.judge import judge
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
@@ -135,7 +135,7 @@ def _public_key(file: str | None) -> "PublicKey":
 
 def _policy(file: str | None) -> GatePolicy:
     if file is None:
-        return GatePolicy(mode=Mode.BLOCK)
+        return stricter({"mode": Mode.BLOCK})
     try:
         return read_policy_file(Path(file))
     except (OSError, ValueError) as error:

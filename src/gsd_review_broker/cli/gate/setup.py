@@ -10,7 +10,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import install
 from gsd_review_broker.gate.remote import remember_mode
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,8 +18,8 @@ from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.integrations import Environment, InstalledGsd
 from gsd_review_broker.integrations.clients.gsd import NAME, project_config
 from gsd_review_broker.settings import config, locations
-from gsd_review_broker.settings.declared import Settings
 from gsd_review_broker.settings.problems import REVIEW
+from gsd_review_broker.settings.schema import Settings
 
 _FAIL_MODES = {
     "closed": "fail_mode closed: without a broker, commit nothing, and report that you are blocked.",

@@ -2,12 +2,14 @@
 
 git's own bytes go over the wire, so that the hook has nothing to encode."""
 
+import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from gsd_review_broker.domain.gate.decision import Commit, Origin
-from gsd_review_broker.domain.gate.policy import Mode
+from gsd_review_broker.domain.gate.policy import PROBLEM, Mode, check_section
 from gsd_review_broker.domain.gate.records import Entry, Steps, parse_records
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code
@@ -43,6 +45,8 @@ class GateRequest:
     is_elsewhere: bool = False
     # What the caller's own files demand; the stricter mode applies.
     mode: Mode | None = None
+    # The sections `gate` of the caller's environment; each can only make the policy stricter.
+    demands: tuple[dict[str, Any], ...] = ()
     # As `refs/heads/NAME`.
     branches: tuple[str, ...]
     # When the hook asked; a report of what landed may come much later.
@@ -72,6 +76,7 @@ def parse_request(body: bytes) -> GateRequest:
         root=values.get("root") or None,
         is_elsewhere=values.get("elsewhere") == "yes",
         mode=_mode(values.get("mode")),
+        demands=_demands(values.get("demands", "[]")),
         asked_at=_moment(values.get("at", "")),
         branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
         commits=commits,
@@ -98,6 +103,17 @@ def is_plan(name: str) -> bool:
 
 def _mode(text: str | None) -> Mode | None:
     return Mode(text) if text in set(Mode) else None
+
+
+def _demands(text: str) -> tuple[dict[str, Any], ...]:
+    try:
+        sections = json.loads(text)
+        for section in sections:
+            if PROBLEM not in section:
+                check_section(section)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise _malformed(f"its demands: {error}") from error
+    return tuple(sections)
 
 
 def _moment(text: str) -> Milliseconds | None:

@@ -31,7 +31,7 @@ from gsd_review_broker.pool.launch.recipe import (
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.pool.control import AgentLogin
 from gsd_review_broker.settings.agents import Agent
-from gsd_review_broker.settings.pool import PoolSettings
+from gsd_review_broker.settings.schema import PoolSettings
 
 _LOGS_KEPT = 20
 _LOG = "output.log"

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.settings.pool import is_safe
+from gsd_review_broker.settings.schema import is_safe
 
 MARKER = "BROKER_REVIEWER_ID"
 POOL_MARKER = "BROKER_POOL"

@@ -19,7 +19,7 @@ from gsd_review_broker.domain.gate.decision import (
     without_exempt,
 )
 from gsd_review_broker.domain.gate.judge import NOT_ALL, GateAnswer, is_off, judge, of_same_paths
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest, tightened
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
@@ -88,8 +88,10 @@ class Gate:
         )
 
     def _policy_for(self, root: str | None, request: GateRequest) -> GatePolicy:
-        """The caller's own files may be stricter."""
+        """The caller's own files and environment may be stricter."""
         policy = self._policy_of(root)
+        for section in request.demands:
+            policy = tightened(policy, section)
         return policy if request.mode is None else replace(policy, mode=strictest([policy.mode, request.mode]))
 
     async def _judged(self, request: GateRequest, policy: GatePolicy, root: str | None) -> GateAnswer:

@@ -12,7 +12,7 @@ from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, schema, verification
 from gsd_review_broker.store.postgres import engine
 from gsd_review_broker.store.postgres.errors import reason_of

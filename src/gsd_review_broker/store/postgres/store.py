@@ -25,7 +25,7 @@ from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import archive
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.postgres.engine import (

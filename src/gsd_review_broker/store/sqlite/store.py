@@ -25,8 +25,7 @@ from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.reader import Reader
 from gsd_review_broker.ports.store import Archived, Transaction, Watcher
 from gsd_review_broker.ports.wakeups import Wakeups
-from gsd_review_broker.settings.database import Database
-from gsd_review_broker.settings.state_files import draft_path
+from gsd_review_broker.settings.state_files import Database, draft_path
 from gsd_review_broker.store import archive, lock, migrations, schema
 from gsd_review_broker.store.pool_rows import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader

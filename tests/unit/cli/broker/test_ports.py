@@ -9,7 +9,7 @@ from gsd_review_broker.cli.broker import ports
 from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 
 OWN = range(18_321, 28_321)
 

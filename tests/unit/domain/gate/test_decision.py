@@ -5,9 +5,10 @@ import pytest
 from gsd_review_broker.domain.gate.decision import Approval, Because, Commit, decide
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, Patterns, stricter
 from gsd_review_broker.domain.gate.records import Entry, Step, Steps, composed, parse_records, raw_records
+from tests.support.policies import gate_policy
 
 ABSENT = Entry(b"000000", b"0" * 40)
-POLICY = GatePolicy(mode=Mode.BLOCK)
+POLICY = gate_policy(mode=Mode.BLOCK)
 
 
 def entry(content: str) -> Entry:
@@ -78,7 +79,7 @@ def test_a_merge_that_git_makes_itself_passes() -> None:
 
 
 def test_exempt_paths_are_left_out_on_both_sides() -> None:
-    policy = GatePolicy(exempt=(Patterns(["notes/"]),))
+    policy = gate_policy(exempt=(Patterns(["notes/"]),))
     change = steps(f="a>b") | {b"notes/today": Step(ABSENT, entry("x"))}
     only_notes = Commit(id="n", steps={b"notes/x": Step(ABSENT, entry("y"))})
     both = Commit(id="b", steps=change)
@@ -89,7 +90,7 @@ def test_exempt_paths_are_left_out_on_both_sides() -> None:
 
 
 def test_paths_that_need_a_person_are_covered_by_a_persons_approval_alone() -> None:
-    policy = GatePolicy(human=(Patterns(["f"]),))
+    policy = gate_policy(human=(Patterns(["f"]),))
     assert covered([commit(f="a>b")], [approval("r", f="a>b")], policy) == {}
     assert covered([commit(f="a>b")], [approval("r", by="human:ada", f="a>b")], policy) == {"c": "review"}
     # The other half of a squash may be an agent's.

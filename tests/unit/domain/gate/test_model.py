@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.gate.decision import Approval, Commit, decide
-from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import Entry, Step, Steps
+from tests.support.policies import gate_policy
 
 # A tree: the content of each path, 0 where there is no file.
 Tree = tuple[int, int, int]
 _TREES = st.tuples(*(st.integers(0, 2) for _ in range(3)))
-_POLICY = GatePolicy(exempt=())
+_POLICY = gate_policy(exempt=())
 
 
 def entry(content: int) -> Entry:

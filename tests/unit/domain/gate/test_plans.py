@@ -11,12 +11,13 @@ from gsd_review_broker.domain.gate.request import Asker, GateRequest, PlanVersio
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.gate.question import current_phase, is_of_phase, unfinished_plans
+from tests.support.policies import gate_policy
 
 PLAN = b".planning/phases/03-parse/03-02-PLAN.md"
 ABSENT = Entry(b"000000", b"0" * 40)
 ONE, TWO = (Entry(b"100644", digit * 40) for digit in (b"1", b"2"))
 HERE = Origin(root="r" * 40, folder="/here/.git")
-ON = GatePolicy(plan_first=True)
+ON = gate_policy(plan_first=True)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +119,9 @@ def held(policy: GatePolicy, *entries: Entry, asker: Asker = Asker.HOOK) -> list
 def test_code_is_held_back_while_a_plan_is_not_approved() -> None:
     assert held(ON, TWO, ONE) == ["code", "both", "unreviewed"]
     assert held(ON, TWO) == held(ON) == []
-    assert held(GatePolicy(), ONE) == []
+    assert held(gate_policy(), ONE) == []
     assert held(ON, ONE, asker=Asker.CHECK) == []
-    assert held(GatePolicy(mode=Mode.OFF, plan_first=True), ONE) == []
+    assert held(gate_policy(mode=Mode.OFF, plan_first=True), ONE) == []
     unapproved = PlanApproval(plan=PlanVersion(path=PLAN, entries=(ONE,)), reviews=())
     assert unapproved.facts() == {"plan": PLAN.decode(), "approved": False, "reviews": []}
 

@@ -3,20 +3,21 @@
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Policy, Review
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Review
 from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
+from tests.support.policies import approval_policy, review_policy
 from tests.support.reviews import LATER, REVIEWER, claimed, created
 
 CODEX, CODEX2, CLAUDE = Identity("codex-r1-0a1b2c3d"), Identity("codex-r2-0a1b2c3d"), Identity("claude-laptop")
 ADA = Identity("human:ada")
-TWO = ApprovalPolicy(required=2)
-TWO_VENDORS = ApprovalPolicy(required=2, distinct_vendors=True)
+TWO = approval_policy(required=2)
+TWO_VENDORS = approval_policy(required=2, distinct_vendors=True)
 OPENCODE = Identity("opencode-r1")
 UNKNOWN = "the vendor of opencode-r1 is unknown; a reviewer's name has to begin with claude, codex, gemini or gpt"
-ONE_VENDOR = ApprovalPolicy(required=1, distinct_vendors=True, human_paths=("docs/",))
-PERSON_FOR_DOCS = ApprovalPolicy(human_paths=("docs/",))
+ONE_VENDOR = approval_policy(required=1, distinct_vendors=True, human_paths=("docs/",))
+PERSON_FOR_DOCS = approval_policy(human_paths=("docs/",))
 
 
 def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
@@ -26,8 +27,8 @@ def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
 @pytest.mark.parametrize(
     ("policy", "standing", "lacking"),
     [
-        (ApprovalPolicy(), by(CODEX), ()),
-        (ApprovalPolicy(), by(), ("1 more approval",)),
+        (approval_policy(), by(CODEX), ()),
+        (approval_policy(), by(), ("1 more approval",)),
         (TWO, by(), ("2 more approvals",)),
         (TWO, by(CODEX), ("1 more approval",)),
         (TWO, by(CODEX, Identity("CODEX-R1-0A1B2C3D")), ("1 more approval",)),
@@ -87,7 +88,7 @@ def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: 
         findings=(),
         open_finding_count=0,
         pool_managed=False,
-        policy=Policy(approvals=policy),
+        policy=review_policy(approvals=policy),
         now=LATER,
         standing=standing,
     )

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review, ReviewId
+from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
 from gsd_review_broker.domain.pool import Failure, Reviewer, Usage, Work
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, Verdict, WorkOutcome
+from tests.support.policies import review_policy
 from tests.support.reviews import LATER, NOW, PERSON, created, in_status, judged
 
 HELD, LAST, NEXT = (ReviewId(letter * 16) for letter in "abc")
@@ -124,7 +125,7 @@ def test_how_work_ends() -> None:
     claimed = in_status(Status.CLAIMED)
     ends = {
         WorkOutcome.RECLAIMED: rules.reclaim(claimed, reason="late", now=NOW),
-        WorkOutcome.TAKEN_OVER: rules.take_over(claimed, person=PERSON, policy=Policy(), now=NOW),
+        WorkOutcome.TAKEN_OVER: rules.take_over(claimed, person=PERSON, policy=review_policy(), now=NOW),
     }
     for outcome, change in ends.items():
         assert rules.pool.outcome_of(change.review, change.events[0]) is outcome

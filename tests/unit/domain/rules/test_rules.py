@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gsd_review_broker.domain import rules
-from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review
+from gsd_review_broker.domain.model import Identity, Milliseconds, Review
 from gsd_review_broker.domain.words import (
     Category,
     CounterPatchStatus,
@@ -18,6 +18,7 @@ from gsd_review_broker.domain.words import (
     Verdict,
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
+from tests.support.policies import review_policy
 from tests.support.reviews import (
     DIGEST,
     LATER,
@@ -142,9 +143,9 @@ def test_a_bare_verdict_is_refused_with_a_hint_unless_the_fence_is_managed_and_n
     bare = {"claim_generation": None, "reviewer_id": None}
     error = refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare))
     assert error.next == NextStep(Next.NAME_THE_CLAIM)
-    allowed = judged(claimed(), Verdict.APPROVED, policy=Policy(fence=Fence.MANAGED), **bare)
+    allowed = judged(claimed(), Verdict.APPROVED, policy=review_policy(fence=Fence.MANAGED), **bare)
     assert allowed.review.status is Status.APPROVED
-    pool = {"policy": Policy(fence=Fence.MANAGED), "pool_managed": True}
+    pool = {"policy": review_policy(fence=Fence.MANAGED), "pool_managed": True}
     refused(Code.INVALID_ARGUMENT, lambda: judged(claimed(), Verdict.APPROVED, **bare, **pool))
 
 
@@ -422,7 +423,7 @@ def test_a_claim_followed_by_a_verdict_is_one_change_with_both_events_and_the_ro
 
 
 def test_a_claims_deadline_is_the_policys_from_now() -> None:
-    assert rules.deadline(created().review, Policy(claim_timeout=60_000), NOW) == NOW + 60_000
+    assert rules.deadline(created().review, review_policy(claim_timeout=60_000), NOW) == NOW + 60_000
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from gsd_review_broker.pool.launch.recipe import (
     template,
     through_wsl,
 )
-from gsd_review_broker.settings.agents import MODELS
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
 REQUEST = LaunchRequest(
@@ -35,9 +34,16 @@ REQUEST = LaunchRequest(
 )
 
 
+MODELS = {
+    "codex": "gpt-6.1-sol",
+    "claude": "opus",
+    "gemini": "gemini-3.1-pro-preview",
+    "opencode": "anthropic/claude-opus-5-5",
+}
+
+
 def request_for(agent: str, **fields: object) -> LaunchRequest:
-    model = next(iter(MODELS.get(agent, ())), None)
-    return replace(REQUEST, agent=agent, model=model, **fields)  # type: ignore[arg-type]
+    return replace(REQUEST, agent=agent, model=MODELS.get(agent), **fields)  # type: ignore[arg-type]
 
 
 def test_codex_is_started_as_measured() -> None:

@@ -1,10 +1,10 @@
-"""Which repositories are judged by a broker on another machine: the file `brokers` in the user's configuration folder.
+"""The user's own files: the token of a command, and the brokers on other machines.
 
-`tandem gate install --url URL` writes it. It is the user's own file and not one in the repository, because whoever
-chooses the address gets the user's token. One line for each repository: the address, a space, and the repository's root
-(for a bare repository its git folder). Light: every command imports it. The git hook reads the same lines by itself.
+Light: every command imports it. The git hook reads the same files by itself.
 """
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
@@ -17,11 +17,47 @@ from gsd_review_broker.files.private import (
 )
 from gsd_review_broker.settings.locations import user_file
 
-NAME = "brokers"
+_VARIABLE = "BROKER_TOKEN"
+_LONGEST = 1_000
+# One line for each repository that a broker on another machine judges: the address, a space, and the repository's root
+# (of a bare one the git folder). It is the user's own file, because the broker at the address gets the user's token.
+_BROKERS = "brokers"
+
+
+def token_file() -> Path:
+    return user_file().with_name("token")
+
+
+def own_token(environment: Mapping[str, str] | None = None, *, path: Path | None = None) -> str | None:
+    """None without one. A file that others can read is refused: its token is not a secret any more. `path` is the file
+    if it is not the usual one."""
+    environment = os.environ if environment is None else environment
+    if _VARIABLE in environment:
+        return _required_form(environment[_VARIABLE].strip(), f"the variable {_VARIABLE}")
+    path = path or token_file()
+    try:
+        content, status = read_with_status(path, largest=_LONGEST, follow_links=True)
+    except FileNotFoundError:
+        return None
+    except (UnfitFileError, OSError) as error:
+        raise BrokerError(Code.UNAVAILABLE, f"the token in {path} cannot be read: {error}", "Fix the file.") from error
+    if not is_private(status):
+        raise BrokerError(
+            Code.FORBIDDEN,
+            f"{path} can be read or changed by others",
+            f"Run `chmod 600 {path}`; if others may have read it, revoke the token and make another.",
+        )
+    return _required_form(content.decode("utf-8", "replace").strip(), str(path))
+
+
+def _required_form(token: str, place: str) -> str | None:
+    if not (token.isascii() and token.isprintable()):
+        raise BrokerError(Code.INVALID_ARGUMENT, f"{place} does not hold a token", "It holds one line: tdm_…")
+    return token or None
 
 
 def brokers_file() -> Path:
-    return user_file().with_name(NAME)
+    return user_file().with_name(_BROKERS)
 
 
 def recorded_url(repository: str) -> str | None:
