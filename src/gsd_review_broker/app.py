@@ -23,9 +23,8 @@ from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.neighbours import Neighbours
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
-from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.proofs import Signer
 from gsd_review_broker.ports.store import OwnedStore
+from gsd_review_broker.ports.world import Clock, Signer
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.commands.approvals import ApprovalWatcher

@@ -53,7 +53,7 @@ from gsd_review_broker.mcp import arguments
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.pool.launch.agents import module_of
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
+from gsd_review_broker.ports.store import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
 from gsd_review_broker.service import access
 from gsd_review_broker.service.commands.proposals import NewProposal
 from gsd_review_broker.service.wire import cursors

@@ -21,7 +21,7 @@ from gsd_review_broker.git.digest import Record, digest_of_records
 from gsd_review_broker.git.index_file import Entry
 from gsd_review_broker.git.objects import MOST_BYTES, SUBMODULE_MODE, BaseTree, Objects, TooLargeError, opened_objects
 from gsd_review_broker.git.program import Answer, run_git, text_of
-from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
+from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")
 _HEAD = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")

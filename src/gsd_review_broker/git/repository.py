@@ -15,7 +15,7 @@ from gsd_review_broker.git.check import DiffCheck, ask_git
 from gsd_review_broker.git.origin import git_folder, project_of_remote, root_commit
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
 from gsd_review_broker.git.scratch import make_scratch, remove_stale
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply
 
 T = TypeVar("T")
 

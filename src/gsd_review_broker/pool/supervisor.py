@@ -20,8 +20,7 @@ from gsd_review_broker.pool.child.log_file import tail
 from gsd_review_broker.pool.launch.launcher import Launcher, host_name
 from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
 from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
-from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.wakeups import POOL, QUEUE, Wakeups
+from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.control import PoolFacts
 from gsd_review_broker.service.pool.records import PoolRecords, Workload

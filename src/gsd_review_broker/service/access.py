@@ -16,8 +16,8 @@ from gsd_review_broker.domain.identity import BROKER, identity_key
 from gsd_review_broker.domain.model import EventType, Identity, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store, Transaction
+from gsd_review_broker.ports.world import Clock
 
 # This prefix marks our tokens, even after their process has stopped.
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters

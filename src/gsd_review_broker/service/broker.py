@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.proofs import Signer, TicketOffice
+from gsd_review_broker.ports.world import Signer, TicketOffice
 from gsd_review_broker.service.access import Gatekeeper
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims

@@ -9,12 +9,8 @@ from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.model import Identity, Policy, Review
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.idempotency import IdempotencyKey
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.repository import Repository
-from gsd_review_broker.ports.store import Store, Transaction
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.store import IdempotencyKey, Reader, Store, Transaction
+from gsd_review_broker.ports.world import Clock, Repository, Wakeups
 from gsd_review_broker.service.access import Access, ByClaim
 from gsd_review_broker.service.liveness import Liveness
 from gsd_review_broker.service.lookup import find_review, lock_review

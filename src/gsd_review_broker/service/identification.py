@@ -7,8 +7,8 @@ from enum import StrEnum
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, CallerKind
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.tokens import PREFIX, TokenState
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.service.access import TOKEN_PREFIX, Access
 
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import ReviewerState
-from gsd_review_broker.ports.clock import Clock
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.service.access import Access
 
 ALIVE_MILLISECONDS = 60_000

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.validation import between
 
 T = TypeVar("T")

@@ -2,8 +2,7 @@
 
 from gsd_review_broker.domain.model import Review, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 
 SHORTEST_PREFIX = 6
 _MATCHES_SHOWN = 5

@@ -2,7 +2,7 @@
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import ApprovalPolicy, Identity, Review, Status
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 
 # Events of one review that are looked at; a review with so many rounds has long called for a person.
 _MOST_EVENTS = 2_000

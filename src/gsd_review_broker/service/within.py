@@ -12,9 +12,7 @@ from gsd_review_broker.domain.model import Identity, Milliseconds, Review, Revie
 from gsd_review_broker.domain.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import FEED, FeedPosition, ListPosition, ReviewFilter
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Store, Transaction
+from gsd_review_broker.ports.store import FEED, FeedPosition, ListPosition, Reader, ReviewFilter, Store, Transaction
 
 T = TypeVar("T")
 # No project has this name (service/validation.py).

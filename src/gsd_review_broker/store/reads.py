@@ -22,8 +22,16 @@ from gsd_review_broker.domain.model import (
 )
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, FEED, SUMMARY, FeedPosition, ListPosition, ReviewFilter
+from gsd_review_broker.ports.store import (
+    EVENT_SUMMARY,
+    FEED,
+    KEY_LIFETIME_MILLISECONDS,
+    SUMMARY,
+    FeedPosition,
+    IdempotencyKey,
+    ListPosition,
+    ReviewFilter,
+)
 from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
 from gsd_review_broker.store.rows import (

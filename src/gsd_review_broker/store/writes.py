@@ -19,9 +19,8 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
-from gsd_review_broker.ports.store import Watcher
-from gsd_review_broker.ports.wakeups import EVENTS, QUEUE, review_topic
+from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Watcher
+from gsd_review_broker.ports.world import EVENTS, QUEUE, review_topic
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.gate_rows import GateWrites
 from gsd_review_broker.store.pool_rows import PoolWrites

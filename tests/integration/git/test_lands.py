@@ -20,7 +20,7 @@ from gsd_review_broker.domain.patch import applied, read
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate.install import GateSite
 from gsd_review_broker.git.repository import GitRepository
-from gsd_review_broker.ports.repository import Applies
+from gsd_review_broker.ports.world import Applies
 from tests.support.processes import git, make_repository
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service.within import _ProjectReader, _ProjectTransaction
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError

@@ -16,8 +16,8 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.postgres import schema
 from gsd_review_broker.store.postgres import store as postgres_store

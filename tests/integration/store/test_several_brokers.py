@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool import neighbours
 from gsd_review_broker.pool.neighbours import Neighbours
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.ports.world import QUEUE
 from gsd_review_broker.service.pool import records
 from gsd_review_broker.store.postgres import archiving, listening
 from gsd_review_broker.store.postgres.errors import unavailable

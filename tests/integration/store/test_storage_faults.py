@@ -23,7 +23,7 @@ from alembic.script import ScriptDirectory
 
 from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.ports.wakeups import review_topic
+from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.sqlite import schema
 from gsd_review_broker.store.sqlite.writer import Writer

@@ -7,7 +7,7 @@ from pydantic import Field
 from gsd_review_broker.domain import model
 from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key, Label, Role, Since, Status
 from gsd_review_broker.mcp.registry import EVERYBODY, Audience, Call, Registry
-from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.wire.reviews import (
     Discussion,

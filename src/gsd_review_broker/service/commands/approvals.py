@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from gsd_review_broker.domain.gate.ledger import ReviewedChange
 from gsd_review_broker.domain.model import Change, EventType, Review, Verdict
-from gsd_review_broker.ports.proofs import Signer
-from gsd_review_broker.ports.repository import Applies
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import Applies, Signer
 
 
 def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:

@@ -12,11 +12,8 @@ from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review, Status
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import ListPosition, ReviewFilter
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.ports.store import ListPosition, Reader, ReviewFilter, Transaction
+from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability

@@ -7,8 +7,8 @@ from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.repository import DoesNotApply
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import DoesNotApply
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import moved_to
 from gsd_review_broker.service.core import Core, Repeat

@@ -19,9 +19,8 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import review_topic
+from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, recorded
 from gsd_review_broker.service.commands import findings

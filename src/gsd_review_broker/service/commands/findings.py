@@ -19,7 +19,7 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
 from gsd_review_broker.domain.rules.findings import same_finding
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.wire.arguments import FindingArgument
 from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding

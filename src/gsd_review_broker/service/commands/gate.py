@@ -18,8 +18,7 @@ from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core

@@ -8,9 +8,8 @@ import structlog
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, Transaction
+from gsd_review_broker.ports.world import QUEUE
 from gsd_review_broker.service.core import Core
 
 log = structlog.get_logger()

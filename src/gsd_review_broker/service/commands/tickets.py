@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from gsd_review_broker.domain.model import ReviewId, Status
-from gsd_review_broker.ports.proofs import TicketOffice
+from gsd_review_broker.ports.world import TicketOffice
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult

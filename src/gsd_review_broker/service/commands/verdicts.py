@@ -6,8 +6,7 @@ from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import Change, Review, Revision, Verdict
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.commands.claims import Claims

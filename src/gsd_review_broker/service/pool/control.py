@@ -8,8 +8,7 @@ from typing import Protocol, TypeVar
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, ReviewerState, Work
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords

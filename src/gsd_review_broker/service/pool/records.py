@@ -31,10 +31,8 @@ from gsd_review_broker.domain.pool import (
     WorkOutcome,
 )
 from gsd_review_broker.domain.tally import display_name
-from gsd_review_broker.ports.lists import ReviewFilter
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import POOL, QUEUE
+from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
+from gsd_review_broker.ports.world import POOL, QUEUE
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.standing import can_add

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import EventType, Identity, Message, Milliseconds, Review, Role, Status
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, ReviewFilter
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import EVENT_SUMMARY, Reader, ReviewFilter
 from gsd_review_broker.service.core import Core
 
 # Pending this long means that no reviewer is available.

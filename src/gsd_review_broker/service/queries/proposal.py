@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gsd_review_broker.domain.model import CounterPatch, CounterPatchStatus, Review, ReviewId, Revision
 from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core

@@ -5,8 +5,7 @@ events.
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Milliseconds, Status
-from gsd_review_broker.ports.lists import EVENT_SUMMARY
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import EVENT_SUMMARY, Reader
 from gsd_review_broker.service.queries.reviews import is_own_event
 
 _LOOKED_AT = 2_000

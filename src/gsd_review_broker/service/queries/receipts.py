@@ -4,8 +4,8 @@ from typing import Any
 
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.proofs import Signer
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
+from gsd_review_broker.ports.world import Signer
 from gsd_review_broker.service.core import Core
 
 

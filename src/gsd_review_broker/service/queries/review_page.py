@@ -19,8 +19,8 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.repository import Applies
+from gsd_review_broker.ports.store import Reader
+from gsd_review_broker.ports.world import Applies
 from gsd_review_broker.service.applies import Applicability, Checked
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.lookup import find_review

@@ -10,9 +10,8 @@ from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status
 from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, SUMMARY, FeedPosition, ListPosition, ReviewFilter
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.wakeups import QUEUE, review_topic
+from gsd_review_broker.ports.store import EVENT_SUMMARY, SUMMARY, FeedPosition, ListPosition, Reader, ReviewFilter
+from gsd_review_broker.ports.world import QUEUE, review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.long_poll import LongPoll

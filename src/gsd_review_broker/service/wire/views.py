@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import AffectedFile, Change, Event, Milliseconds, Review, Revision
-from gsd_review_broker.ports.lists import EVENT_SUMMARY, SUMMARY
-from gsd_review_broker.ports.repository import Offset
+from gsd_review_broker.ports.store import EVENT_SUMMARY, SUMMARY
+from gsd_review_broker.ports.world import Offset
 from gsd_review_broker.service.wire.reviews import (
     AffectedFileResult,
     AutoRejected,

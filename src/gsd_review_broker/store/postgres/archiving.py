@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite import archive
 from gsd_review_broker.store.statements import Values

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Watcher
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.store.postgres.clock import DatabaseClock
 from gsd_review_broker.store.statements import Statements
 from gsd_review_broker.store.writes import SqlTransaction

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Category, Review, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply
 from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked

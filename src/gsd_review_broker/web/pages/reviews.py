@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.model import Category, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow
 from gsd_review_broker.web.addresses import with_query
 from gsd_review_broker.web.site import Site
