@@ -20,7 +20,7 @@ from gsd_review_broker.cli.exits import OF_STATUS, Exit, of_review
 from gsd_review_broker.cli.gsd import lane, statusline
 from gsd_review_broker.cli.render.events import STATUS_STYLES
 from gsd_review_broker.cli.render.live_view import OPEN_STATES
-from gsd_review_broker.domain import audit, rules, turns
+from gsd_review_broker.domain import audit, turns
 from gsd_review_broker.domain.audit import replay
 from gsd_review_broker.domain.fields import field_names
 from gsd_review_broker.domain.model import (
@@ -42,9 +42,16 @@ from gsd_review_broker.domain.model import (
     Verdict,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
-from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.rules import claims, discussion
 from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
-from gsd_review_broker.domain.rules.transitions import FACTS, STEPS
+from gsd_review_broker.domain.rules.transitions import (
+    FACTS,
+    STEPS,
+    files_text,
+    hash_of_counter_patch,
+    hash_of_message,
+    hash_of_revision,
+)
 from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.errors import BrokerError
@@ -99,11 +106,11 @@ def test_every_field_of_a_review_is_in_one_register_of_the_audit() -> None:
 def life() -> tuple[Review, list[Event], list[str]]:
     """A review that has been through most of what can happen, and its events."""
     created = reviews.created(project="p", plan="2", task="3", proposer_id=reviews.PROPOSER)
-    claim = rules.claim(
+    claim = claims.claim(
         created.review, reviewer=reviews.REVIEWER, digest=reviews.DIGEST, policy=reviews.POLICY, now=reviews.NOW
     )
     message = reviews.message(claim.review)
-    sent = rules.send_message(claim.review, message=message, policy=reviews.POLICY, now=reviews.LATER)
+    sent = discussion.send_message(claim.review, message=message, policy=reviews.POLICY, now=reviews.LATER)
     judged = reviews.judged(sent.review, Verdict.CHANGES_REQUESTED)
     closed = reviews.closed(judged.review, caller=reviews.PROPOSER)
     new = [event for change in (created, claim, sent, judged, closed) for event in change.events]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
-from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import Act, names_in
 from gsd_review_broker.service.broker import Broker

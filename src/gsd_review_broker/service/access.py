@@ -10,11 +10,17 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, reviewer
 from gsd_review_broker.domain.identity import BROKER, identity_key
 from gsd_review_broker.domain.model import EventType, Identity, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.rules.access import (
+    AGENT_TYPE,
+    Right,
+    claim_refusal,
+    refuse_other_names,
+    refuse_without_right,
+)
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Store, Transaction
 from gsd_review_broker.ports.world import Clock
@@ -23,7 +29,7 @@ from gsd_review_broker.ports.world import Clock
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters
 # Arguments that name the actor. The last two do so only in calls that write; elsewhere they are filters.
 _ACTING = ("reviewer_id", "caller_id", "sender_id")
-_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", rules.AGENT_TYPE)
+_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", AGENT_TYPE)
 
 
 # Where the web's edge puts the caller of a request, in its ASGI scope.
@@ -102,7 +108,7 @@ class Act:
     """What a caller is about to do, as far as it matters who does it."""
 
     action: str
-    right: rules.Right
+    right: Right
     # Arguments that name who acts.
     names: tuple[tuple[str, Identity], ...] = ()
     review_id: object = None
@@ -131,8 +137,8 @@ class Gatekeeper:
             return
         guarded = frozenset(name for name, identity in act.names if self._access.standing(identity) is not None)
         try:
-            rules.refuse_without_right(caller, act.right, act.action)
-            rules.refuse_other_names(caller, act.names, guarded=guarded)
+            refuse_without_right(caller, act.right, act.action)
+            refuse_other_names(caller, act.names, guarded=guarded)
         except BrokerError as error:
             await self.record(error, caller, act)
             raise
@@ -181,7 +187,7 @@ class ByClaim:
 
     def refusal(self, access: Access, tx: Transaction, review: Review) -> BrokerError | None:
         """Recorded where it is refused."""
-        error = rules.claim_refusal(
+        error = claim_refusal(
             self.caller,
             review,
             named=self.named,

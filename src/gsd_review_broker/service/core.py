@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.model import Identity, Policy, Review
+from gsd_review_broker.domain.rules import claims
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import IdempotencyKey, Reader, Store, Transaction
 from gsd_review_broker.ports.world import Clock, Repository, Wakeups
@@ -80,16 +80,16 @@ class Core:
         self.liveness.heard(caller)
         if review is None or review.claim_expires_at is None:
             return
-        later = rules.put_off(review, caller=caller, policy=self.policy, now=self.clock.now())
+        later = claims.put_off(review, caller=caller, policy=self.policy, now=self.clock.now())
         if later is None or later.claim_expires_at is None:
             return
         is_due = later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS
-        if is_due or rules.is_unused(review, self.policy):
+        if is_due or claims.is_unused(review, self.policy):
             await self.store.write(lambda tx: self._put_off(tx, review, caller))
 
     def _put_off(self, tx: Transaction, review: Review, caller: Identity) -> None:
         current = tx.lock_review(review.id)
-        later = current and rules.put_off(current, caller=caller, policy=self.policy, now=tx.now)
+        later = current and claims.put_off(current, caller=caller, policy=self.policy, now=tx.now)
         if later:
             tx.put_off(later)
 

@@ -33,7 +33,7 @@ from gsd_review_broker.domain.model import (
     Status,
     Verdict,
 )
-from gsd_review_broker.domain.rules.contents import files_text
+from gsd_review_broker.domain.rules.transitions import files_text
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.statements import Values
 

@@ -6,7 +6,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gsd_review_broker.domain.caller import CallerKind
-from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.errors import BrokerError, Code, unauthenticated
 from gsd_review_broker.service.access import CALLER, RECHECK, Act, Gatekeeper
 from gsd_review_broker.service.identification import Identification

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.domain.model import Role, Severity, Verdict
-from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding

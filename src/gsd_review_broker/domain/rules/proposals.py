@@ -21,9 +21,17 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
 )
-from gsd_review_broker.domain.rules.contents import hash_of_revision
-from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, no_human_needed
-from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, followed_by, record, require
+from gsd_review_broker.domain.rules.transitions import (
+    FACTS,
+    Command,
+    call_human_if_stuck,
+    cleared_claim,
+    followed_by,
+    hash_of_revision,
+    no_human_needed,
+    record,
+    require,
+)
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000

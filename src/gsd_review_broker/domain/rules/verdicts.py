@@ -19,9 +19,18 @@ from gsd_review_broker.domain.model import (
 )
 from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing, missing, only_a_person_is_missing
 from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale, release
-from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
-from gsd_review_broker.domain.rules.convergence import call_human, call_human_if_stuck, clear_human
-from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
+from gsd_review_broker.domain.rules.transitions import (
+    STEPS,
+    Command,
+    call_human,
+    call_human_if_stuck,
+    clear_human,
+    followed_by,
+    hash_of_counter_patch,
+    invalid_transition,
+    record,
+    require,
+)
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 _COMMANDS = {

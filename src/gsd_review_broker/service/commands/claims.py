@@ -6,11 +6,12 @@ from typing import TypeVar
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review, Status
 from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.rules import approvals, claims, verdicts
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import ListPosition, Reader, ReviewFilter, Transaction
 from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply
@@ -64,7 +65,7 @@ class _Ground:
 
     review: Review
     reviewer: Identity
-    seen: rules.Seen
+    seen: Seen
     checked: _Checked | None
 
 
@@ -89,7 +90,7 @@ class Claims:
                 )
                 if kept is not None:
                     return kept
-            begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+            begins = claims.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
             if begins:
                 self._refuse_draining(reviewer)
             # Whoever holds the claim already gets the same answer; git was asked when it began.
@@ -109,20 +110,20 @@ class Claims:
         kept = taken(tx, self._core, repeat, review.project)
         if kept is not None:
             return kept
-        if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
+        if not claims.may_claim(review, reviewer=reviewer, now=tx.now):
             return remembered(tx, self._core, repeat, review.project, self._view(tx, review, checked))
         self._refuse_draining(reviewer)
         if review.revision != seen.revision:
             return None
         if isinstance(checked, DoesNotApply):
-            change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
+            change = claims.auto_reject(review, git_says=checked.git_says, now=tx.now)
             tx.save(change)
             rejected = views.auto_rejected(change.review)
             # claim_next does not stop here; it goes on to the next review.
             keep = repeat if repeat is not None and repeat.project is None else None
             return remembered(tx, self._core, keep, review.project, rejected)
         self._refuse_useless(tx, review, reviewer, checked.digest)
-        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
+        change = claims.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
         tx.save(change)
         keep_reviewed_change(tx, change.review, checked)
         return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review, checked))
@@ -134,7 +135,7 @@ class Claims:
         self,
         review_id: str,
         reviewer: Identity,
-        seen: rules.Seen,
+        seen: Seen,
         *,
         prepare: Callable[[Review], Awaitable[P]],
         step: Callable[[Transaction, Change, P], R],
@@ -145,10 +146,10 @@ class Claims:
         already) followed by its own; if it raises, nothing was claimed."""
         for _ in range(_ATTEMPTS):
             review = await self._core.find(review_id)
-            rules.refuse_other_revision(review, seen)
+            verdicts.refuse_other_revision(review, seen)
             holds = same_identity(review.claimed_by, reviewer)
             if not holds:
-                rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+                claims.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
                 self._refuse_draining(reviewer)
             prepared = await prepare(review)
             ground = _Ground(review, reviewer, seen, None if holds else await self._applies.demand(review))
@@ -164,27 +165,27 @@ class Claims:
     def _step(self, tx: Transaction, ground: "_Ground", step: Callable[[Change], R]) -> R | AutoRejected | None:
         """None means: look again, because the review is not what git was asked about."""
         review = lock_review(tx, ground.review.id)
-        rules.refuse_other_revision(review, ground.seen)
+        verdicts.refuse_other_revision(review, ground.seen)
         if same_identity(review.claimed_by, ground.reviewer):
             return step(Change(review=review, events=()))
-        rules.may_claim(review, reviewer=ground.reviewer, now=tx.now)
+        claims.may_claim(review, reviewer=ground.reviewer, now=tx.now)
         self._refuse_draining(ground.reviewer)
         if ground.checked is None or review.revision != ground.review.revision:
             return None
         if isinstance(ground.checked, DoesNotApply):
-            change = rules.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
+            change = claims.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
             tx.save(change)
             return views.auto_rejected(change.review)
         digest, policy = ground.checked.digest, self._core.policy
         self._refuse_useless(tx, review, ground.reviewer, digest)
-        begun = rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
+        begun = claims.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
         keep_reviewed_change(tx, begun.review, ground.checked)
         return step(begun)
 
     def _refuse_useless(self, tx: Transaction, review: Review, reviewer: Identity, digest: str | None) -> None:
         policy = self._core.policy.approvals
         standing = standing_of(tx, review, policy, digest=digest)
-        rules.refuse_useless_approver(review, reviewer, policy, standing)
+        approvals.refuse_useless_approver(review, reviewer, policy, standing)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""
@@ -254,7 +255,7 @@ class Claims:
         wanted = ReviewFilter(status=Status.CLAIMED, category=call.wanted.category, project=call.wanted.project)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
         for review, _ in claimed:
-            if same_identity(review.claimed_by, call.reviewer) and rules.is_unused(review, self._core.policy):
+            if same_identity(review.claimed_by, call.reviewer) and claims.is_unused(review, self._core.policy):
                 return await self._try(call, review)
         return None
 
@@ -303,7 +304,7 @@ class Claims:
         by_claim = ByClaim(action="release_claim", caller=caller, claim_generation=claim_generation)
 
         def command(tx: Transaction, review: Review) -> Released:
-            change = rules.release(review, claim_generation=claim_generation, now=tx.now)
+            change = claims.release(review, claim_generation=claim_generation, now=tx.now)
             tx.save(change)
             return views.released(change.review)
 
@@ -314,7 +315,7 @@ class Claims:
         identity = validation.identity("person", caller.proven_identity or person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:
-            change = rules.take_over(review, person=identity, policy=self._core.policy, now=tx.now)
+            change = claims.take_over(review, person=identity, policy=self._core.policy, now=tx.now)
             tx.save(change)
             return self._view(tx, change.review)
 

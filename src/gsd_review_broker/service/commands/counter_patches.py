@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, CounterPatchStatus, Milliseconds, Review
+from gsd_review_broker.domain.rules import discussion
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.ports.world import DoesNotApply
@@ -77,7 +77,7 @@ class CounterPatches:
                 )
             revision = tx.revision(review.id, current.revision, with_diff=False)
             assert revision is not None  # noqa: S101 - a review that is held has the revision that it names
-            change = rules.accept_counter_patch(
+            change = discussion.accept_counter_patch(
                 current,
                 patch=open_patch,
                 revision=revision,
@@ -101,7 +101,7 @@ class CounterPatches:
         actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> ReviewStatus:
-            change = rules.reject_counter_patch(
+            change = discussion.reject_counter_patch(
                 review, caller=actor, is_administrator=caller.is_administrator, reason=reason, now=tx.now
             )
             tx.save(change)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.caller import Caller, CallerKind
 from gsd_review_broker.domain.model import (
@@ -18,6 +17,8 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
 )
+from gsd_review_broker.domain.rules import access, discussion, transitions, verdicts
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.ports.world import review_topic
@@ -80,7 +81,7 @@ class Discussions:
         await self._core.heard(sender_id)
 
         def command(tx: Transaction, current: Review) -> SentMessage | BrokerError:
-            refusal = rules.side_refusal(caller, message.sender_role)
+            refusal = access.side_refusal(caller, message.sender_role)
             if refusal is not None:
                 return recorded(tx, refusal, caller, "add_message", current)
             return self._sent(tx, Change(review=current, events=()), message, sender_id)
@@ -90,7 +91,7 @@ class Discussions:
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def send_as_reviewer(
-        self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
+        self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: Seen
     ) -> SentMessage | AutoRejected:
         """Send to a review that is not claimed: the message and its claim are one transaction."""
         reviewer_id = caller.proven_identity or reviewer_id
@@ -102,7 +103,7 @@ class Discussions:
             pass
 
         def step(tx: Transaction, begun: Change, _prepared: None) -> SentMessage:
-            rules.refuse_other_digest(begun.review, seen, approves=False)
+            verdicts.refuse_other_digest(begun.review, seen, approves=False)
             return self._sent(tx, begun, message, sender_id)
 
         return await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
@@ -121,8 +122,8 @@ class Discussions:
         if message.in_reply_to is not None:
             _require_message(tx, current, message.in_reply_to)
         new = _message(current, message, sender_id, tx)
-        change = rules.send_message(current, message=new, policy=self._core.policy, now=tx.now)
-        number = tx.save(rules.followed_by(begun, change))
+        change = discussion.send_message(current, message=new, policy=self._core.policy, now=tx.now)
+        number = tx.save(transitions.followed_by(begun, change))
         assert number is not None  # noqa: S101 - a message was saved
         return {
             "review_id": current.id,
@@ -198,11 +199,11 @@ class Discussions:
                     f"review {review.id} has no finding {finding_id!r}",
                     NextStep(Next.LIST_FINDINGS),
                 )
-            refusal = rules.resolving_refusal(caller, finding)
+            refusal = access.resolving_refusal(caller, finding)
             if refusal is not None:
                 return recorded(tx, refusal, caller, "resolve_finding", review)
             others = [one for one in known if one.id != finding_id]
-            change = rules.resolve_finding(
+            change = discussion.resolve_finding(
                 review,
                 finding=finding,
                 disposition=disposition,

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.model import (
     Side,
 )
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
-from gsd_review_broker.domain.rules.findings import same_finding
+from gsd_review_broker.domain.rules.discussion import same_finding
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation

@@ -6,7 +6,6 @@ from typing import Any
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.gate import search
 from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, decide, without_exempt
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, Origin, ReviewedChange
@@ -17,6 +16,7 @@ from gsd_review_broker.domain.gate.refusal import Refusal, files_of, plan_refusa
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
 from gsd_review_broker.domain.model import EventType, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.rules import transitions
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
@@ -343,7 +343,7 @@ class Gate:
             metadata["note"] = _CARRIED_OVER
         linked = [review for review_id in reviews if (review := tx.lock_review(review_id)) is not None]
         for review in linked:
-            tx.save(rules.record_landed(review, metadata=metadata, now=tx.now))
+            tx.save(transitions.record_landed(review, metadata=metadata, now=tx.now))
         if not linked:
             tx.append(_event(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
 

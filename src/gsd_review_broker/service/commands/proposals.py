@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.fields import values_of
 from gsd_review_broker.domain.model import (
@@ -16,6 +15,7 @@ from gsd_review_broker.domain.model import (
     Role,
     new_review_id,
 )
+from gsd_review_broker.domain.rules import proposals
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
@@ -80,7 +80,7 @@ class Proposals:
 
     def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
         origin = self._origin(tx, proposal.origin, workspace)
-        change = rules.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
+        change = proposals.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a creation always has one
         return views.created(change.review, change.revision)
@@ -113,7 +113,7 @@ class Proposals:
     def _revise(
         self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: Moved
     ) -> CreatedReview:
-        change = rules.revise(
+        change = proposals.revise(
             review,
             revision=_revision(draft, review.id, review.revision + 1, tx),
             caller=reviser.identity,
@@ -142,7 +142,7 @@ class Proposals:
         actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> Closed:
-            change = rules.close(
+            change = proposals.close(
                 review,
                 closer_role=closer_role,
                 caller=actor,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.rules import claims
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, Transaction
 from gsd_review_broker.ports.world import QUEUE
@@ -95,7 +95,7 @@ class Sweep:
             return False
         if review.claim_expires_at is None or review.claim_expires_at > tx.now:
             return False
-        tx.save(rules.reclaim(review, reason="the claim's deadline passed", now=tx.now))
+        tx.save(claims.reclaim(review, reason="the claim's deadline passed", now=tx.now))
         return True
 
     async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:

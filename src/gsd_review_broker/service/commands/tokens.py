@@ -2,9 +2,9 @@
 
 import secrets
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.rules import access
 from gsd_review_broker.domain.tokens import PREFIX, Token, TokenRole
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
@@ -34,7 +34,7 @@ class Tokens:
 
         def command(tx: Transaction) -> Token:
             same = tx.lock_token(checked)
-            rules.refuse_token_name(checked, taken_by=same, is_of_pool=tx.reviewer(checked) is not None, now=tx.now)
+            access.refuse_token_name(checked, taken_by=same, is_of_pool=tx.reviewer(checked) is not None, now=tx.now)
             if same is not None:
                 # It has expired; its name is free again.
                 tx.revoke_token(same, tx.now)
@@ -45,7 +45,7 @@ class Tokens:
                 project=project,
                 created_at=tx.now,
                 created_by=by or BROKER,
-                expires_at=rules.expiry(expires, tx.now),
+                expires_at=access.expiry(expires, tx.now),
             )
             tx.save_token(token)
             return token

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field, replace
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import Change, Review, Revision, Verdict
+from gsd_review_broker.domain.rules import transitions, verdicts
+from gsd_review_broker.domain.rules.verdicts import Judgement, Seen
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
@@ -86,7 +87,7 @@ class Verdicts:
 
         def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
             if refusal is not None:
-                tx.save(rules.refused_verdict(review, judgement, refusal, tx.now))
+                tx.save(verdicts.refused_verdict(review, judgement, refusal, tx.now))
                 return refusal
             change = self._change(tx, review, judgement, content)
             tx.save(change)
@@ -111,7 +112,7 @@ class Verdicts:
         given: NewVerdict,
         *,
         reviewer_id: str,
-        seen: rules.Seen,
+        seen: Seen,
         claim_generation: int | None = None,
     ) -> VerdictResult | AutoRejected:
         """A verdict together with its claim: one transaction, or nothing happens.
@@ -128,10 +129,10 @@ class Verdicts:
             return await self._content(review, await self._revision(review), given) if given.has_content else _NOTHING
 
         def step(tx: Transaction, begun: Change, content: _Content) -> VerdictResult | BrokerError:
-            rules.refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
+            verdicts.refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
             by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
             change = self._change(tx, begun.review, by, content)
-            tx.save(rules.followed_by(begun, change))
+            tx.save(transitions.followed_by(begun, change))
             return change.refusal or views.verdict(change, judgement.verdict.value)
 
         result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
@@ -140,21 +141,21 @@ class Verdicts:
         await self._tickets.after(result)
         return result
 
-    def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
+    def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> Judgement:
         limits = self._core.policy.limits
         refuse_unreadable(limits, sent.findings)
-        judgement = rules.Judgement(
+        judgement = Judgement(
             verdict=sent.verdict,
             reason=validation.optional_text("reason", sent.reason, limits.text),
             reviewer_id=validation.optional_identity("reviewer_id", reviewer_id, limits),
             claim_generation=claim_generation,
         )
-        rules.refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
+        verdicts.refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
         return judgement
 
-    def _change(self, tx: Transaction, review: Review, judgement: rules.Judgement, content: _Content) -> Change:
+    def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
         raised = content.remarks.raised(review, tx, now=tx.now)
-        return rules.give_verdict(
+        return verdicts.give_verdict(
             review,
             judgement,
             counter_patch=content.offer and content.offer.on(review, tx.now),
@@ -166,9 +167,9 @@ class Verdicts:
             standing=standing_of(tx, review, self._core.policy.approvals, digest=review.digest),
         )
 
-    def _refusal(self, review: Review, judgement: rules.Judgement) -> BrokerError | None:
+    def _refusal(self, review: Review, judgement: Judgement) -> BrokerError | None:
         try:
-            rules.refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
+            verdicts.refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
         except BrokerError as error:
             return error
         return None

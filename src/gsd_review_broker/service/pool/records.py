@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import (
     ApprovalPolicy,
@@ -30,6 +29,7 @@ from gsd_review_broker.domain.pool import (
     Work,
     WorkOutcome,
 )
+from gsd_review_broker.domain.rules import claims, pool, transitions
 from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
 from gsd_review_broker.ports.world import POOL, QUEUE
@@ -88,7 +88,7 @@ class PoolRecords:
         """
         store = self._core.store
         running = await store.read(lambda reader: reader.running_reviewers())
-        return [one for one in running if not store.is_shared or rules.pool.is_left_to(one, store.broker_id)]
+        return [one for one in running if not store.is_shared or pool.is_left_to(one, store.broker_id)]
 
     async def beat(self) -> None:
         """Tell the other brokers of the database that this one is running."""
@@ -210,7 +210,7 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
     if reviewer is None or reviewer.state is ReviewerState.TERMINATED:
         return False
     held = [work.review_id for work in tx.work_under_way() if work.reviewer_id == reviewer_id]
-    failed_on = rules.pool.failed_on(
+    failed_on = pool.failed_on(
         reviewer,
         ending.reason,
         held=held,
@@ -266,23 +266,23 @@ def _next_up(tx: Transaction) -> list[ReviewId]:
 def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str) -> Change | None:
     if not review.is_claim_live or not same_identity(review.claimed_by, reviewer_id):
         return None
-    return rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
+    return claims.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
 
 
 def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
     """Count the failure. Returns the call for a person, if one is needed."""
-    failures = rules.pool.failures_after(review, tx.failure(review.id))
-    blame = rules.pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
+    failures = pool.failures_after(review, tx.failure(review.id))
+    blame = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
     tx.save_failure(blame.failure)
-    return rules.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
+    return transitions.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
-    for work in rules.pool.shared(tx.lock_work_of(reviewer_id, _LAST_WORK), usage):
+    for work in pool.shared(tx.lock_work_of(reviewer_id, _LAST_WORK), usage):
         tx.save_work(work)
     reviewer = tx.lock_reviewer(reviewer_id)
     if reviewer is not None:
-        tx.save_reviewer(rules.pool.booked(reviewer, usage))
+        tx.save_reviewer(pool.booked(reviewer, usage))
 
 
 def _event(event_type: EventType, reviewer: Reviewer, now: Milliseconds, **metadata: Any) -> NewEvent:
@@ -321,7 +321,7 @@ class WorkWatcher:
             if self._is_of_the_pool(tx, event.actor):
                 _begin_work(tx, review, event)
             return
-        outcome = rules.pool.outcome_of(review, event)
+        outcome = pool.outcome_of(review, event)
         if outcome is None:
             return
         if outcome in JUDGED:
@@ -353,10 +353,10 @@ def _end_work(tx: Transaction, work: Work, outcome: WorkOutcome) -> None:
     tx.announce(POOL)
     reviewer = tx.lock_reviewer(work.reviewer_id) if outcome in JUDGED else None
     if reviewer is not None:
-        tx.save_reviewer(rules.pool.credited(reviewer, work, outcome, now=tx.now))
+        tx.save_reviewer(pool.credited(reviewer, work, outcome, now=tx.now))
 
 
 def _forgive(tx: Transaction, review_id: ReviewId) -> None:
-    failure = rules.pool.forgiven(tx.failure(review_id), now=tx.now)
+    failure = pool.forgiven(tx.failure(review_id), now=tx.now)
     if failure is not None:
         tx.save_failure(failure)

@@ -3,8 +3,8 @@
 import json
 from typing import Any, cast
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import AffectedFile, Change, Event, Milliseconds, Review, Revision
+from gsd_review_broker.domain.rules.claims import AUTO_REJECTED
 from gsd_review_broker.ports.store import EVENT_SUMMARY, SUMMARY
 from gsd_review_broker.ports.world import Offset
 from gsd_review_broker.service.wire.reviews import (
@@ -130,7 +130,7 @@ def auto_rejected(review: Review) -> AutoRejected:
         "status": review.status.value,
         "version": review.version,
         "auto_rejected": True,
-        "validation_error": (review.verdict_reason or "").removeprefix(rules.AUTO_REJECTED),
+        "validation_error": (review.verdict_reason or "").removeprefix(AUTO_REJECTED),
     }
 
 

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.rules import Right, Seen
+from gsd_review_broker.domain.rules.access import Right
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker

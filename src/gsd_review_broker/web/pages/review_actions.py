@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller, person
 from gsd_review_broker.domain.model import Disposition, Identity, Review, Role, Severity, Side, Status, Verdict
-from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage

@@ -2,9 +2,10 @@
 
 import pytest
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Policy, Review, Status, Verdict
+from gsd_review_broker.domain.rules import approvals, transitions, verdicts
 from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
+from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import LATER, REVIEWER, claimed, created
 
@@ -52,9 +53,9 @@ def test_a_vendor_is_known_by_the_first_word_of_the_name(name: Identity, vendor:
 
 def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: Verdict = Verdict.APPROVED) -> Change:
     reason = None if verdict is Verdict.APPROVED else "no"
-    return rules.give_verdict(
+    return verdicts.give_verdict(
         review,
-        rules.Judgement(verdict=verdict, reason=reason, reviewer_id=REVIEWER, claim_generation=review.claim_generation),
+        Judgement(verdict=verdict, reason=reason, reviewer_id=REVIEWER, claim_generation=review.claim_generation),
         counter_patch=None,
         findings=(),
         open_finding_count=0,
@@ -77,14 +78,14 @@ def test_an_approval_that_is_not_enough_is_kept_and_the_claim_goes_back() -> Non
     after = change.review
     assert (after.status, after.verdict, after.claimed_by) == (Status.PENDING, None, None)
     assert after.claim_generation == review.claim_generation + 1
-    assert rules.approvers_in(change.events, after, review.digest) == (REVIEWER,)
+    assert approvals.approvers_in(change.events, after, review.digest) == (REVIEWER,)
 
 
 def test_an_approval_of_other_content_does_not_count() -> None:
     change = judged(claimed(), TWO, by())
-    assert rules.approvers_in(change.events, change.review, "sha256:other") == ()
+    assert approvals.approvers_in(change.events, change.review, "sha256:other") == ()
     comment = judged(claimed(), TWO, by(), Verdict.COMMENT)
-    assert rules.approvers_in(comment.events, comment.review, comment.review.digest) == ()
+    assert approvals.approvers_in(comment.events, comment.review, comment.review.digest) == ()
 
 
 def test_the_approval_that_meets_the_policy_makes_it_approved() -> None:
@@ -101,7 +102,7 @@ def test_a_person_is_called_when_only_a_person_is_missing() -> None:
     change = judged(claimed(), PERSON_FOR_DOCS, by(touched=("docs/a.md",)))
     assert kinds(change)[-1] is EventType.HUMAN_REQUESTED
     assert change.review.needs_human == "the policy needs a person's approval, for docs/a.md"
-    already = rules.call_human(claimed(), reason="stuck", now=LATER).review
+    already = transitions.call_human(claimed(), reason="stuck", now=LATER).review
     again = judged(already, PERSON_FOR_DOCS, by(touched=("docs/a.md",)))
     assert again.review.needs_human == "stuck"
 

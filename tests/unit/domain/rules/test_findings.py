@@ -4,7 +4,7 @@ import pytest
 
 from gsd_review_broker.domain.model import Anchor, Side, Status
 from gsd_review_broker.domain.patch import LinePlace
-from gsd_review_broker.domain.rules.findings import same_finding
+from gsd_review_broker.domain.rules.discussion import same_finding
 from tests.support.reviews import finding, in_status
 
 REVIEW = in_status(Status.CLAIMED)
