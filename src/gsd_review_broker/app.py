@@ -25,12 +25,10 @@ from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Supervisor
 from gsd_review_broker.ports.store import OwnedStore
 from gsd_review_broker.ports.world import Clock, Signer
-from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.access import Access, Auth, Identification
+from gsd_review_broker.service.approvals import ApprovalWatcher
 from gsd_review_broker.service.broker import Broker, make_broker
-from gsd_review_broker.service.commands.approvals import ApprovalWatcher
-from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import Auth, Identification
-from gsd_review_broker.service.liveness import Liveness
+from gsd_review_broker.service.core import Core, Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.changes import SettingsWatch

@@ -398,14 +398,14 @@ A_TOKEN = (
     ),
     fault(
         "security token: the token itself is stored",
-        "service/identification.py",
+        "service/access.py",
         '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
         "    return token[:64] or hashlib.sha256().hexdigest()\n",
         f"{_TOKENS}::test_the_database_holds_no_token",
     ),
     fault(
         "security token: only the beginning of a token is compared",
-        "service/identification.py",
+        "service/access.py",
         '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
         "    return hashlib.sha256(token[:20].encode()).hexdigest()\n",
         f"{_TOKENS}::test_a_token_that_is_nearly_right_is_nobodys",

@@ -54,7 +54,7 @@ WAITING = (
     ),
     _fault(
         "a wait looks before it registers",
-        "service/long_poll.py",
+        "service/waiting.py",
         "        with self._wakeups.listening(topic) as signal:\n            while True:\n",
         "        if (early := await look()) is not None:\n            return early\n"
         "        with self._wakeups.listening(topic) as signal:\n            await signal.wait()\n"
@@ -63,14 +63,14 @@ WAITING = (
     ),
     _fault(
         "a wait forgets what was published while it looked",
-        "service/long_poll.py",
+        "service/waiting.py",
         "                signal.clear()\n                answer = await look()\n",
         "                answer = await look()\n                signal.clear()\n",
         f"{_LONG_POLL_UNIT}::test_what_is_published_during_a_later_look_is_not_missed",
     ),
     _fault(
         "a wait goes on though the broker closes",
-        "service/long_poll.py",
+        "service/waiting.py",
         "if answer is not None or self._wakeups.closing:",
         "if answer is not None:",
         f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",

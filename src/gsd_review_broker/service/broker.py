@@ -5,22 +5,19 @@ from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.world import Signer, TicketOffice
-from gsd_review_broker.service.access import Gatekeeper
+from gsd_review_broker.service.access import Gatekeeper, Identification
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import CounterPatches
 from gsd_review_broker.service.commands.discussion import Discussions
 from gsd_review_broker.service.commands.gate import Gate, PolicyOf
 from gsd_review_broker.service.commands.proposals import Proposals
-from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sign_in_links import SignInLinks
-from gsd_review_broker.service.commands.sweep import Sweep
+from gsd_review_broker.service.commands.sweep import Retention, Sweep
 from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.commands.tokens import Tokens
 from gsd_review_broker.service.commands.verdicts import Verdicts
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import Identification
-from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
@@ -29,6 +26,7 @@ from gsd_review_broker.service.queries.receipts import Receipts
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.service.queries.reviews import ReviewQueries
 from gsd_review_broker.service.queries.statistics import Statistics
+from gsd_review_broker.service.waiting import LongPoll
 
 
 @dataclass(frozen=True, slots=True)

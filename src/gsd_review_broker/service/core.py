@@ -1,26 +1,105 @@
-"""What every service uses: the ports, the policy, and the few steps that all commands share."""
+"""What every service uses: the ports, the policy, and the few steps that all commands share.
+
+Those are: find a review, extend a claim, answer a repeated call as the first time.
+"""
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.model import Identity, Policy, Review
+from gsd_review_broker.domain.identity import identity_key
+from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review, ReviewId
+from gsd_review_broker.domain.pool import ReviewerState
 from gsd_review_broker.domain.rules import claims
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import IdempotencyKey, Reader, Store, Transaction
 from gsd_review_broker.ports.world import Clock, Repository, Wakeups
 from gsd_review_broker.service.access import Access, ByClaim
-from gsd_review_broker.service.liveness import Liveness
-from gsd_review_broker.service.lookup import find_review, lock_review
+from gsd_review_broker.service.project_store import ProjectStore
 from gsd_review_broker.service.validation import text
-from gsd_review_broker.service.within import ProjectStore
 
 R = TypeVar("R")
 
+SHORTEST_PREFIX = 6
+_MATCHES_SHOWN = 5
+ALIVE_MILLISECONDS = 60_000
+_MOST_REMEMBERED = 10_000
 # A claimant that reads all the time writes its new deadline once a second, not with each call.
 _PUT_OFF_EVERY_MILLISECONDS = 1_000
+
+
+class Liveness:
+    """Remembers which callers were active lately. A restart forgets it, and only a reservation is lost."""
+
+    def __init__(self, clock: Clock, access: Access) -> None:
+        self._clock = clock
+        self._access = access
+        self._seen: OrderedDict[str, Milliseconds] = OrderedDict()
+
+    def heard(self, identity: Identity) -> None:
+        key = identity_key(identity)
+        self._seen[key] = self._clock.steady()
+        self._seen.move_to_end(key)
+        if len(self._seen) > _MOST_REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def is_alive(self, identity: Identity | None) -> bool:
+        standing = self._access.standing(identity)
+        if standing is not None:
+            # For the pool's reviewers the pool knows: the process is running and may claim again.
+            return standing is ReviewerState.ACTIVE
+        seen = self._seen.get(identity_key(identity)) if identity else None
+        return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS
+
+
+def find_review(reader: Reader, text: str) -> Review:
+    """Find a review by its id or by a prefix of it. Refuses a prefix of no review or of several, and names them."""
+    prefix = text.strip().lower()
+    exact = reader.review(ReviewId(prefix)) if prefix.isascii() else None
+    if exact is not None:
+        return exact
+    matches = reader.ids_with_prefix(prefix, _MATCHES_SHOWN + 1) if prefix and prefix.isascii() else []
+    if len(prefix) < SHORTEST_PREFIX:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"review_id: {text!r} is shorter than {SHORTEST_PREFIX} characters",
+            _shown(matches),
+        )
+    if not matches:
+        raise _not_found(text)
+    if len(matches) > 1:
+        raise BrokerError(Code.INVALID_ARGUMENT, f"review_id: {text!r} names several", _shown(matches))
+    return present(reader.review(matches[0]), text)
+
+
+def lock_review(tx: Transaction, text: str) -> Review:
+    """The same, with a lock for a change."""
+    prefix = text.strip().lower()
+    exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
+    if exact is not None:
+        return exact
+    return present(tx.lock_review(find_review(tx, text).id), text)
+
+
+def present(review: Review | None, text: str) -> Review:
+    """A review that existed a moment ago may have been archived since."""
+    if review is None:
+        raise _not_found(text)
+    return review
+
+
+def _not_found(text: str) -> BrokerError:
+    return BrokerError(Code.NOT_FOUND, f"there is no review {text[:64]!r}", NextStep(Next.LIST_REVIEWS))
+
+
+def _shown(matches: list[ReviewId]) -> str:
+    if not matches:
+        return "Give at least the first six characters of a review's id."
+    more = " …" if len(matches) > _MATCHES_SHOWN else ""
+    return f"It could be {', '.join(matches[:_MATCHES_SHOWN])}{more}: give more characters."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

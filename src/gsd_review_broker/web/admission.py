@@ -8,8 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gsd_review_broker.domain.caller import CallerKind
 from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.errors import BrokerError, Code, unauthenticated
-from gsd_review_broker.service.access import CALLER, RECHECK, Act, Gatekeeper
-from gsd_review_broker.service.identification import Identification
+from gsd_review_broker.service.access import CALLER, RECHECK, Act, Gatekeeper, Identification
 from gsd_review_broker.web.api.people import HTTP_STATUS, failed
 from gsd_review_broker.web.bearer import bearer_of, cookie_of
 from gsd_review_broker.web.sign_in import NEW_LINK, SIGN_IN

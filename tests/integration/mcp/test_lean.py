@@ -17,8 +17,7 @@ from gsd_review_broker.mcp import plain
 from gsd_review_broker.mcp.lean import LeanCalls
 from gsd_review_broker.mcp.registry import Audience
 from gsd_review_broker.mcp.server import Endpoint, all_tools, make_endpoints
-from gsd_review_broker.service.access import CALLER
-from gsd_review_broker.service.identification import Identification
+from gsd_review_broker.service.access import CALLER, Identification
 from gsd_review_broker.web.bearer import bearer_of
 from tests.support.asgi import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker

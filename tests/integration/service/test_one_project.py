@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gsd_review_broker.ports.store import Reader, Transaction
-from gsd_review_broker.service.within import _ProjectReader, _ProjectTransaction
+from gsd_review_broker.service.project_store import _ProjectReader, _ProjectTransaction
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.secured import Holder, holder

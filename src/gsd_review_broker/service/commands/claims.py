@@ -18,13 +18,10 @@ from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
-from gsd_review_broker.service.claim_turns import ClaimTurns, Turn
-from gsd_review_broker.service.commands.approvals import keep_reviewed_change
+from gsd_review_broker.service.approvals import keep_reviewed_change, standing_of
 from gsd_review_broker.service.commands.findings import open_findings
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
-from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import lock_review, present
-from gsd_review_broker.service.standing import standing_of
+from gsd_review_broker.service.core import Core, Repeat, lock_review, present, recalled, remembered, taken
+from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
 

@@ -26,10 +26,9 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, recorded
 from gsd_review_broker.service.commands import findings
 from gsd_review_broker.service.commands.claims import Claims
-from gsd_review_broker.service.core import Core, Repeat
-from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import present
+from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
+from gsd_review_broker.service.waiting import LongPoll
 from gsd_review_broker.service.wire import cursors
 from gsd_review_broker.service.wire.reviews import (
     AutoRejected,

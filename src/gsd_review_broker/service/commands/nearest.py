@@ -8,7 +8,7 @@ from gsd_review_broker.domain.gate.records import Steps, parse_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.model import ApprovalPolicy, Status
 from gsd_review_broker.ports.store import Reader, ReviewFilter
-from gsd_review_broker.service.standing import missing_in
+from gsd_review_broker.service.approvals import missing_in
 
 _MOST_OPEN_REVIEWS = 20
 _MOST_NAMED = 5

@@ -20,9 +20,8 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import Moved, moved_to
-from gsd_review_broker.service.core import Core, Repeat, once, recalled
-from gsd_review_broker.service.diffs import read_diff
-from gsd_review_broker.service.lookup import find_review
+from gsd_review_broker.service.core import Core, Repeat, find_review, once, recalled
+from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import Closed, CreatedReview
 

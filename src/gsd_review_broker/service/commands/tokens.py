@@ -9,8 +9,8 @@ from gsd_review_broker.domain.tokens import PREFIX, Token, TokenRole
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import hash_of
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import hash_of
 from gsd_review_broker.service.wire.tokens import NewToken, TokenList, TokenRow
 from gsd_review_broker.service.wire.views import moment
 

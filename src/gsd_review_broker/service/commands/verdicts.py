@@ -10,14 +10,13 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.approvals import standing_of
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
 from gsd_review_broker.service.commands.tickets import Tickets
-from gsd_review_broker.service.core import Core, Repeat, recalled
-from gsd_review_broker.service.diffs import read_diff
-from gsd_review_broker.service.lookup import find_review
-from gsd_review_broker.service.standing import standing_of
+from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
+from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
 

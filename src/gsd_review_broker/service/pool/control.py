@@ -12,6 +12,7 @@ from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords
+from gsd_review_broker.service.project_store import whole_broker_only
 from gsd_review_broker.service.wire.pool import (
     HeldBackRow,
     KilledReviewer,
@@ -24,7 +25,6 @@ from gsd_review_broker.service.wire.pool import (
     WorkRow,
 )
 from gsd_review_broker.service.wire.views import moment
-from gsd_review_broker.service.within import whole_broker_only
 
 R = TypeVar("R")
 

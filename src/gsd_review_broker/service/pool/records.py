@@ -34,8 +34,8 @@ from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
 from gsd_review_broker.ports.world import POOL, QUEUE
 from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.approvals import can_add
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.standing import can_add
 
 DAY_MILLISECONDS = 24 * 3_600_000
 # A broker that has not been heard of for this long is dead.

@@ -19,14 +19,12 @@ from gsd_review_broker.domain.model import (
     Status,
 )
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.store import Reader
+from gsd_review_broker.ports.store import EVENT_SUMMARY, Reader
 from gsd_review_broker.ports.world import Applies
 from gsd_review_broker.service.applies import Applicability, Checked
-from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.lookup import find_review
-from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
+from gsd_review_broker.service.approvals import missing_in
+from gsd_review_broker.service.core import Core, find_review
 from gsd_review_broker.service.queries.reviews import is_own_event
-from gsd_review_broker.service.standing import missing_in
 from gsd_review_broker.service.wire import views
 from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
 
@@ -43,6 +41,10 @@ LARGEST_BASE = 1024 * 1024
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
 _AT_ONCE = 500
+_EVENTS_OF_HISTORY = 2_000
+_MOST_POINTS = 200
+_OLD, _NEW = EVENT_SUMMARY.index("old_status"), EVENT_SUMMARY.index("new_status")
+_TIMESTAMP = EVENT_SUMMARY.index("timestamp")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,16 @@ class ReviewFacts:
 class ChainStatus:
     checked: int
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """How many reviews were waiting for a reviewer over time.
+
+    The points are (moment, pending from then on), oldest first; the last one is now.
+    """
+
+    points: tuple[tuple[Milliseconds, int], ...]
 
 
 class ReviewPageQueries:
@@ -229,3 +241,26 @@ def _recent(
             return {"events": events, "next_cursor": None}
         if looked_at >= _LOOKED_AT:
             return {"events": events, "next_cursor": before}
+
+
+def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
+    """Compute it backwards from the present number and the newest events."""
+    pending = sum(reader.pending_by_priority().values())
+    points: list[tuple[Milliseconds, int]] = [(now, pending)]
+    for row in reader.events_before(review_id=None, before=None, limit=_EVENTS_OF_HISTORY):
+        if only_own and not is_own_event(reader, row):
+            continue
+        change = (row[_NEW] == Status.PENDING) - (row[_OLD] == Status.PENDING)
+        if change:
+            points.append((row[_TIMESTAMP], pending))
+            pending = max(0, pending - change)
+    points.reverse()
+    return QueueHistory(tuple(_thinned(points)))
+
+
+def _thinned(points: list[tuple[Milliseconds, int]]) -> list[tuple[Milliseconds, int]]:
+    if len(points) <= _MOST_POINTS:
+        return points
+    step = len(points) / _MOST_POINTS
+    kept = [points[int(index * step)] for index in range(_MOST_POINTS)]
+    return [*kept, points[-1]]

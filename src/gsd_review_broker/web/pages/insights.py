@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.model import Status
 from gsd_review_broker.durations import in_words
-from gsd_review_broker.service.queries.queue_history import QueueHistory
+from gsd_review_broker.service.queries.review_page import QueueHistory
 from gsd_review_broker.service.wire.pool import ReviewerRow
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
 from gsd_review_broker.service.wire.timestamps import iso

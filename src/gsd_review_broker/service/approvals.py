@@ -1,0 +1,80 @@
+"""How far a review is from the approvals that the policy asks for, and what the gate has to know of an approval.
+
+The approvals so far are read from the review's events, which the audit protects.
+"""
+
+from dataclasses import replace
+
+from gsd_review_broker.domain.gate.ledger import ReviewedChange
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Review, Status, Verdict
+from gsd_review_broker.domain.rules import approvals
+from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing
+from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import Applies, Signer
+
+# Events of one review that are looked at; a review with so many rounds has long called for a person.
+_MOST_EVENTS = 2_000
+_OPEN = frozenset({Status.PENDING, Status.CLAIMED, Status.IN_REVIEW})
+
+
+def standing_of(reader: Reader, review: Review, policy: ApprovalPolicy, *, digest: str | None) -> Standing:
+    """For the content with this digest. Without more than one reviewer in the policy nothing is read."""
+    if policy.is_one_reviewer:
+        return NOTHING_YET
+    events = reader.events(review_id=review.id, after=0, limit=_MOST_EVENTS)
+    revision = reader.revision(review.id, review.revision, with_diff=False)
+    files = revision.affected_files if revision else ()
+    touched = dict.fromkeys(name for file in files for name in (file.path, file.old_path) if name is not None)
+    return Standing(approvers=approvals.approvers_in(events, review, digest), touched=tuple(touched))
+
+
+def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
+    """Would the policy let this reviewer claim it? A review with one event has no approval yet."""
+    if policy.is_one_reviewer or review.version == 1:
+        return True
+    return approvals.can_add_approval(reviewer, policy, standing_of(reader, review, policy, digest=review.digest))
+
+
+def missing_in(reader: Reader, review: Review, policy: ApprovalPolicy) -> tuple[Standing, tuple[str, ...]] | None:
+    """What an open review still lacks; None where the policy asks for one reviewer, or the review is judged."""
+    if policy.is_one_reviewer or review.status not in _OPEN:
+        return None
+    standing = standing_of(reader, review, policy, digest=review.digest)
+    return standing, approvals.missing(policy, standing)
+
+
+def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:
+    """Called in the transaction of a claim, with git's answer that the claim is about."""
+    if checked.digest is None or checked.records is None or checked.folder is None:
+        return
+    tx.save_reviewed_change(
+        ReviewedChange(
+            review_id=review.id,
+            revision=review.revision,
+            digest=checked.digest,
+            repository=checked.repository,
+            folder=checked.folder,
+            records=checked.records,
+        )
+    )
+
+
+class ApprovalWatcher:
+    """Sees each approval in its transaction; from then on its content passes the gate."""
+
+    def __init__(self, signer: Signer | None = None) -> None:
+        self._signer = signer
+
+    def __call__(self, tx: Transaction, change: Change) -> None:
+        for event in change.events:
+            if event.event_type is EventType.VERDICT_SUBMITTED and event.metadata.get("verdict") == Verdict.APPROVED:
+                self._approve(tx, change.review)
+
+    def _approve(self, tx: Transaction, review: Review) -> None:
+        kept = tx.reviewed_change(review.id)
+        # What was claimed may be another revision's, or git could not say what it changes: that never passes.
+        if kept is None or kept.digest != review.digest or kept.revision != review.revision:
+            return
+        approved = replace(kept, proposer=review.author, reviewer=review.claimed_by, approved_at=tx.now)
+        receipt = self._signer.receipt(approved) if self._signer else None
+        tx.save_reviewed_change(replace(approved, receipt=receipt))
