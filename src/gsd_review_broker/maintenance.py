@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.wire.reviews import Pruned
+from gsd_review_broker.service.wire.broker import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.sqlite import verification

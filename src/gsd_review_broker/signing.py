@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.gate.receipts import key_id_of, public_key_text, signed_bytes
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 
 
 class ReceiptSigner:

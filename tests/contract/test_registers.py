@@ -63,16 +63,10 @@ from gsd_review_broker.pool.launch.agents import module_of
 from gsd_review_broker.ports.store import EVENT_SUMMARY, FEED, SUMMARY, ReviewFilter
 from gsd_review_broker.service import access
 from gsd_review_broker.service.commands.proposals import NewProposal
-from gsd_review_broker.service.wire import cursors
-from gsd_review_broker.service.wire.reviews import (
-    CounterPatchResult,
-    EventResult,
-    FeedRow,
-    FindingResult,
-    MessageResult,
-    Proposal,
-    ReviewRow,
-)
+from gsd_review_broker.service.wire.discussion import CounterPatchResult, FindingResult, MessageResult
+from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
+from gsd_review_broker.service.wire.proposals import Proposal
+from gsd_review_broker.service.wire.reviews import EventResult, FeedRow, ReviewRow
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.settings import agents, clients
 from gsd_review_broker.store import reads, rows
@@ -274,10 +268,10 @@ def test_the_store_reads_every_filter() -> None:
 
 @pytest.mark.parametrize("name", field_names(ReviewFilter))
 def test_a_cursor_is_bound_to_every_filter(name: str) -> None:
-    cursor = cursors.make(ReviewFilter(), [0, 0, "a"])
+    cursor = make_cursor(ReviewFilter(), [0, 0, "a"])
     with pytest.raises(BrokerError, match="other arguments"):
-        cursors.read(cursor, replace(ReviewFilter(), **{name: "other"}))
-    assert cursors.read(cursor, ReviewFilter()) == [0, 0, "a"]
+        read_cursor(cursor, replace(ReviewFilter(), **{name: "other"}))
+    assert read_cursor(cursor, ReviewFilter()) == [0, 0, "a"]
 
 
 # Every other argument of a tool. Who adds one decides whether it says who acts.

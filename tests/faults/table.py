@@ -134,14 +134,14 @@ STORAGE = (
         name="a list's cursor is not bound to the reviewer",
         file="service/queries/reviews.py",
         edits=(
-            ("_list_position(cursors.read(cursor, query))", "_list_position(cursors.read(cursor, wanted))"),
-            ("cursors.make(query, views.position(", "cursors.make(wanted, views.position("),
+            ("_list_position(read_cursor(cursor, query))", "_list_position(read_cursor(cursor, wanted))"),
+            ("make_cursor(query, list_position(", "make_cursor(wanted, list_position("),
         ),
         tests=(f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",),
     ),
     _fault(
         "a cursor is bound to nothing",
-        "service/wire/cursors.py",
+        "service/wire/encoding.py",
         "    if bound != _bound(query):\n",
         "    if not bound:\n",
         f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",

@@ -24,8 +24,7 @@ from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
 from gsd_review_broker.service.queries.receipts import Receipts
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
-from gsd_review_broker.service.queries.reviews import ReviewQueries
-from gsd_review_broker.service.queries.statistics import Statistics
+from gsd_review_broker.service.queries.reviews import ReviewQueries, Statistics
 from gsd_review_broker.service.waiting import LongPoll
 
 

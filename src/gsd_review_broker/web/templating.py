@@ -11,8 +11,8 @@ from markupsafe import Markup
 from gsd_review_broker.domain.identity import HUMAN_PREFIX
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.hints import Wording, hint_of
-from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.review.prose import markdown
 from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS

@@ -10,7 +10,7 @@ from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.service.core import find_review, lock_review
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError
 

@@ -18,7 +18,7 @@ from gsd_review_broker import maintenance, moving
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.pool.neighbours import Neighbours
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.settings.state_files import draft_path, moved_path
 from gsd_review_broker.store import changes
@@ -251,7 +251,7 @@ import sys, time
 from pathlib import Path
 from gsd_review_broker import moving
 from gsd_review_broker.pool.neighbours import Neighbours
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.database import Database
 
 follow, turns = moving._Move._follow, []

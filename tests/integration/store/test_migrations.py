@@ -10,7 +10,7 @@ import pytest
 from alembic import command
 
 from gsd_review_broker.domain.histogram import BUCKETS
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.store.sqlite import schema, verification
 from gsd_review_broker.store.sqlite.archive import _ARCHIVE_MARK
 from tests.support.invariants import problems, totals_of

@@ -18,7 +18,7 @@ from gsd_review_broker.domain.gate.ledger import GateOverride, LandedCommit
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.database import Database
 from gsd_review_broker.store.postgres import copying
 from gsd_review_broker.store.tables import metadata

@@ -4,7 +4,8 @@ from gsd_review_broker.domain import model
 from gsd_review_broker.mcp.arguments import Category, Integer, Status
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
 from gsd_review_broker.ports.store import ReviewFilter
-from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, BrokerStatus, Timeline
+from gsd_review_broker.service.wire.broker import BrokerStatus
+from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, Timeline
 from gsd_review_broker.service.wire.statistics import ReviewStats
 
 TOOLS = Registry()

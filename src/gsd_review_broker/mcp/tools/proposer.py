@@ -8,7 +8,8 @@ from gsd_review_broker.domain import model
 from gsd_review_broker.mcp.arguments import Category, Key, Label, Role
 from gsd_review_broker.mcp.registry import Audience, Call, Registry
 from gsd_review_broker.service.commands.proposals import NewProposal
-from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
+from gsd_review_broker.service.wire.proposals import CreatedReview
+from gsd_review_broker.service.wire.reviews import Closed, ReviewStatus
 
 TOOLS = Registry()
 

@@ -9,16 +9,9 @@ from gsd_review_broker.mcp.arguments import Category, Disposition, Integer, Key,
 from gsd_review_broker.mcp.registry import EVERYBODY, Audience, Call, Registry
 from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
-from gsd_review_broker.service.wire.reviews import (
-    Discussion,
-    NothingNew,
-    Proposal,
-    ProposalPage,
-    ResolvedFinding,
-    ReviewList,
-    ReviewStatus,
-    SentMessage,
-)
+from gsd_review_broker.service.wire.discussion import Discussion, ResolvedFinding, SentMessage
+from gsd_review_broker.service.wire.proposals import Proposal, ProposalPage
+from gsd_review_broker.service.wire.reviews import NothingNew, ReviewList, ReviewStatus
 
 TOOLS = Registry()
 

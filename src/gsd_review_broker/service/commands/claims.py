@@ -19,11 +19,18 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import keep_reviewed_change, standing_of
-from gsd_review_broker.service.commands.findings import open_findings
 from gsd_review_broker.service.core import Core, Repeat, lock_review, present, recalled, remembered, taken
 from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
+from gsd_review_broker.service.wire.discussion import open_findings
+from gsd_review_broker.service.wire.reviews import (
+    AutoRejected,
+    Claim,
+    NotClaimed,
+    Released,
+    auto_rejected,
+    claim_result,
+    released,
+)
 
 log = structlog.get_logger()
 
@@ -115,7 +122,7 @@ class Claims:
         if isinstance(checked, DoesNotApply):
             change = claims.auto_reject(review, git_says=checked.git_says, now=tx.now)
             tx.save(change)
-            rejected = views.auto_rejected(change.review)
+            rejected = auto_rejected(change.review)
             # claim_next does not stop here; it goes on to the next review.
             keep = repeat if repeat is not None and repeat.project is None else None
             return remembered(tx, self._core, keep, review.project, rejected)
@@ -172,7 +179,7 @@ class Claims:
         if isinstance(ground.checked, DoesNotApply):
             change = claims.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
             tx.save(change)
-            return views.auto_rejected(change.review)
+            return auto_rejected(change.review)
         digest, policy = ground.checked.digest, self._core.policy
         self._refuse_useless(tx, review, ground.reviewer, digest)
         begun = claims.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
@@ -196,7 +203,7 @@ class Claims:
         assert revision is not None  # noqa: S101 - a review has the revision that it names
         findings = reader.findings(review.id) if review.open_finding_count else []
         offsets = checked.offsets if isinstance(checked, Applies) else ()
-        return views.claim(review, revision, open_findings(findings), offsets)
+        return claim_result(review, revision, open_findings(findings), offsets)
 
     async def claim_next(
         self,
@@ -303,7 +310,7 @@ class Claims:
         def command(tx: Transaction, review: Review) -> Released:
             change = claims.release(review, claim_generation=claim_generation, now=tx.now)
             tx.save(change)
-            return views.released(change.review)
+            return released(change.review)
 
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 

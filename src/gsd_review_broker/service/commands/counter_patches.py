@@ -12,8 +12,7 @@ from gsd_review_broker.ports.world import DoesNotApply
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import moved_to
 from gsd_review_broker.service.core import Core, Repeat
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import ReviewStatus
+from gsd_review_broker.service.wire.reviews import ReviewStatus, review_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class CounterPatches:
                 now=tx.now,
             )
             tx.save(change)
-            return views.status(change.review, changed=True)
+            return review_status(change.review, changed=True)
 
         return await self._core.change(review_id, repeat, command)
 
@@ -105,6 +104,6 @@ class CounterPatches:
                 review, caller=actor, is_administrator=caller.is_administrator, reason=reason, now=tx.now
             )
             tx.save(change)
-            return views.status(change.review, changed=True)
+            return review_status(change.review, changed=True)
 
         return await self._core.change(review_id, repeat, command)

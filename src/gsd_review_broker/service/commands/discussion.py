@@ -29,22 +29,22 @@ from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.waiting import LongPoll
-from gsd_review_broker.service.wire import cursors
-from gsd_review_broker.service.wire.reviews import (
-    AutoRejected,
-    CounterPatchResult,
+from gsd_review_broker.service.wire.discussion import (
     Discussion,
     MessageResult,
-    NothingNew,
     ResolvedFinding,
     SentMessage,
+    counter_patch_results,
+    fitting_findings,
+    message_result,
+    resolved_finding,
+    sent_message,
 )
-from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.service.wire.views import nothing_new
+from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
+from gsd_review_broker.service.wire.reviews import AutoRejected, NothingNew, nothing_new
 
 # A page of messages ends early when it holds this much.
 _PAGE_CHARACTERS = 128 * 1024
-_PATCHES_CHARACTERS = 30_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,13 +124,7 @@ class Discussions:
         change = discussion.send_message(current, message=new, policy=self._core.policy, now=tx.now)
         number = tx.save(transitions.followed_by(begun, change))
         assert number is not None  # noqa: S101 - a message was saved
-        return {
-            "review_id": current.id,
-            "status": change.review.status.value,
-            "version": change.review.version,
-            "message_id": number,
-            "round": current.round,
-        }
+        return sent_message(change, number)
 
     async def read(
         self,
@@ -151,7 +145,7 @@ class Discussions:
         query = _DiscussionQuery(review.id, round_, since)
         after = since or 0
         if cursor is not None:
-            after = _position(cursors.read(cursor, query))
+            after = _position(read_cursor(cursor, query))
 
         async def look() -> Discussion | None:
             current, messages, known, patches = await self._core.store.read(
@@ -212,7 +206,7 @@ class Discussions:
                 now=tx.now,
             )
             tx.save(change)
-            return findings.resolved(change.review, change.findings[0])
+            return resolved_finding(change.review, change.findings[0])
 
         by_claim = ByClaim(action="resolve_finding", caller=caller) if as_reviewer else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
@@ -269,9 +263,9 @@ def _discussion(
         room -= len(message.body)
         if taken and room < 0:
             break
-        taken.append(_view(message))
+        taken.append(message_result(message))
     more = len(taken) < len(messages)
-    shown, left_out = findings.shown(known)
+    shown, left_out = fitting_findings(known)
     return {
         "review_id": review.id,
         "status": review.status.value,
@@ -280,45 +274,7 @@ def _discussion(
         "messages": taken,
         "findings": shown,
         "findings_left_out": left_out,
-        "counter_patches": _patches(patches),
-        "next_cursor": cursors.make(query, [taken[-1]["message_id"]]) if more else None,
+        "counter_patches": counter_patch_results(patches),
+        "next_cursor": make_cursor(query, [taken[-1]["message_id"]]) if more else None,
         "changed": True,
-    }
-
-
-def _patches(patches: list[CounterPatch]) -> list[CounterPatchResult]:
-    """All counter-patches, whatever became of them. The newest is complete; older ones are, as far as there is room."""
-    results: list[CounterPatchResult] = []
-    room = _PATCHES_CHARACTERS
-    for patch in reversed(patches):
-        room -= len(patch.diff)
-        results.append(
-            {
-                "counter_patch_id": patch.id or 0,
-                "revision": patch.revision,
-                "round": patch.round,
-                "offered_by": patch.offered_by,
-                "status": patch.status.value,
-                "reason": patch.reason,
-                "paths": [file.path for file in patch.affected_files[:20]],
-                "diff": patch.diff.decode("utf-8") if room >= 0 else None,
-                "created_at": iso(patch.created_at),
-            }
-        )
-    return results[::-1]
-
-
-def _view(message: Message) -> MessageResult:
-    assert message.id is not None  # noqa: S101 - it was read from the store
-    return {
-        "message_id": message.id,
-        "round": message.round,
-        "sender_role": message.sender_role.value,
-        "sender_id": message.sender,
-        "body": message.body,
-        "path": message.path,
-        "line": message.line,
-        "in_reply_to": message.in_reply_to,
-        "metadata": message.metadata,
-        "created_at": iso(message.created_at),
     }

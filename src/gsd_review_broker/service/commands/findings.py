@@ -22,11 +22,6 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.wire.arguments import FindingArgument
-from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding
-
-# At most this many findings in an answer; the rest is counted.
-_SHOWN_CHARACTERS = 128 * 1024
-_ORDER = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -225,55 +220,3 @@ def _place(finding: Finding) -> LinePlace:
         finding.anchor,
         finding.anchor_text,
     )
-
-
-def view(finding: Finding) -> FindingResult:
-    return {
-        "finding_id": finding.id,
-        "path": finding.path,
-        "line_start": finding.line_start,
-        "line_end": finding.line_end,
-        "side": finding.side.value,
-        "severity": finding.severity.value,
-        "title": finding.title,
-        "body": finding.body,
-        "suggestion": finding.suggestion,
-        "confidence": finding.confidence,
-        "anchor": finding.anchor.value,
-        "disposition": finding.disposition.value,
-        "note": finding.note,
-        "raised_by": finding.raised_by,
-        "round": finding.raised_in_round,
-        "times_raised": finding.times_raised,
-    }
-
-
-def resolved(review: Review, finding: Finding) -> ResolvedFinding:
-    return {**view(finding), "review_id": review.id, "status": review.status.value, "version": review.version}
-
-
-def open_findings(findings: list[Finding]) -> list[FindingResult]:
-    return shown([finding for finding in findings if finding.disposition is Disposition.OPEN])[0]
-
-
-def shown(findings: list[Finding]) -> tuple[list[FindingResult], int]:
-    """In the order in which reviewers gave them, and how many did not fit into the answer.
-
-    Open findings come first if there is not enough room, the most severe before the others.
-    """
-    fitting: list[Finding] = []
-    room = _SHOWN_CHARACTERS
-    for finding in sorted(findings, key=_importance):
-        room -= len(finding.body) + len(finding.suggestion or "") + len(finding.title)
-        if fitting and room < 0:
-            break
-        fitting.append(finding)
-    return [view(finding) for finding in sorted(fitting, key=_position)], len(findings) - len(fitting)
-
-
-def _importance(finding: Finding) -> tuple[bool, int, int]:
-    return finding.disposition is not Disposition.OPEN, _ORDER[finding.severity], finding.position
-
-
-def _position(finding: Finding) -> int:
-    return finding.position

@@ -23,7 +23,7 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.nearest import nearest_review
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.project_store import whole_broker_only
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 
 log = structlog.get_logger()
 

@@ -22,8 +22,8 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import Moved, moved_to
 from gsd_review_broker.service.core import Core, Repeat, find_review, once, recalled
 from gsd_review_broker.service.validation import read_diff
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import Closed, CreatedReview
+from gsd_review_broker.service.wire.proposals import CreatedReview, created_review
+from gsd_review_broker.service.wire.reviews import Closed, closed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ class Proposals:
         change = proposals.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a creation always has one
-        return views.created(change.review, change.revision)
+        return created_review(change.review, change.revision)
 
     def _origin(self, tx: Transaction, origin: Origin, workspace: str | None) -> Origin:
         limits = self._core.policy.limits
@@ -124,7 +124,7 @@ class Proposals:
         )
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a revision always has one
-        return views.created(change.review, change.revision)
+        return created_review(change.review, change.revision)
 
     async def close(
         self,
@@ -150,7 +150,7 @@ class Proposals:
                 now=tx.now,
             )
             tx.save(change)
-            return views.closed(change.review)
+            return closed(change.review)
 
         return await self._core.change(review_id, repeat, command)
 

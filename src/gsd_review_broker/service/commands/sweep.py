@@ -15,8 +15,8 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, Transaction
 from gsd_review_broker.ports.world import QUEUE
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.wire.reviews import Pruned
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.broker import Pruned
+from gsd_review_broker.service.wire.encoding import iso
 
 log = structlog.get_logger()
 

@@ -17,8 +17,7 @@ from gsd_review_broker.service.commands.findings import NewFinding, Remarks, pla
 from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
 from gsd_review_broker.service.validation import read_diff
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
+from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +89,7 @@ class Verdicts:
                 return refusal
             change = self._change(tx, review, judgement, content)
             tx.save(change)
-            return change.refusal or views.verdict(change, judgement.verdict.value)
+            return change.refusal or verdict_result(change, judgement.verdict.value)
 
         by_claim = ByClaim(
             action="submit_verdict",
@@ -132,7 +131,7 @@ class Verdicts:
             by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
             change = self._change(tx, begun.review, by, content)
             tx.save(transitions.followed_by(begun, change))
-            return change.refusal or views.verdict(change, judgement.verdict.value)
+            return change.refusal or verdict_result(change, judgement.verdict.value)
 
         result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
         if isinstance(result, BrokerError):

@@ -25,8 +25,7 @@ from gsd_review_broker.service.applies import Applicability, Checked
 from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core, find_review
 from gsd_review_broker.service.queries.reviews import is_own_event
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
+from gsd_review_broker.service.wire.reviews import AuditLog, EventResult, event_row
 
 # A page reads no more than this of either; the audit and the tools have everything.
 MOST_MESSAGES = 500
@@ -176,7 +175,7 @@ def _facts(
         findings=tuple(reader.findings(review.id)),
         messages=tuple(reader.messages(review.id, round_=None, after=0, limit=MOST_MESSAGES)),
         counter_patches=tuple(reader.counter_patches(review.id)),
-        events=tuple(views.event_row(row) for row in reversed(events)),
+        events=tuple(event_row(row) for row in reversed(events)),
         now=now,
         approved_by=found[0].approvers if found else (),
         missing=found[1] if found else None,
@@ -230,7 +229,7 @@ def _recent(
     while True:
         rows = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
         for row in rows:
-            event = views.event_row(row)
+            event = event_row(row)
             before = event["id"]
             if wanted(event) and (not only_own or is_own_event(reader, row)):
                 events.append(event)

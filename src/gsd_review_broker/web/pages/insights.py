@@ -10,9 +10,9 @@ from starlette.routing import Route
 from gsd_review_broker.domain.model import Status
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.service.queries.review_page import QueueHistory
-from gsd_review_broker.service.wire.pool import ReviewerRow
+from gsd_review_broker.service.wire.broker import ReviewerRow
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
-from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.pages.charts import Bar, Chart, bars, curve
 from gsd_review_broker.web.site import Site
 from gsd_review_broker.web.status_words import STATUS_WORDS
