@@ -130,6 +130,12 @@ class Core:
     async def find(self, review_id: str) -> Review:
         return await self.store.glance(lambda reader: find_review(reader, review_id))
 
+    async def recalled(self, repeat: "Repeat | None", project: str | None) -> Any:
+        """Read the answer to an earlier call with this key. None if there is none."""
+        if repeat is None:
+            return None
+        return await self.store.glance(lambda reader: recalled(reader, self, repeat, project))
+
     async def change(
         self,
         review_id: str,
@@ -211,16 +217,13 @@ def taken(tx: Transaction, core: Core, repeat: Repeat | None, project: str | Non
 
 
 def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, result: R) -> R:
-    """Keep the answer for a repeated call; its key was taken before."""
-    if repeat is not None:
+    """Keep the answer for a repeated call, whose key was taken. A refusal is not kept: it may differ next time."""
+    if repeat is not None and not isinstance(result, BrokerError):
         tx.remember(repeat.within(project, core.policy.limits.name), cast("dict[str, Any]", result))
     return result
 
 
 def once(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, do: Callable[[], R]) -> R:
-    """Run it, or answer as the first time. A refusal is not kept: it may be different next time."""
+    """Run it, or answer as the first time."""
     kept = taken(tx, core, repeat, project)
-    if kept is not None:
-        return cast("R", kept)
-    result = do()
-    return result if isinstance(result, BrokerError) else remembered(tx, core, repeat, project, result)
+    return cast("R", kept) if kept is not None else remembered(tx, core, repeat, project, do())

@@ -10,16 +10,17 @@ from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review, Status
 from gsd_review_broker.domain.pool import ReviewerState
-from gsd_review_broker.domain.rules import approvals, claims, verdicts
-from gsd_review_broker.domain.rules.verdicts import Seen
+from gsd_review_broker.domain.rules import claims
+from gsd_review_broker.domain.rules.approvals import refuse_useless_approver
+from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_revision
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import ListPosition, Reader, ReviewFilter, Transaction
-from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply
+from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply, Offset
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import keep_reviewed_change, standing_of
-from gsd_review_broker.service.core import Core, Repeat, lock_review, present, recalled, remembered, taken
+from gsd_review_broker.service.core import Core, Repeat, present, remembered, taken
 from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
 from gsd_review_broker.service.wire.discussion import open_findings
 from gsd_review_broker.service.wire.reviews import (
@@ -39,12 +40,13 @@ _CANDIDATES = 20
 # More reviewers than that do not claim at the same time.
 _LIVE_CLAIMS = 500
 _ANY_PROJECT = "*"
+_NOTHING_SEEN = Seen()
 # Errors of one candidate that do not stop the search for another.
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
-_Checked = Applies | DoesNotApply
-P = TypeVar("P")
 R = TypeVar("R")
+# What a reviewer does in the transaction that begins the claim. A refusal that was recorded is returned, not raised.
+ClaimStep = Callable[[Transaction, Change], R | BrokerError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,14 @@ class _NextCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """What a step that also claims was prepared for. Without `checked`, the reviewer already held the claim."""
+class _Attempt:
+    """What a claim was prepared for. Without `checked`, the reviewer already held the claim and git was not asked."""
 
     review: Review
     reviewer: Identity
+    checked: Applies | DoesNotApply | None
     seen: Seen
-    checked: _Checked | None
+    repeat: Repeat | None
 
 
 class Claims:
@@ -86,110 +89,98 @@ class Claims:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
-        for _ in range(_ATTEMPTS):
-            review = await self._core.find(review_id)
-            if repeat is not None:
-                kept = await self._core.store.glance(
-                    lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
-                )
-                if kept is not None:
-                    return kept
-            begins = claims.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
-            if begins:
-                self._refuse_draining(reviewer)
-            # Whoever holds the claim already gets the same answer; git was asked when it began.
-            checked = await self._applies.demand(review) if begins else await self._held(review)
-            result = await self._core.store.write(
-                lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
-            )
-            if result is not None:
-                return result
-        raise _changes_all_the_time(review_id)
 
-    def _claim(
-        self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
-    ) -> Claim | AutoRejected | None:
-        """Claim only if revision and status are those that git checked. None means: look again."""
-        review = present(tx.lock_review(seen.id), seen.id)
-        kept = taken(tx, self._core, repeat, review.project)
-        if kept is not None:
-            return kept
-        if not claims.may_claim(review, reviewer=reviewer, now=tx.now):
-            return remembered(tx, self._core, repeat, review.project, self._view(tx, review, checked))
-        self._refuse_draining(reviewer)
-        if review.revision != seen.revision:
-            return None
-        if isinstance(checked, DoesNotApply):
-            change = claims.auto_reject(review, git_says=checked.git_says, now=tx.now)
-            tx.save(change)
-            rejected = auto_rejected(change.review)
-            # claim_next does not stop here; it goes on to the next review.
-            keep = repeat if repeat is not None and repeat.project is None else None
-            return remembered(tx, self._core, keep, review.project, rejected)
-        self._refuse_useless(tx, review, reviewer, checked.digest)
-        change = claims.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
-        tx.save(change)
-        keep_reviewed_change(tx, change.review, checked)
-        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review, checked))
+        async def prepare(review: Review) -> ClaimStep[Claim]:
+            offsets = await self._applies.offsets(review)
+            return lambda tx, begun: self._claimed(tx, begun, reviewer, offsets)
 
-    async def _held(self, review: Review) -> Applies:
-        return Applies(digest=review.digest, offsets=await self._applies.offsets(review))
+        return await self.claimed_with(review_id, reviewer, prepare, repeat=repeat)
 
-    async def on_the_way(
+    def _claimed(self, tx: Transaction, begun: Change, reviewer: Identity, offsets: tuple[Offset, ...]) -> Claim:
+        """The claimant that claims again gets the same answer, while the claim is live."""
+        if begun.events:
+            tx.save(begun)
+        else:
+            claims.may_claim(begun.review, reviewer=reviewer, now=tx.now)
+        return self._view(tx, begun.review, offsets)
+
+    async def claimed_with(
         self,
         review_id: str,
         reviewer: Identity,
-        seen: Seen,
+        prepare: Callable[[Review], Awaitable[ClaimStep[R]]],
         *,
-        prepare: Callable[[Review], Awaitable[P]],
-        step: Callable[[Transaction, Change, P], R],
+        seen: Seen = _NOTHING_SEEN,
+        repeat: Repeat | None = None,
     ) -> R | AutoRejected:
-        """One step of a reviewer together with the claim that it needs, in one transaction.
+        """Take one step of a reviewer together with the claim that it needs, in one transaction.
 
-        `prepare` and git come first. `step` saves the change that it is given (empty if the reviewer holds the claim
-        already) followed by its own; if it raises, nothing was claimed."""
+        git and `prepare`, which makes the step, come before the transaction. The step saves the change that begins the
+        claim (it has no events if the reviewer holds the claim already), followed by its own. If the step raises,
+        nothing was claimed.
+        """
         for _ in range(_ATTEMPTS):
             review = await self._core.find(review_id)
-            verdicts.refuse_other_revision(review, seen)
+            kept = await self._core.recalled(repeat, review.project)
+            if kept is not None:
+                return kept
+            refuse_other_revision(review, seen)
             holds = same_identity(review.claimed_by, reviewer)
             if not holds:
                 claims.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
                 self._refuse_draining(reviewer)
-            prepared = await prepare(review)
-            ground = _Ground(review, reviewer, seen, None if holds else await self._applies.demand(review))
+            # The claimant gets its answer without git, which was asked when the claim began.
+            checked = None if holds else await self._applies.demand(review)
+            step = await prepare(review)
+            attempt = _Attempt(review, reviewer, checked, seen, repeat)
             result = await self._core.store.write(
-                lambda tx, ground=ground, prepared=prepared: self._step(
-                    tx, ground, lambda begun: step(tx, begun, prepared)
-                )
+                lambda tx, attempt=attempt, step=step: self._attempted(tx, attempt, step)
             )
+            if isinstance(result, BrokerError):
+                raise result
             if result is not None:
                 return result
-        raise _changes_all_the_time(review_id)
+        raise _keeps_changing(review_id)
 
-    def _step(self, tx: Transaction, ground: "_Ground", step: Callable[[Change], R]) -> R | AutoRejected | None:
+    def _attempted(
+        self, tx: Transaction, attempt: _Attempt, step: ClaimStep[R]
+    ) -> R | AutoRejected | BrokerError | None:
         """None means: look again, because the review is not what git was asked about."""
-        review = lock_review(tx, ground.review.id)
-        verdicts.refuse_other_revision(review, ground.seen)
-        if same_identity(review.claimed_by, ground.reviewer):
-            return step(Change(review=review, events=()))
-        claims.may_claim(review, reviewer=ground.reviewer, now=tx.now)
-        self._refuse_draining(ground.reviewer)
-        if ground.checked is None or review.revision != ground.review.revision:
-            return None
-        if isinstance(ground.checked, DoesNotApply):
-            change = claims.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
-            tx.save(change)
-            return auto_rejected(change.review)
-        digest, policy = ground.checked.digest, self._core.policy
-        self._refuse_useless(tx, review, ground.reviewer, digest)
-        begun = claims.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
-        keep_reviewed_change(tx, begun.review, ground.checked)
-        return step(begun)
+        review = present(tx.lock_review(attempt.review.id), attempt.review.id)
+        kept = taken(tx, self._core, attempt.repeat, review.project)
+        if kept is not None:
+            return kept
+        refuse_other_revision(review, attempt.seen)
+        if same_identity(review.claimed_by, attempt.reviewer):
+            begun = Change(review=review, events=())
+        else:
+            claims.may_claim(review, reviewer=attempt.reviewer, now=tx.now)
+            self._refuse_draining(attempt.reviewer)
+            if attempt.checked is None or review.revision != attempt.review.revision:
+                return None
+            if isinstance(attempt.checked, DoesNotApply):
+                return self._auto_rejected(tx, review, attempt.checked, attempt.repeat)
+            begun = self._begun(tx, review, attempt.reviewer, attempt.checked)
+        return remembered(tx, self._core, attempt.repeat, review.project, step(tx, begun))
+
+    def _auto_rejected(
+        self, tx: Transaction, review: Review, checked: DoesNotApply, repeat: Repeat | None
+    ) -> AutoRejected:
+        change = claims.auto_reject(review, git_says=checked.git_says, now=tx.now)
+        tx.save(change)
+        # claim_next does not stop here; it goes on to the next review.
+        keep = repeat if repeat is not None and repeat.project is None else None
+        return remembered(tx, self._core, keep, review.project, auto_rejected(change.review))
+
+    def _begun(self, tx: Transaction, review: Review, reviewer: Identity, checked: Applies) -> Change:
+        self._refuse_useless(tx, review, reviewer, checked.digest)
+        keep_reviewed_change(tx, review, checked)
+        return claims.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
 
     def _refuse_useless(self, tx: Transaction, review: Review, reviewer: Identity, digest: str | None) -> None:
         policy = self._core.policy.approvals
         standing = standing_of(tx, review, policy, digest=digest)
-        approvals.refuse_useless_approver(review, reviewer, policy, standing)
+        refuse_useless_approver(review, reviewer, policy, standing)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""
@@ -198,11 +189,10 @@ class Claims:
             raise draining(reviewer)
         return standing is not None
 
-    def _view(self, reader: Reader, review: Review, checked: _Checked | None = None) -> Claim:
+    def _view(self, reader: Reader, review: Review, offsets: tuple[Offset, ...] = ()) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)
         assert revision is not None  # noqa: S101 - a review has the revision that it names
         findings = reader.findings(review.id) if review.open_finding_count else []
-        offsets = checked.offsets if isinstance(checked, Applies) else ()
         return claim_result(review, revision, open_findings(findings), offsets)
 
     async def claim_next(
@@ -224,9 +214,7 @@ class Claims:
         within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
         async with self._turns.turn_of(reviewer) as turn:
-            claim: Claim | None = await self._core.store.glance(
-                lambda reader: recalled(reader, self._core, within, project)
-            )
+            claim: Claim | None = await self._core.recalled(within, project)
             if claim is None:
                 call = _NextCall(caller, reviewer, wanted, within)
                 claim = await self._wait_for_claim(call, turn, wait=wait, wait_seconds=wait_seconds)
@@ -326,5 +314,5 @@ class Claims:
         return await self._core.change(review_id, None, command)
 
 
-def _changes_all_the_time(review_id: str) -> BrokerError:
+def _keeps_changing(review_id: str) -> BrokerError:
     return BrokerError(Code.BUSY, f"review {review_id} changed each time while git checked it", "Call again.")

@@ -17,15 +17,16 @@ from gsd_review_broker.domain.model import (
     Role,
     Status,
 )
-from gsd_review_broker.domain.rules import access, discussion, transitions, verdicts
-from gsd_review_broker.domain.rules.verdicts import Seen
+from gsd_review_broker.domain.rules import access, discussion
+from gsd_review_broker.domain.rules.transitions import followed_by
+from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_digest
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, recorded
 from gsd_review_broker.service.commands import findings
-from gsd_review_broker.service.commands.claims import Claims
+from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.waiting import LongPoll
@@ -89,7 +90,7 @@ class Discussions:
         by_claim = ByClaim(action="add_message", caller=caller) if unnamed else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
-    async def send_as_reviewer(
+    async def send_with_claim(
         self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: Seen
     ) -> SentMessage | AutoRejected:
         """Send to a review that is not claimed: the message and its claim are one transaction."""
@@ -98,14 +99,14 @@ class Discussions:
         sender_id = caller.acting(self._checked(message))
         await self._core.heard(reviewer)
 
-        async def prepare(_review: Review) -> None:
-            pass
-
-        def step(tx: Transaction, begun: Change, _prepared: None) -> SentMessage:
-            verdicts.refuse_other_digest(begun.review, seen, approves=False)
+        def step(tx: Transaction, begun: Change) -> SentMessage:
+            refuse_other_digest(begun.review, seen, approves=False)
             return self._sent(tx, begun, message, sender_id)
 
-        return await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
+        async def prepare(_review: Review) -> ClaimStep[SentMessage]:
+            return step
+
+        return await self._claims.claimed_with(review_id, reviewer, prepare, seen=seen)
 
     def _checked(self, message: NewMessage) -> Identity | None:
         """The sender, if the call names one."""
@@ -122,7 +123,7 @@ class Discussions:
             _require_message(tx, current, message.in_reply_to)
         new = _message(current, message, sender_id, tx)
         change = discussion.send_message(current, message=new, policy=self._core.policy, now=tx.now)
-        number = tx.save(transitions.followed_by(begun, change))
+        number = tx.save(followed_by(begun, change))
         assert number is not None  # noqa: S101 - a message was saved
         return sent_message(change, number)
 

@@ -20,7 +20,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import Moved, moved_to
-from gsd_review_broker.service.core import Core, Repeat, find_review, once, recalled
+from gsd_review_broker.service.core import Core, Repeat, find_review, once
 from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire.proposals import CreatedReview, created_review
 from gsd_review_broker.service.wire.reviews import Closed, closed
@@ -57,7 +57,7 @@ class Proposals:
     async def create(self, caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
         proposal = await self._in_its_project(_under_own_name(caller, proposal))
         project = proposal.origin.project
-        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
+        kept = await self._core.recalled(repeat, project)
         if kept is not None:
             return kept
         draft = await self._draft(proposal)

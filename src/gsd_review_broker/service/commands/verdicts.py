@@ -4,14 +4,22 @@ from dataclasses import dataclass, field, replace
 
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import Change, Review, Revision, Verdict
-from gsd_review_broker.domain.rules import transitions, verdicts
-from gsd_review_broker.domain.rules.verdicts import Judgement, Seen
+from gsd_review_broker.domain.rules.transitions import followed_by
+from gsd_review_broker.domain.rules.verdicts import (
+    Judgement,
+    Seen,
+    give_verdict,
+    refuse_incomplete,
+    refuse_other_digest,
+    refuse_verdict,
+    refused_verdict,
+)
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.approvals import standing_of
-from gsd_review_broker.service.commands.claims import Claims
+from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
 from gsd_review_broker.service.commands.tickets import Tickets
@@ -85,7 +93,7 @@ class Verdicts:
 
         def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
             if refusal is not None:
-                tx.save(verdicts.refused_verdict(review, judgement, refusal, tx.now))
+                tx.save(refused_verdict(review, judgement, refusal, tx.now))
                 return refusal
             change = self._change(tx, review, judgement, content)
             tx.save(change)
@@ -103,7 +111,7 @@ class Verdicts:
         await self._tickets.after(result)
         return result
 
-    async def judge(
+    async def give_with_claim(
         self,
         caller: Caller,
         review_id: str,
@@ -123,21 +131,23 @@ class Verdicts:
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         await self._core.heard(reviewer)
 
-        async def prepare(review: Review) -> _Content:
-            return await self._content(review, await self._revision(review), given) if given.has_content else _NOTHING
+        async def prepare(review: Review) -> ClaimStep[VerdictResult]:
+            revision = await self._revision(review) if given.has_content else None
+            content = await self._content(review, revision, given)
+            return lambda tx, begun: self._given(tx, begun, judgement, content, seen)
 
-        def step(tx: Transaction, begun: Change, content: _Content) -> VerdictResult | BrokerError:
-            verdicts.refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
-            by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
-            change = self._change(tx, begun.review, by, content)
-            tx.save(transitions.followed_by(begun, change))
-            return change.refusal or verdict_result(change, judgement.verdict.value)
-
-        result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
-        if isinstance(result, BrokerError):
-            raise result
+        result = await self._claims.claimed_with(review_id, reviewer, prepare, seen=seen)
         await self._tickets.after(result)
         return result
+
+    def _given(
+        self, tx: Transaction, begun: Change, judgement: Judgement, content: _Content, seen: Seen
+    ) -> VerdictResult | BrokerError:
+        refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
+        by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
+        change = self._change(tx, begun.review, by, content)
+        tx.save(followed_by(begun, change))
+        return change.refusal or verdict_result(change, judgement.verdict.value)
 
     def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> Judgement:
         limits = self._core.policy.limits
@@ -148,12 +158,12 @@ class Verdicts:
             reviewer_id=validation.optional_identity("reviewer_id", reviewer_id, limits),
             claim_generation=claim_generation,
         )
-        verdicts.refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
+        refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
         return judgement
 
     def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
         raised = content.remarks.raised(review, tx, now=tx.now)
-        return verdicts.give_verdict(
+        return give_verdict(
             review,
             judgement,
             counter_patch=content.offer and content.offer.on(review, tx.now),
@@ -167,7 +177,7 @@ class Verdicts:
 
     def _refusal(self, review: Review, judgement: Judgement) -> BrokerError | None:
         try:
-            verdicts.refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
+            refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
         except BrokerError as error:
             return error
         return None

@@ -10,7 +10,7 @@ from gsd_review_broker.domain.pool import Reviewer, ReviewerState, Work
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
+from gsd_review_broker.service.core import Core, Repeat, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.project_store import whole_broker_only
 from gsd_review_broker.service.wire.broker import (
@@ -201,7 +201,7 @@ class PoolControl:
         same.callers += 1
         try:
             async with same.turn:
-                kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, None))
+                kept = await self._core.recalled(repeat, None)
                 return kept if kept is not None else await self._done(repeat, await do())
         finally:
             same.callers -= 1

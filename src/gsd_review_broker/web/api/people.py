@@ -51,7 +51,7 @@ def api_routes(broker: Broker) -> list[Route]:
     async def verdict(caller: Caller, fields: dict[str, Any]) -> Any:
         request = verdict_of(fields)
         await admit(caller, "verdict", Right.JUDGE, fields)
-        return await broker.verdicts.judge(
+        return await broker.verdicts.give_with_claim(
             caller,
             request.review_id,
             request.new_verdict(),

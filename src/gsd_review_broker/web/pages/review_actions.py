@@ -92,7 +92,7 @@ class ReviewActions:
 
     async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
         """A verdict on the content that the page showed. The review is claimed with it if nobody holds the claim."""
-        result = await self._broker.verdicts.judge(
+        result = await self._broker.verdicts.give_with_claim(
             self._caller(request),
             _id(request),
             new_verdict,
@@ -136,7 +136,7 @@ class ReviewActions:
             await self._broker.discussions.send(self._caller(request), review.id, message, repeat=None)
             return
         _refuse_auto_rejected(
-            await self._broker.discussions.send_as_reviewer(
+            await self._broker.discussions.send_with_claim(
                 self._caller(request), review.id, message, reviewer_id=self._site.person_of(request), seen=_seen(form)
             )
         )
