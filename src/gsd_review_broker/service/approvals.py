@@ -8,7 +8,7 @@ from dataclasses import replace
 from gsd_review_broker.domain.gate.ledger import ReviewedChange
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Review, Status, Verdict
 from gsd_review_broker.domain.rules import approvals
-from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing
+from gsd_review_broker.domain.rules.approvals import NO_APPROVALS, ApprovalsSoFar, MissingApproval
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.ports.world import Applies, Signer
 
@@ -17,30 +17,32 @@ _MOST_EVENTS = 2_000
 _OPEN = frozenset({Status.PENDING, Status.CLAIMED, Status.IN_REVIEW})
 
 
-def standing_of(reader: Reader, review: Review, policy: ApprovalPolicy, *, digest: str | None) -> Standing:
+def approvals_so_far(reader: Reader, review: Review, policy: ApprovalPolicy, *, digest: str | None) -> ApprovalsSoFar:
     """For the content with this digest. Without more than one reviewer in the policy nothing is read."""
     if policy.is_one_reviewer:
-        return NOTHING_YET
+        return NO_APPROVALS
     events = reader.events(review_id=review.id, after=0, limit=_MOST_EVENTS)
     revision = reader.revision(review.id, review.revision, with_diff=False)
     files = revision.affected_files if revision else ()
     touched = dict.fromkeys(name for file in files for name in (file.path, file.old_path) if name is not None)
-    return Standing(approvers=approvals.approvers_in(events, review, digest), touched=tuple(touched))
+    return ApprovalsSoFar(approvers=approvals.approvers_in(events, review, digest), touched=tuple(touched))
 
 
 def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
     """Would the policy let this reviewer claim it? A review with one event has no approval yet."""
     if policy.is_one_reviewer or review.version == 1:
         return True
-    return approvals.can_add_approval(reviewer, policy, standing_of(reader, review, policy, digest=review.digest))
+    return approvals.can_add_approval(reviewer, policy, approvals_so_far(reader, review, policy, digest=review.digest))
 
 
-def missing_in(reader: Reader, review: Review, policy: ApprovalPolicy) -> tuple[Standing, tuple[str, ...]] | None:
+def missing_in(
+    reader: Reader, review: Review, policy: ApprovalPolicy
+) -> tuple[ApprovalsSoFar, tuple[MissingApproval, ...]] | None:
     """What an open review still lacks; None where the policy asks for one reviewer, or the review is judged."""
     if policy.is_one_reviewer or review.status not in _OPEN:
         return None
-    standing = standing_of(reader, review, policy, digest=review.digest)
-    return standing, approvals.missing(policy, standing)
+    so_far = approvals_so_far(reader, review, policy, digest=review.digest)
+    return so_far, approvals.missing(policy, so_far)
 
 
 def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:

@@ -19,7 +19,7 @@ from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply, Offset
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
-from gsd_review_broker.service.approvals import keep_reviewed_change, standing_of
+from gsd_review_broker.service.approvals import approvals_so_far, keep_reviewed_change
 from gsd_review_broker.service.core import Core, Repeat, present, remembered, taken
 from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
 from gsd_review_broker.service.wire.discussion import open_findings
@@ -179,8 +179,8 @@ class Claims:
 
     def _refuse_useless(self, tx: Transaction, review: Review, reviewer: Identity, digest: str | None) -> None:
         policy = self._core.policy.approvals
-        standing = standing_of(tx, review, policy, digest=digest)
-        refuse_useless_approver(review, reviewer, policy, standing)
+        so_far = approvals_so_far(tx, review, policy, digest=digest)
+        refuse_useless_approver(review, reviewer, policy, so_far)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""

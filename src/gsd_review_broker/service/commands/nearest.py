@@ -7,6 +7,7 @@ from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import Steps, parse_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.model import ApprovalPolicy, Status
+from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.ports.store import Reader, ReviewFilter
 from gsd_review_broker.service.approvals import missing_in
 
@@ -55,5 +56,7 @@ def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nea
             revision = reader.revision(review.id, review.revision, with_diff=False)
             if revision and any(file.path in names for file in revision.affected_files):
                 found = missing_in(reader, review, approvals)
-                return Nearest(review_id=review.id, standing=status.value, missing=found[1] if found else ())
+                return Nearest(
+                    review_id=review.id, standing=status.value, missing=tuple(texts_of(found[1])) if found else ()
+                )
     return None

@@ -18,7 +18,7 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
-from gsd_review_broker.service.approvals import standing_of
+from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
@@ -172,7 +172,7 @@ class Verdicts:
             pool_managed=self._is_of_pool(review),
             policy=self._core.policy,
             now=tx.now,
-            standing=standing_of(tx, review, self._core.policy.approvals, digest=review.digest),
+            so_far=approvals_so_far(tx, review, self._core.policy.approvals, digest=review.digest),
         )
 
     def _refusal(self, review: Review, judgement: Judgement) -> BrokerError | None:

@@ -18,6 +18,7 @@ from gsd_review_broker.domain.model import (
     Revision,
     Status,
 )
+from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import EVENT_SUMMARY, Reader
 from gsd_review_broker.ports.world import Applies
@@ -178,7 +179,7 @@ def _facts(
         events=tuple(event_row(row) for row in reversed(events)),
         now=now,
         approved_by=found[0].approvers if found else (),
-        missing=found[1] if found else None,
+        missing=tuple(texts_of(found[1])) if found else None,
     )
 
 

@@ -9,6 +9,7 @@ from gsd_review_broker import __version__
 from gsd_review_broker.domain.fields import values_of
 from gsd_review_broker.domain.model import Identity, Review, ReviewId, Status
 from gsd_review_broker.domain.pool import ReviewerState
+from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.domain.tally import EVERYTHING
 from gsd_review_broker.domain.turns import proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
@@ -129,7 +130,7 @@ class ReviewQueries:
             return result
         found = await self._core.store.read(lambda reader: missing_in(reader, review, policy))
         if found is not None:
-            result["approved_by"], result["missing"] = list(found[0].approvers), list(found[1])
+            result["approved_by"], result["missing"] = list(found[0].approvers), texts_of(found[1])
         return result
 
     async def _heard(self, caller_id: str | None, review: Review) -> None:

@@ -4,7 +4,13 @@ import pytest
 
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, EventType, Identity, Policy, Review, Status, Verdict
 from gsd_review_broker.domain.rules import approvals, transitions, verdicts
-from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
+from gsd_review_broker.domain.rules.approvals import (
+    ApprovalsSoFar,
+    missing,
+    refuse_useless_approver,
+    texts_of,
+    vendor_of,
+)
 from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import LATER, REVIEWER, claimed, created
@@ -16,12 +22,12 @@ TWO_VENDORS = ApprovalPolicy(required=2, distinct_vendors=True)
 PERSON_FOR_DOCS = ApprovalPolicy(human_paths=("docs/",))
 
 
-def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
-    return Standing(approvers=approvers, touched=touched)
+def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> ApprovalsSoFar:
+    return ApprovalsSoFar(approvers=approvers, touched=touched)
 
 
 @pytest.mark.parametrize(
-    ("policy", "standing", "lacking"),
+    ("policy", "so_far", "lacking"),
     [
         (ApprovalPolicy(), by(CODEX), ()),
         (ApprovalPolicy(), by(), ("1 more approval",)),
@@ -39,8 +45,10 @@ def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
         (PERSON_FOR_DOCS, by(touched=("docs/a.md",)), ("1 more approval", "a person's approval, for docs/a.md")),
     ],
 )
-def test_the_policy_says_what_is_missing(policy: ApprovalPolicy, standing: Standing, lacking: tuple[str, ...]) -> None:
-    assert missing(policy, standing) == lacking
+def test_the_policy_says_what_is_missing(
+    policy: ApprovalPolicy, so_far: ApprovalsSoFar, lacking: tuple[str, ...]
+) -> None:
+    assert tuple(texts_of(missing(policy, so_far))) == lacking
 
 
 @pytest.mark.parametrize(
@@ -51,7 +59,9 @@ def test_a_vendor_is_known_by_the_first_word_of_the_name(name: Identity, vendor:
     assert vendor_of(name) == vendor
 
 
-def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: Verdict = Verdict.APPROVED) -> Change:
+def judged(
+    review: Review, policy: ApprovalPolicy, so_far: ApprovalsSoFar, verdict: Verdict = Verdict.APPROVED
+) -> Change:
     reason = None if verdict is Verdict.APPROVED else "no"
     return verdicts.give_verdict(
         review,
@@ -62,7 +72,7 @@ def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: 
         pool_managed=False,
         policy=Policy(approvals=policy),
         now=LATER,
-        standing=standing,
+        so_far=so_far,
     )
 
 
@@ -108,7 +118,7 @@ def test_a_person_is_called_when_only_a_person_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reviewer", "policy", "standing", "refused"),
+    ("reviewer", "policy", "so_far", "refused"),
     [
         (CODEX, TWO, by(), False),
         (CODEX, TWO, by(CODEX), True),
@@ -122,11 +132,11 @@ def test_a_person_is_called_when_only_a_person_is_missing() -> None:
     ],
 )
 def test_who_cannot_add_what_is_missing_does_not_claim(
-    reviewer: Identity, policy: ApprovalPolicy, standing: Standing, refused: bool
+    reviewer: Identity, policy: ApprovalPolicy, so_far: ApprovalsSoFar, refused: bool
 ) -> None:
     if not refused:
-        refuse_useless_approver(created().review, reviewer, policy, standing)
+        refuse_useless_approver(created().review, reviewer, policy, so_far)
         return
     with pytest.raises(BrokerError) as error:
-        refuse_useless_approver(created().review, reviewer, policy, standing)
+        refuse_useless_approver(created().review, reviewer, policy, so_far)
     assert error.value.code is Code.INVALID_TRANSITION
