@@ -121,7 +121,9 @@ class Application:
         self.routes = self._routes(self.broker, configuration, person, url)
         pages = ByProject(
             Starlette(routes=self.routes, lifespan=self._lifespan),
-            lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
+            lambda project: Starlette(
+                routes=self._routes(self.broker.for_project(project), configuration, person, url)
+            ),
         )
         dispatch = Dispatch(
             {path: endpoint.asgi for path, endpoint in self._endpoints.by_path.items()},

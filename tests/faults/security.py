@@ -413,7 +413,7 @@ A_TOKEN = (
     fault(
         "security token: a project's token sees every project over MCP",
         "mcp/answering.py",
-        "        result = await tool(broker.within(caller.project), arguments, audience, caller)\n",
+        "        result = await tool(broker.for_project(caller.project), arguments, audience, caller)\n",
         "        result = await tool(broker, arguments, audience, caller)\n",
         f"{_PROJECT}::test_a_review_of_another_project_answers_as_one_that_does_not_exist",
         f"{_PROJECT}::test_lists_feeds_counts_and_the_audit_have_one_project",

@@ -200,11 +200,11 @@ CLAIMS = (
         f"{_RULES}::test_a_revision_is_kept_for_the_reviewer_who_is_still_there",
     ),
     _fault(
-        "anybody puts a claim's deadline off",
+        "any caller extends a claim",
         "domain/rules/claims.py",
         "    if not review.is_claim_live or not same_identity(review.claimed_by, caller):\n        return None\n",
         "    if not review.is_claim_live:\n        return None\n",
-        f"{_RULES}::test_only_the_live_claimant_puts_its_deadline_off",
+        f"{_RULES}::test_only_the_live_claimant_extends_its_deadline",
     ),
     _fault(
         "the interdiff of a file shows every file",

@@ -54,7 +54,7 @@ async def _called(
     began, outcome = perf_counter(), "cancelled"
     try:
         caller = caller_in(scope)
-        result = await tool(broker.within(caller.project), arguments, audience, caller)
+        result = await tool(broker.for_project(caller.project), arguments, audience, caller)
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value

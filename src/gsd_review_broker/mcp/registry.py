@@ -101,7 +101,7 @@ class Tool:
     def _repeat(self, key: str, arguments: dict[str, Any], caller: Caller) -> Repeat:
         # The arguments as they came: leaving one out and passing its default are different calls.
         others = {name: value for name, value in arguments.items() if name != _KEY}
-        return Repeat(tool=self.name, key=key, arguments=others, holder=caller.proven_identity)
+        return Repeat(tool=self.name, key=key, arguments=others, caller=caller.proven_identity)
 
     def _act(self, arguments: dict[str, Any]) -> Act:
         return Act(

@@ -30,7 +30,7 @@ class PoolLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class ReviewerFacts:
     """A reviewer whose process is running."""
 
     id: Identity
@@ -51,7 +51,7 @@ class Seen:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     pending: int
-    reviewers: tuple[Seen, ...]
+    reviewers: tuple[ReviewerFacts, ...]
     now: Milliseconds
     paused: bool = False
     last_spawn_at: Milliseconds | None = None
@@ -100,7 +100,7 @@ def decide(situation: Situation, limits: PoolLimits) -> list[Action]:
     return actions
 
 
-def _of(one: Seen, now: Milliseconds, limits: PoolLimits) -> Action | None:
+def _of(one: ReviewerFacts, now: Milliseconds, limits: PoolLimits) -> Action | None:
     if one.ending:
         return None
     if one.lost_a_claim:

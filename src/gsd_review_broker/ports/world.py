@@ -116,7 +116,7 @@ class Signer(Protocol):
         ...
 
 
-class TicketOffice(Protocol):
+class TicketIssuer(Protocol):
     """Tells the gate's hook in advance which commit it may let through."""
 
     def issue(self, approved: ReviewedChange, base: str) -> bool:

@@ -54,32 +54,32 @@ class Access:
     """Kept in memory: a token is valid as long as its process and the broker that issued it."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, ReviewerState] = {}
+        self._states: dict[str, ReviewerState] = {}
         self._tokens: dict[bytes, Identity] = {}
         self._called: dict[Identity, tuple[Milliseconds, str]] = {}
 
     @property
     def guards(self) -> bool:
         """Are there names to guard? Without a pool there are none, and calls are not checked."""
-        return bool(self._standing)
+        return bool(self._states)
 
     def remember(self, identities: Iterable[Identity]) -> None:
         """Names from earlier starts stay reserved."""
         for identity in identities:
-            self._standing.setdefault(identity_key(identity), ReviewerState.TERMINATED)
+            self._states.setdefault(identity_key(identity), ReviewerState.TERMINATED)
 
     def admit(self, identity: Identity) -> str:
         """Register a new process under this name. Returns its token."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        self._standing[identity_key(identity)] = ReviewerState.ACTIVE
+        self._states[identity_key(identity)] = ReviewerState.ACTIVE
         self._tokens[_kept(token)] = identity
         return token
 
     def drain(self, identity: Identity) -> None:
-        self._standing[identity_key(identity)] = ReviewerState.DRAINING
+        self._states[identity_key(identity)] = ReviewerState.DRAINING
 
     def dismiss(self, identity: Identity) -> None:
-        self._standing[identity_key(identity)] = ReviewerState.TERMINATED
+        self._states[identity_key(identity)] = ReviewerState.TERMINATED
         self._tokens = {token: owner for token, owner in self._tokens.items() if owner != identity}
         self._called.pop(identity, None)
 
@@ -90,13 +90,13 @@ class Access:
         """When the process last called the broker, and which tool."""
         return self._called.get(identity)
 
-    def standing(self, identity: Identity | None) -> ReviewerState | None:
+    def pool_state(self, identity: Identity | None) -> ReviewerState | None:
         """None for callers outside the pool."""
-        return self._standing.get(identity_key(identity)) if identity and self._standing else None
+        return self._states.get(identity_key(identity)) if identity and self._states else None
 
     def caller(self, bearer: str | None) -> Caller:
         """Whose token it is. Tokens without our prefix are ignored."""
-        if bearer is None or not self._standing or not bearer.startswith(TOKEN_PREFIX):
+        if bearer is None or not self._states or not bearer.startswith(TOKEN_PREFIX):
             return LOCAL
         owner = self._tokens.get(_kept(bearer))
         return UNKNOWN if owner is None else reviewer(owner)
@@ -138,14 +138,14 @@ class Gatekeeper:
     async def admit(self, caller: Caller, act: Act) -> None:
         if self.trusts(caller):
             return
-        guarded = frozenset(name for name, identity in act.names if self._access.standing(identity) is not None)
+        guarded = frozenset(name for name, identity in act.names if self._access.pool_state(identity) is not None)
         try:
             refuse_without_right(caller, act.right, act.action)
             refuse_other_names(caller, act.names, guarded=guarded)
         except BrokerError as error:
             await self.record(error, caller, act)
             raise
-        if caller.proven and caller.identity is not None and self._access.standing(caller.identity) is not None:
+        if caller.proven and caller.identity is not None and self._access.pool_state(caller.identity) is not None:
             self._access.called(caller.identity, self._clock.now(), act.action)
 
     async def record(self, error: BrokerError, caller: Caller, act: Act) -> None:
@@ -195,7 +195,7 @@ class ByClaim:
             review,
             named=self.named,
             claim_generation=self.claim_generation,
-            pool_managed=access.standing(review.claimed_by) is not None,
+            pool_managed=access.pool_state(review.claimed_by) is not None,
             is_verdict=self.is_verdict,
         )
         return None if error is None else recorded(tx, error, self.caller, self.action, review)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.world import Signer, TicketOffice
+from gsd_review_broker.ports.world import Signer, TicketIssuer
 from gsd_review_broker.service.access import Gatekeeper, Identification
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
@@ -22,7 +22,7 @@ from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
-from gsd_review_broker.service.queries.receipts import Receipts
+from gsd_review_broker.service.queries.receipts import ReceiptQueries
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.service.queries.reviews import ReviewQueries, Statistics
 from gsd_review_broker.service.waiting import LongPoll
@@ -49,9 +49,9 @@ class Broker:
     inboxes: Inboxes
     page_queries: ReviewPageQueries
     gate: Gate
-    receipts: Receipts
+    receipts: ReceiptQueries
     # The same broker for the holder of a project's token; itself without a project.
-    within: "Callable[[str | None], Broker]"
+    for_project: "Callable[[str | None], Broker]"
 
 
 def make_broker(
@@ -61,20 +61,20 @@ def make_broker(
     database_name: str,
     meters: Meters,
     gate_policy: PolicyOf,
-    ticket_office: TicketOffice,
+    ticket_office: TicketIssuer,
     signer: Signer | None,
     identification: Identification,
 ) -> Broker:
     """All services of one broker, composed in one place: long, because there are many."""
     scoped: dict[str, Broker] = {}
 
-    def within(project: str | None) -> Broker:
+    def for_project(project: str | None) -> Broker:
         """Made with the first call, and kept: there are as many as projects with a token."""
         if project is None or project == core.project:
             return whole
         if project not in scoped:
             scoped[project] = make_broker(
-                core.within(project),
+                core.for_project(project),
                 serves=serves,
                 database_name=database_name,
                 meters=meters,
@@ -110,7 +110,7 @@ def make_broker(
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
         gate=Gate(core, gate_policy, serves=serves),
-        receipts=Receipts(core, signer),
-        within=within,
+        receipts=ReceiptQueries(core, signer),
+        for_project=for_project,
     )
     return whole

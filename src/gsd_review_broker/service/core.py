@@ -28,7 +28,7 @@ _MATCHES_SHOWN = 5
 ALIVE_MILLISECONDS = 60_000
 _MOST_REMEMBERED = 10_000
 # A claimant that reads all the time writes its new deadline once a second, not with each call.
-_PUT_OFF_EVERY_MILLISECONDS = 1_000
+_EXTEND_EVERY_MILLISECONDS = 1_000
 
 
 class Liveness:
@@ -39,7 +39,7 @@ class Liveness:
         self._access = access
         self._seen: OrderedDict[str, Milliseconds] = OrderedDict()
 
-    def heard(self, identity: Identity) -> None:
+    def saw(self, identity: Identity) -> None:
         key = identity_key(identity)
         self._seen[key] = self._clock.steady()
         self._seen.move_to_end(key)
@@ -47,10 +47,10 @@ class Liveness:
             self._seen.popitem(last=False)
 
     def is_alive(self, identity: Identity | None) -> bool:
-        standing = self._access.standing(identity)
-        if standing is not None:
+        state = self._access.pool_state(identity)
+        if state is not None:
             # For the pool's reviewers the pool knows: the process is running and may claim again.
-            return standing is ReviewerState.ACTIVE
+            return state is ReviewerState.ACTIVE
         seen = self._seen.get(identity_key(identity)) if identity else None
         return seen is not None and self._clock.steady() - seen <= ALIVE_MILLISECONDS
 
@@ -114,7 +114,7 @@ class Core:
     # The only project that the caller sees; None: all. The store shows nothing else.
     project: str | None = None
 
-    def within(self, project: str) -> "Core":
+    def for_project(self, project: str) -> "Core":
         return replace(self, store=ProjectStore(self.store, project), project=project)
 
     def project_of(self, named: str | None) -> str | None:
@@ -158,25 +158,25 @@ class Core:
             raise result
         return result
 
-    async def heard(self, caller: Identity | None, review: Review | None = None) -> None:
-        """A caller acts under this name; if it holds the claim, its deadline is extended."""
+    async def saw(self, caller: Identity | None, review: Review | None = None) -> None:
+        """Note that a caller acts under this name. If it holds the claim, its deadline is extended."""
         if caller is None:
             return
-        self.liveness.heard(caller)
+        self.liveness.saw(caller)
         if review is None or review.claim_expires_at is None:
             return
-        later = claims.put_off(review, caller=caller, policy=self.policy, now=self.clock.now())
+        later = claims.extend(review, caller=caller, policy=self.policy, now=self.clock.now())
         if later is None or later.claim_expires_at is None:
             return
-        is_due = later.claim_expires_at - review.claim_expires_at >= _PUT_OFF_EVERY_MILLISECONDS
+        is_due = later.claim_expires_at - review.claim_expires_at >= _EXTEND_EVERY_MILLISECONDS
         if is_due or claims.is_unused(review, self.policy):
-            await self.store.write(lambda tx: self._put_off(tx, review, caller))
+            await self.store.write(lambda tx: self._extend(tx, review, caller))
 
-    def _put_off(self, tx: Transaction, review: Review, caller: Identity) -> None:
+    def _extend(self, tx: Transaction, review: Review, caller: Identity) -> None:
         current = tx.lock_review(review.id)
-        later = current and claims.put_off(current, caller=caller, policy=self.policy, now=tx.now)
+        later = current and claims.extend(current, caller=caller, policy=self.policy, now=tx.now)
         if later:
-            tx.put_off(later)
+            tx.extend_claim(later)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,13 +189,13 @@ class Repeat:
     # Set by the call itself if the review, and with it the project, is not known in advance.
     project: str | None = None
     # Who proved to be the caller: each has its own keys.
-    holder: str | None = None
+    caller: str | None = None
 
-    def within(self, project: str | None, limit: int) -> IdempotencyKey:
+    def key_in(self, project: str | None, limit: int) -> IdempotencyKey:
         payload = canonical(self.arguments).encode("utf-8", "surrogatepass")
         key = text("idempotency_key", self.key, limit)
-        if self.holder is not None:
-            key = hashlib.sha256(f"{self.holder}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
+        if self.caller is not None:
+            key = hashlib.sha256(f"{self.caller}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
         return IdempotencyKey(
             project=self.project or project or "",
             tool=self.tool,
@@ -208,18 +208,18 @@ def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | N
     """The answer to an earlier call with this key, or None."""
     if repeat is None:
         return None
-    return reader.recall(repeat.within(project, core.policy.limits.name), core.clock.now())
+    return reader.recall(repeat.key_in(project, core.policy.limits.name), core.clock.now())
 
 
 def taken(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None) -> Any:
     """Take the call's key. Returns the answer to an earlier call with it, or None if this call is to be answered."""
-    return None if repeat is None else tx.take(repeat.within(project, core.policy.limits.name))
+    return None if repeat is None else tx.take(repeat.key_in(project, core.policy.limits.name))
 
 
 def remembered(tx: Transaction, core: Core, repeat: Repeat | None, project: str | None, result: R) -> R:
     """Keep the answer for a repeated call, whose key was taken. A refusal is not kept: it may differ next time."""
     if repeat is not None and not isinstance(result, BrokerError):
-        tx.remember(repeat.within(project, core.policy.limits.name), cast("dict[str, Any]", result))
+        tx.remember(repeat.key_in(project, core.policy.limits.name), cast("dict[str, Any]", result))
     return result
 
 

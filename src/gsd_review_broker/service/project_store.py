@@ -182,7 +182,7 @@ class _ProjectReader:
 class _ProjectTransaction(_ProjectReader):
     now = _Forwarded()
     save = _Forwarded()
-    put_off = _Forwarded()
+    extend_claim = _Forwarded()
     take = _Forwarded()
     remember = _Forwarded()
     append = _Forwarded()

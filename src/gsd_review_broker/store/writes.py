@@ -245,7 +245,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
     def announce(self, topic: str) -> None:
         self.topics.append(topic)
 
-    def put_off(self, review: Review) -> None:
+    def extend_claim(self, review: Review) -> None:
         self._update(review.id, {"claim_expires_at": review.claim_expires_at})
 
     def shift_deadlines(self, by: int) -> None:

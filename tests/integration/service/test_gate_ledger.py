@@ -13,7 +13,7 @@ from gsd_review_broker.domain.gate import receipts, search
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate import hook, install
-from gsd_review_broker.service.queries.receipts import Receipts
+from gsd_review_broker.service.queries.receipts import ReceiptQueries
 from gsd_review_broker.settings import locations
 from tests.support import asgi
 from tests.support.local import LocalBroker, MovableClock, local_broker
@@ -254,7 +254,7 @@ async def test_an_override_without_a_root_commit_or_without_a_key_cannot_be_sign
     folder = str(here.root / ".git")
     body = json.dumps({"folder": folder, "commit": commit}).encode()
     assert (await here.post("receipts/override", body))["error"]["code"] == "unavailable"
-    unsigned = Receipts(here.broker.application.broker.gate._core, None)
+    unsigned = ReceiptQueries(here.broker.application.broker.gate._core, None)
     with pytest.raises(BrokerError, match="cannot be signed"):
         await unsigned.of_override(folder, commit)
 

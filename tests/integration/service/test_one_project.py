@@ -202,7 +202,7 @@ async def test_what_the_store_offers_and_a_project_was_not_given_raises(street: 
         "save_failure", "save_heartbeat", "save_override", "save_reviewer", "save_sign_in_link", "save_token",
         "save_work", "shift_deadlines", "take_sign_in_link", "token", "tokens",
     }  # fmt: skip
-    store = street.broker.application.broker.within("bakery").review_queries._core.store
+    store = street.broker.application.broker.for_project("bakery").review_queries._core.store
     named = await store.write(lambda tx: {name for name in dir(tx) if not name.startswith("_")} - {"whole"})
     every = {name for name in dir(Transaction) if not name.startswith("_")}
     assert every - named == for_the_whole_broker

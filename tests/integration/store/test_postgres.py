@@ -224,7 +224,7 @@ async def test_a_refused_command_leaves_nothing(broker: LocalBroker) -> None:
     def half(tx: Transaction) -> None:
         review = tx.lock_review(review_id)
         assert review is not None
-        tx.put_off(replace(review, claim_expires_at=tx.now))
+        tx.extend_claim(replace(review, claim_expires_at=tx.now))
         raise BrokerError(Code.CONFLICT, "no", "")
 
     with pytest.raises(BrokerError, match="no"):

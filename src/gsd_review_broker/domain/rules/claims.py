@@ -27,8 +27,8 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 AUTO_REJECTED = "Auto-rejected: "
 
 
-def deadline(_review: Review, policy: Policy, now: Milliseconds) -> Milliseconds:
-    """When a claim on this review expires if its claimant does not call again."""
+def deadline(policy: Policy, now: Milliseconds) -> Milliseconds:
+    """When a claim expires if its claimant does not call again."""
     return Milliseconds(now + policy.claim_timeout)
 
 
@@ -97,7 +97,7 @@ def claim(
         status=target,
         claimed_by=reviewer,
         claimed_at=now,
-        claim_expires_at=deadline(review, policy, now),
+        claim_expires_at=deadline(policy, now),
         claim_generation=review.claim_generation + 1,
         digest=digest,
         reserved_for=None,
@@ -123,12 +123,12 @@ def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
     )
 
 
-def put_off(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
-    """The claimant called: move its deadline. There is no event, because nothing happened to the review."""
+def extend(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
+    """Move the claimant's deadline, since it called. There is no event, because nothing happened to the review."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
     at_least = Milliseconds((review.claim_expires_at or 0) + 1)
-    return replace(review, claim_expires_at=max(deadline(review, policy, now), at_least))
+    return replace(review, claim_expires_at=max(deadline(policy, now), at_least))
 
 
 def is_unused(review: Review, policy: Policy) -> bool:
@@ -138,7 +138,7 @@ def is_unused(review: Review, policy: Policy) -> bool:
     """
     if review.status is not Status.CLAIMED or review.claimed_at is None or review.verdict_reason is not None:
         return False
-    return review.claim_expires_at == deadline(review, policy, review.claimed_at)
+    return review.claim_expires_at == deadline(policy, review.claimed_at)
 
 
 def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Change:

@@ -58,7 +58,7 @@ def send_message(review: Review, *, message: Message, policy: Policy, now: Milli
             "content_hash": hash_of_message(message),
         },
         status=Status.IN_REVIEW if opens else review.status,
-        claim_expires_at=deadline(review, policy, now) if from_claimant else review.claim_expires_at,
+        claim_expires_at=deadline(policy, now) if from_claimant else review.claim_expires_at,
         message_count=review.message_count + 1,
         last_message_at=now,
         last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
@@ -170,10 +170,10 @@ def resolve_finding(
 
 
 def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:
-    """The earlier finding that a remark repeats.
+    """Find the earlier finding that a new one repeats.
 
     It has the same title in the same file and is about the same text or line; or it is from an earlier round, about
-    lines that have changed since. In doubt the remark is a new finding, so that none is lost.
+    lines that have changed since. In doubt it is a finding of its own, so that none is lost.
     """
     alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, title)]
     exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]

@@ -46,37 +46,37 @@ class Command(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """From which states a command is possible, and where it leads (None: the state stays)."""
 
     sources: frozenset[Status]
     target: Status | None
 
 
-def _step(*sources: Status, to: Status | None = None) -> Step:
-    return Step(frozenset(sources), to)
+def _transition(*sources: Status, to: Status | None = None) -> Transition:
+    return Transition(frozenset(sources), to)
 
 
 _PENDING, _CLAIMED, _IN_REVIEW = Status.PENDING, Status.CLAIMED, Status.IN_REVIEW
 _APPROVED, _CHANGES_REQUESTED, _CLOSED = Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED
 _UNDER_REVIEW = (_CLAIMED, _IN_REVIEW)
 
-STEPS: dict[Command, Step] = {
-    Command.CLAIM: _step(_PENDING, to=_CLAIMED),
-    Command.AUTO_REJECT: _step(_PENDING, to=_CHANGES_REQUESTED),
+STEPS: dict[Command, Transition] = {
+    Command.CLAIM: _transition(_PENDING, to=_CLAIMED),
+    Command.AUTO_REJECT: _transition(_PENDING, to=_CHANGES_REQUESTED),
     # The first message after the claim leads to in_review; later ones change nothing.
-    Command.SEND_MESSAGE: _step(*_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
-    Command.APPROVE: _step(*_UNDER_REVIEW, to=_APPROVED),
-    Command.REQUEST_CHANGES: _step(*_UNDER_REVIEW, to=_CHANGES_REQUESTED),
-    Command.COMMENT: _step(*_UNDER_REVIEW),
-    Command.RELEASE: _step(*_UNDER_REVIEW, to=_PENDING),
-    Command.RECLAIM: _step(*_UNDER_REVIEW, to=_PENDING),
-    Command.TAKE_OVER: _step(*_UNDER_REVIEW, to=_CLAIMED),
-    Command.REVISE: _step(_CHANGES_REQUESTED, to=_PENDING),
-    Command.ACCEPT_COUNTER_PATCH: _step(*_UNDER_REVIEW, _CHANGES_REQUESTED, to=_PENDING),
-    Command.REJECT_COUNTER_PATCH: _step(*_UNDER_REVIEW, _CHANGES_REQUESTED),
-    Command.RESOLVE_FINDING: _step(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
-    Command.CLOSE: _step(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED, to=_CLOSED),
+    Command.SEND_MESSAGE: _transition(*_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
+    Command.APPROVE: _transition(*_UNDER_REVIEW, to=_APPROVED),
+    Command.REQUEST_CHANGES: _transition(*_UNDER_REVIEW, to=_CHANGES_REQUESTED),
+    Command.COMMENT: _transition(*_UNDER_REVIEW),
+    Command.RELEASE: _transition(*_UNDER_REVIEW, to=_PENDING),
+    Command.RECLAIM: _transition(*_UNDER_REVIEW, to=_PENDING),
+    Command.TAKE_OVER: _transition(*_UNDER_REVIEW, to=_CLAIMED),
+    Command.REVISE: _transition(_CHANGES_REQUESTED, to=_PENDING),
+    Command.ACCEPT_COUNTER_PATCH: _transition(*_UNDER_REVIEW, _CHANGES_REQUESTED, to=_PENDING),
+    Command.REJECT_COUNTER_PATCH: _transition(*_UNDER_REVIEW, _CHANGES_REQUESTED),
+    Command.RESOLVE_FINDING: _transition(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
+    Command.CLOSE: _transition(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED, to=_CLOSED),
 }
 
 # Each event that changes a review records these fields; replaying them gives the stored state.

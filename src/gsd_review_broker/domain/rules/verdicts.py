@@ -100,7 +100,7 @@ def give_verdict(
         reviewer,
         judgement,
         lacking=lacking,
-        expires_at=deadline(review, policy, now) if verdict is Verdict.COMMENT else None,
+        expires_at=deadline(policy, now) if verdict is Verdict.COMMENT else None,
         findings=findings,
         open_finding_count=open_finding_count,
         has_counter_patch=counter_patch is not None,
@@ -222,7 +222,7 @@ def _stated(
             "revision": review.revision,
             "claim_generation": review.claim_generation,
             "has_counter_patch": has_counter_patch,
-            "findings": [_remark(finding) for finding in findings],
+            "findings": [_facts_of(finding) for finding in findings],
             **({"missing": texts_of(lacking)} if lacking else {}),
         },
         status=target,
@@ -236,8 +236,8 @@ def _stated(
     return replace(change, findings=findings, counter_patch_settled=settled)
 
 
-def _remark(finding: Finding) -> dict[str, Any]:
-    """The remark as it was made this time: a finding that is raised again takes the new words."""
+def _facts_of(finding: Finding) -> dict[str, Any]:
+    """The finding as it was raised this time: a finding that is raised again takes the new words."""
     names = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
     return {"finding_id": finding.id, **{name: getattr(finding, name) for name in names}}
 

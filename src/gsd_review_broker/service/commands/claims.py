@@ -50,18 +50,13 @@ ClaimStep = Callable[[Transaction, Change], R | BrokerError]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    category: str | None
-    project: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _NextCall:
     """One call of claim_next."""
 
     caller: Caller
     reviewer: Identity
-    wanted: _Wanted
+    category: str | None
+    project: str | None
     repeat: Repeat | None
 
 
@@ -88,7 +83,7 @@ class Claims:
     ) -> Claim | AutoRejected:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
-        await self._core.heard(reviewer)
+        await self._core.saw(reviewer)
 
         async def prepare(review: Review) -> ClaimStep[Claim]:
             offsets = await self._applies.offsets(review)
@@ -184,10 +179,10 @@ class Claims:
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""
-        standing = self._core.access.standing(reviewer)
-        if standing not in {None, ReviewerState.ACTIVE}:
+        state = self._core.access.pool_state(reviewer)
+        if state not in {None, ReviewerState.ACTIVE}:
             raise draining(reviewer)
-        return standing is not None
+        return state is not None
 
     def _view(self, reader: Reader, review: Review, offsets: tuple[Offset, ...] = ()) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)
@@ -209,14 +204,13 @@ class Claims:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         project = validation.project(project, self._core.policy.limits)
-        await self._core.heard(reviewer)
-        wanted = _Wanted(category, project)
-        within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
+        await self._core.saw(reviewer)
+        repeat = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
         async with self._turns.turn_of(reviewer) as turn:
-            claim: Claim | None = await self._core.recalled(within, project)
+            claim: Claim | None = await self._core.recalled(repeat, project)
             if claim is None:
-                call = _NextCall(caller, reviewer, wanted, within)
+                call = _NextCall(caller, reviewer, category, project, repeat)
                 claim = await self._wait_for_claim(call, turn, wait=wait, wait_seconds=wait_seconds)
         if claim is None:
             return {"claimed": False}
@@ -244,7 +238,7 @@ class Claims:
 
     async def _own_unused(self, call: "_NextCall") -> Claim | None:
         """A claim of the same reviewer with which nothing was done: its answer was lost."""
-        wanted = ReviewFilter(status=Status.CLAIMED, category=call.wanted.category, project=call.wanted.project)
+        wanted = ReviewFilter(status=Status.CLAIMED, category=call.category, project=call.project)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
         for review, _ in claimed:
             if same_identity(review.claimed_by, call.reviewer) and claims.is_unused(review, self._core.policy):
@@ -262,8 +256,8 @@ class Claims:
                 lambda reader, after=position: reader.reviews(
                     ReviewFilter(
                         status=Status.PENDING,
-                        category=call.wanted.category,
-                        project=call.wanted.project,
+                        category=call.category,
+                        project=call.project,
                         claimable_by=call.reviewer,
                         claimable_at=self._core.clock.now(),
                         for_pool=of_pool,

@@ -16,7 +16,7 @@ from gsd_review_broker.service.wire.reviews import ReviewStatus, review_status
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedPatch:
     diff: bytes
     files: tuple[AffectedFile, ...]
 

@@ -78,7 +78,7 @@ class Discussions:
         """A proven caller is the sender, whatever the message says."""
         named = self._checked(message)
         sender_id = caller.proven_identity or named
-        await self._core.heard(sender_id)
+        await self._core.saw(sender_id)
 
         def command(tx: Transaction, current: Review) -> SentMessage | BrokerError:
             refusal = access.side_refusal(caller, message.sender_role)
@@ -97,7 +97,7 @@ class Discussions:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         sender_id = caller.acting(self._checked(message))
-        await self._core.heard(reviewer)
+        await self._core.saw(reviewer)
 
         def step(tx: Transaction, begun: Change) -> SentMessage:
             refuse_other_digest(begun.review, seen, approves=False)
@@ -142,7 +142,7 @@ class Discussions:
         size = limit_of(limit)
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
         query = _DiscussionQuery(review.id, round_, since)
         after = since or 0
         if cursor is not None:

@@ -1,4 +1,4 @@
-"""Inline remarks: where they stand, when they are raised again, how they were resolved. None is ever lost."""
+"""Findings: where they stand, when they are raised again, how they were resolved. None is ever lost."""
 
 import asyncio
 import secrets
@@ -65,32 +65,32 @@ def new_finding(argument: FindingArgument) -> NewFinding:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """How a verdict's remarks change the review's findings."""
+    """How a verdict's findings change the review's findings."""
 
     changed: tuple[Finding, ...]
     open_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
-    """Remarks with their places, looked up before the transaction. The revision under a claim cannot change."""
+class PlacedFindings:
+    """New findings with their places, looked up before the transaction. The revision under a claim cannot change."""
 
     placed: tuple[tuple[NewFinding, LinePlace], ...]
 
     def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
-        """New remarks get an id. A remark that repeats an earlier finding raises that finding again."""
+        """Give new findings an id. One that repeats an earlier finding raises that finding again."""
         if not self.placed:
             return Raised((), review.open_finding_count)
         known = reader.findings(review.id)
         by = review.claimed_by or BROKER
         changed: dict[str, Finding] = {}
         position = max((finding.position for finding in known), default=0)
-        for remark, place in self.placed:
+        for new, place in self.placed:
             free = [finding for finding in known if finding.id not in changed]
-            same = same_finding(free, title=remark.title, place=place, round_=review.round)
+            same = same_finding(free, title=new.title, place=place, round_=review.round)
             if same is None:
                 position += 1
-            finding = _again(same, remark, place) if same else _new(review, position, remark, place, by=by, now=now)
+            finding = _again(same, new, place) if same else _new(review, position, new, place, by=by, now=now)
             changed[finding.id] = finding
         after = {finding.id: finding for finding in known} | changed
         return Raised(tuple(changed.values()), count_open(list(after.values())))
@@ -101,7 +101,7 @@ def count_open(findings: list[Finding]) -> int:
 
 
 def _new(
-    review: Review, position: int, remark: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
+    review: Review, position: int, new: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
 ) -> Finding:
     return Finding(
         id=f"f{secrets.token_hex(6)}",
@@ -115,11 +115,11 @@ def _new(
         line_start=place.line_start,
         line_end=place.line_end,
         side=place.side,
-        severity=remark.severity,
-        title=remark.title,
-        body=remark.body,
-        suggestion=remark.suggestion,
-        confidence=remark.confidence,
+        severity=new.severity,
+        title=new.title,
+        body=new.body,
+        suggestion=new.suggestion,
+        confidence=new.confidence,
         anchor=place.anchor,
         anchor_text=place.text,
         disposition=Disposition.OPEN,
@@ -128,14 +128,14 @@ def _new(
     )
 
 
-def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
+def _again(finding: Finding, new: NewFinding, place: LinePlace) -> Finding:
     return replace(
         finding,
         times_raised=finding.times_raised + 1,
-        severity=remark.severity,
-        body=remark.body,
-        suggestion=remark.suggestion,
-        confidence=remark.confidence,
+        severity=new.severity,
+        body=new.body,
+        suggestion=new.suggestion,
+        confidence=new.confidence,
         line_start=place.line_start,
         line_end=place.line_end,
         side=place.side,
@@ -146,41 +146,41 @@ def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
     )
 
 
-def refuse_unreadable(limits: Limits, remarks: list[NewFinding]) -> None:
-    if len(remarks) > limits.findings:
+def refuse_unreadable(limits: Limits, new: list[NewFinding]) -> None:
+    if len(new) > limits.findings:
         raise BrokerError(
             Code.TOO_LARGE,
-            f"findings: {len(remarks)} of them, and the limit is {limits.findings} a verdict",
+            f"findings: {len(new)} of them, and the limit is {limits.findings} a verdict",
             "Say the most important ones first.",
         )
-    for index, remark in enumerate(remarks):
-        _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
+    for index, one in enumerate(new):
+        _refuse_unreadable(f"findings.{index}", one, limits.text, limits.intent)
 
 
-async def placed(remarks: list[NewFinding], diff: bytes | None) -> Remarks:
-    """Look the place of each remark up in the diff of the revision it is about."""
-    if not remarks:
-        return Remarks(())
-    places = await asyncio.to_thread(_places, diff, remarks)
-    return Remarks(tuple(zip(remarks, places, strict=True)))
+async def placed(new: list[NewFinding], diff: bytes | None) -> PlacedFindings:
+    """Look the place of each new finding up in the diff of the revision it is about."""
+    if not new:
+        return PlacedFindings(())
+    places = await asyncio.to_thread(_places, diff, new)
+    return PlacedFindings(tuple(zip(new, places, strict=True)))
 
 
-def _refuse_unreadable(name: str, remark: NewFinding, text_limit: int, title_limit: int) -> None:
-    validation.text(f"{name}.title", remark.title, title_limit)
-    validation.text(f"{name}.body", remark.body, text_limit)
-    validation.optional_text(f"{name}.suggestion", remark.suggestion, text_limit)
-    validation.optional_text(f"{name}.path", remark.path, title_limit)
-    if remark.confidence is not None:
-        validation.between(f"{name}.confidence", remark.confidence, 0, 1)
+def _refuse_unreadable(name: str, new: NewFinding, text_limit: int, title_limit: int) -> None:
+    validation.text(f"{name}.title", new.title, title_limit)
+    validation.text(f"{name}.body", new.body, text_limit)
+    validation.optional_text(f"{name}.suggestion", new.suggestion, text_limit)
+    validation.optional_text(f"{name}.path", new.path, title_limit)
+    if new.confidence is not None:
+        validation.between(f"{name}.confidence", new.confidence, 0, 1)
 
 
-def _places(diff: bytes | None, remarks: list[NewFinding]) -> list[LinePlace]:
+def _places(diff: bytes | None, new: list[NewFinding]) -> list[LinePlace]:
     shown = ShownLines(diff)
-    return [shown.place(remark.path, remark.line_start, remark.line_end, remark.side) for remark in remarks]
+    return [shown.place(one.path, one.line_start, one.line_end, one.side) for one in new]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedFindings:
     """Where findings stand in the next revision."""
 
     places: dict[str, LinePlace]
@@ -199,16 +199,16 @@ class Moved:
         )
 
 
-async def moved_to(findings: list[Finding], diff: bytes | None) -> Moved:
+async def moved_to(findings: list[Finding], diff: bytes | None) -> MovedFindings:
     """Look every finding up in the next revision's diff, before the transaction that needs it."""
     if not findings:
-        return Moved({})
+        return MovedFindings({})
     return await asyncio.to_thread(_found_again, findings, diff)
 
 
-def _found_again(findings: list[Finding], diff: bytes | None) -> Moved:
+def _found_again(findings: list[Finding], diff: bytes | None) -> MovedFindings:
     shown = ShownLines(diff)
-    return Moved({finding.id: shown.find_again(_place(finding)) for finding in findings})
+    return MovedFindings({finding.id: shown.find_again(_place(finding)) for finding in findings})
 
 
 def _place(finding: Finding) -> LinePlace:

@@ -19,7 +19,7 @@ from gsd_review_broker.domain.rules import proposals
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.findings import Moved, moved_to
+from gsd_review_broker.service.commands.findings import MovedFindings, moved_to
 from gsd_review_broker.service.core import Core, Repeat, once
 from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire.proposals import CreatedReview, created_review
@@ -89,7 +89,7 @@ class Proposals:
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: Moved
+        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: MovedFindings
     ) -> CreatedReview:
         change = proposals.revise(
             review,

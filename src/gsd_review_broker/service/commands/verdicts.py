@@ -20,8 +20,8 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
-from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
-from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
+from gsd_review_broker.service.commands.counter_patches import OfferedPatch, require_applicable
+from gsd_review_broker.service.commands.findings import NewFinding, PlacedFindings, placed, refuse_unreadable
 from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
 from gsd_review_broker.service.validation import read_diff
@@ -47,15 +47,15 @@ class NewVerdict:
 class _Content:
     """The content of a verdict, checked before the transaction."""
 
-    offer: Offer | None
-    remarks: Remarks
+    offer: OfferedPatch | None
+    findings: PlacedFindings
 
 
-_NOTHING = _Content(None, Remarks(()))
+_NOTHING = _Content(None, PlacedFindings(()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _ReviewToJudge:
     """The review and its newest revision, read in one snapshot; and the answer to an earlier identical call."""
 
     review: Review
@@ -81,15 +81,15 @@ class Verdicts:
     ) -> VerdictResult:
         """A verdict under a claim that is held; a proven caller's own."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
-        await self._core.heard(judgement.reviewer_id)
+        await self._core.saw(judgement.reviewer_id)
         content, refusal = _NOTHING, None
         if given.has_content:
-            prepared = await self._prepared(review_id, repeat)
-            if prepared.answered is not None:
-                return prepared.answered
+            known = await self._review_to_judge(review_id, repeat)
+            if known.answered is not None:
+                return known.answered
             # A caller that may not judge is refused, and recorded, before git or the diff is read.
-            refusal = self._refusal(prepared.review, judgement)
-            content = _NOTHING if refusal else await self._content(prepared.review, prepared.revision, given)
+            refusal = self._refusal(known.review, judgement)
+            content = _NOTHING if refusal else await self._content(known.review, known.revision, given)
 
         def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
             if refusal is not None:
@@ -129,7 +129,7 @@ class Verdicts:
         reviewer_id = caller.proven_identity or reviewer_id
         judgement = self._judgement(given, reviewer_id, claim_generation)
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
-        await self._core.heard(reviewer)
+        await self._core.saw(reviewer)
 
         async def prepare(review: Review) -> ClaimStep[VerdictResult]:
             revision = await self._revision(review) if given.has_content else None
@@ -162,7 +162,7 @@ class Verdicts:
         return judgement
 
     def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
-        raised = content.remarks.raised(review, tx, now=tx.now)
+        raised = content.findings.raised(review, tx, now=tx.now)
         return give_verdict(
             review,
             judgement,
@@ -183,13 +183,13 @@ class Verdicts:
         return None
 
     def _is_of_pool(self, review: Review) -> bool:
-        return self._core.access.standing(review.claimed_by) is not None
+        return self._core.access.pool_state(review.claimed_by) is not None
 
-    async def _prepared(self, review_id: str, repeat: Repeat | None) -> _Prepared:
-        def read(reader: Reader) -> _Prepared:
+    async def _review_to_judge(self, review_id: str, repeat: Repeat | None) -> _ReviewToJudge:
+        def read(reader: Reader) -> _ReviewToJudge:
             review = find_review(reader, review_id)
             revision = reader.revision(review.id, review.revision, with_diff=True)
-            return _Prepared(review, revision, recalled(reader, self._core, repeat, review.project))
+            return _ReviewToJudge(review, revision, recalled(reader, self._core, repeat, review.project))
 
         return await self._core.store.read(read)
 
@@ -202,5 +202,5 @@ class Verdicts:
         diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:
             await require_applicable(self._core, review, diff, files)
-        remarks = await placed(sent.findings, revision.diff if revision else None)
-        return _Content(None if diff is None else Offer(diff=diff, files=files), remarks)
+        findings = await placed(sent.findings, revision.diff if revision else None)
+        return _Content(None if diff is None else OfferedPatch(diff=diff, files=files), findings)

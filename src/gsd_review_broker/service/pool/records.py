@@ -331,7 +331,7 @@ class WorkWatcher:
             _end_work(tx, work, outcome)
 
     def _is_of_the_pool(self, tx: Transaction, actor: Identity) -> bool:
-        if self._access.standing(actor) is not None:
+        if self._access.pool_state(actor) is not None:
             return True
         # A reviewer of another broker: only names in the pool's own format are looked up.
         return display_name(actor) != actor and tx.reviewer(actor) is not None

@@ -68,7 +68,7 @@ class ProposalQueries:
     ) -> Proposal | ProposalPage:
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
         wanted = _wanted(review, _ProposalQuery(review.id, revision, path, since_revision), cursor)
         # By primary key, unless two revisions are compared.
         read = self._core.store.glance if since_revision is None else self._core.store.read

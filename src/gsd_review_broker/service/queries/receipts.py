@@ -1,4 +1,4 @@
-"""Receipts: of an approval as it was signed then, and of an override as the record tells it."""
+"""ReceiptQueries: of an approval as it was signed then, and of an override as the record tells it."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from gsd_review_broker.ports.world import Signer
 from gsd_review_broker.service.core import Core
 
 
-class Receipts:
+class ReceiptQueries:
     def __init__(self, core: Core, signer: Signer | None) -> None:
         self._core = core
         self._signer = signer

@@ -119,9 +119,9 @@ class ReviewPageQueries:
             raise _no_base(review, number)
         return answer.records
 
-    async def heard(self, person: str, review: Review) -> None:
+    async def saw(self, person: str, review: Review) -> None:
         """A person who reads what they claimed is active: the deadline is extended."""
-        await self._core.heard(Identity(person), review)
+        await self._core.saw(Identity(person), review)
 
     async def applies(self, review: Review) -> Checked:
         """Does the newest revision apply now? Once the review is approved or closed, git need not be asked."""

@@ -104,7 +104,7 @@ class ReviewQueries:
         caller_id: str | None = None,
     ) -> ReviewStatus | NothingNew:
         review = await self._core.find(review_id)
-        await self._heard(caller_id, review)
+        await self._saw(caller_id, review)
         self._waiting.refuse_too_long(wait_seconds)
         if not wait:
             return await self._with_missing(review, changed=since is None or review.version > since)
@@ -133,9 +133,9 @@ class ReviewQueries:
             result["approved_by"], result["missing"] = list(found[0].approvers), texts_of(found[1])
         return result
 
-    async def _heard(self, caller_id: str | None, review: Review) -> None:
+    async def _saw(self, caller_id: str | None, review: Review) -> None:
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
 
     async def reviews(
         self,
@@ -157,7 +157,7 @@ class ReviewQueries:
         validation.project(wanted.project, self._core.policy.limits)
         reviewer = validation.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
         if reviewer is not None:
-            await self._core.heard(reviewer)
+            await self._core.saw(reviewer)
         query = replace(wanted, claimable_by=reviewer)
         after = _list_position(read_cursor(cursor, query)) if cursor is not None else None
 
@@ -178,13 +178,13 @@ class ReviewQueries:
     def _list(
         self, reader: Reader, wanted: ReviewFilter, after: ListPosition | None, size: int
     ) -> Sequence[tuple[Any, ...]]:
-        standing = self._core.access.standing(wanted.claimable_by)
-        if standing not in {None, ReviewerState.ACTIVE}:
+        state = self._core.access.pool_state(wanted.claimable_by)
+        if state not in {None, ReviewerState.ACTIVE}:
             return []
         filtered = replace(
             wanted,
             claimable_at=self._core.clock.now(),
-            for_pool=standing is not None and wanted.status is Status.PENDING,
+            for_pool=state is not None and wanted.status is Status.PENDING,
         )
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)

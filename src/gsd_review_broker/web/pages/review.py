@@ -60,7 +60,7 @@ class ReviewPages:
 
     async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
         address, facts = await self._asked(request)
-        await self._site.broker.page_queries.heard(self._site.person_of(request), facts.review)
+        await self._site.broker.page_queries.saw(self._site.person_of(request), facts.review)
         shown = {**await self._shown(request, facts, address), **more}
         prepared = await self._views.prepared(facts, address)
         form = self._comment_form(shown, address, prepared) if address.at and shown["may_speak"] else Markup("")

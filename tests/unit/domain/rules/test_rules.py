@@ -165,7 +165,7 @@ def test_the_same_verdict_again_is_answered_without_an_event_and_with_its_first_
     assert again.review.verdict_reason == "first"
 
 
-def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_puts_the_deadline_off() -> None:
+def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_extends_the_deadline() -> None:
     change = judged(claimed(), Verdict.COMMENT, reason="hm")
     assert (change.review.status, change.review.verdict, change.review.verdict_reason) == (Status.CLAIMED, None, "hm")
     assert change.review.claim_expires_at == LATER + TIMEOUT
@@ -236,13 +236,13 @@ def test_a_revision_is_kept_for_the_reviewer_who_is_still_there() -> None:
     assert claimed(review).reserved_for is None
 
 
-def test_only_the_live_claimant_puts_its_deadline_off() -> None:
+def test_only_the_live_claimant_extends_its_deadline() -> None:
     review = claimed()
-    later = claims.put_off(review, caller=REVIEWER, policy=POLICY, now=LATER)
+    later = claims.extend(review, caller=REVIEWER, policy=POLICY, now=LATER)
     assert later is not None
     assert later.claim_expires_at == LATER + TIMEOUT
-    assert claims.put_off(review, caller=OTHER, policy=POLICY, now=LATER) is None
-    assert claims.put_off(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
+    assert claims.extend(review, caller=OTHER, policy=POLICY, now=LATER) is None
+    assert claims.extend(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
 
 
 def test_a_claim_is_unused_until_its_claimant_does_something() -> None:
@@ -250,7 +250,7 @@ def test_a_claim_is_unused_until_its_claimant_does_something() -> None:
     assert claims.is_unused(review, POLICY)
     assert review.claimed_at is not None
     # In the same millisecond too.
-    used = claims.put_off(review, caller=REVIEWER, policy=POLICY, now=review.claimed_at)
+    used = claims.extend(review, caller=REVIEWER, policy=POLICY, now=review.claimed_at)
     assert used is not None
     assert not claims.is_unused(used, POLICY)
     assert not claims.is_unused(replace(review, verdict_reason="hm"), POLICY)
@@ -271,7 +271,7 @@ def test_a_verdict_when_nothing_is_claimed_is_no_transition() -> None:
     refused(Code.INVALID_TRANSITION, lambda: judged(created().review, Verdict.APPROVED, claim_generation=0))
 
 
-def test_the_first_message_opens_the_discussion_and_the_claimants_puts_its_deadline_off() -> None:
+def test_the_first_message_opens_the_discussion_and_the_claimants_extends_its_deadline() -> None:
     review = claimed()
     change = discussion.send_message(review, message=message(review), policy=POLICY, now=LATER)
     assert change.review.status is Status.IN_REVIEW
@@ -428,7 +428,7 @@ def test_a_claim_followed_by_a_verdict_is_one_change_with_both_events_and_the_ro
 
 
 def test_a_claims_deadline_is_the_policys_from_now() -> None:
-    assert claims.deadline(created().review, Policy(claim_timeout=60_000), NOW) == NOW + 60_000
+    assert claims.deadline(Policy(claim_timeout=60_000), NOW) == NOW + 60_000
 
 
 @pytest.mark.parametrize(
