@@ -51,7 +51,7 @@ async def is_still_admitted(scope: MutableMapping[str, Any]) -> bool:
 
 
 class Access:
-    """Kept in memory: a token is valid as long as its process and the broker that issued it."""
+    """Knows the tokens of the pool's processes. It forgets them with the broker: a token does not outlive either."""
 
     def __init__(self) -> None:
         self._states: dict[str, ReviewerState] = {}
@@ -60,7 +60,7 @@ class Access:
 
     @property
     def guards(self) -> bool:
-        """Are there names to guard? Without a pool there are none, and calls are not checked."""
+        """Say whether there are names to guard. Without a pool there are none, and calls are not checked."""
         return bool(self._states)
 
     def remember(self, identities: Iterable[Identity]) -> None:
@@ -189,7 +189,7 @@ class ByClaim:
     is_verdict: bool = False
 
     def refusal(self, access: Access, tx: Transaction, review: Review) -> BrokerError | None:
-        """Recorded where it is refused."""
+        """Refuse a caller that may not act by this claim, and record it."""
         error = claim_refusal(
             self.caller,
             review,

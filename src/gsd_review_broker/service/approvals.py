@@ -18,7 +18,7 @@ _OPEN = frozenset({Status.PENDING, Status.CLAIMED, Status.IN_REVIEW})
 
 
 def approvals_so_far(reader: Reader, review: Review, policy: ApprovalPolicy, *, digest: str | None) -> ApprovalsSoFar:
-    """For the content with this digest. Without more than one reviewer in the policy nothing is read."""
+    """Read the approvals of the content with this digest, if the policy asks for more than one reviewer."""
     if policy.is_one_reviewer:
         return NO_APPROVALS
     events = reader.events(review_id=review.id, after=0, limit=_MOST_EVENTS)
@@ -29,7 +29,7 @@ def approvals_so_far(reader: Reader, review: Review, policy: ApprovalPolicy, *, 
 
 
 def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
-    """Would the policy let this reviewer claim it? A review with one event has no approval yet."""
+    """Say whether the policy lets this reviewer claim it. A review with one event has no approval yet."""
     if policy.is_one_reviewer or review.version == 1:
         return True
     return approvals.can_add_approval(reviewer, policy, approvals_so_far(reader, review, policy, digest=review.digest))
@@ -38,7 +38,7 @@ def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Id
 def missing_in(
     reader: Reader, review: Review, policy: ApprovalPolicy
 ) -> tuple[ApprovalsSoFar, tuple[MissingApproval, ...]] | None:
-    """What an open review still lacks; None where the policy asks for one reviewer, or the review is judged."""
+    """List what an open review still lacks. None if the policy asks for one reviewer, or the review is judged."""
     if policy.is_one_reviewer or review.status not in _OPEN:
         return None
     so_far = approvals_so_far(reader, review, policy, digest=review.digest)
@@ -46,7 +46,7 @@ def missing_in(
 
 
 def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:
-    """Called in the transaction of a claim, with git's answer that the claim is about."""
+    """Keep the exact change that is claimed: in the transaction of the claim, from git's answer about it."""
     if checked.digest is None or checked.records is None or checked.folder is None:
         return
     tx.save_reviewed_change(

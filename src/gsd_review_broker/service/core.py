@@ -76,7 +76,7 @@ def find_review(reader: Reader, text: str) -> Review:
 
 
 def lock_review(tx: Transaction, text: str) -> Review:
-    """The same, with a lock for a change."""
+    """Find a review in the same way, and lock it for a change."""
     prefix = text.strip().lower()
     exact = tx.lock_review(ReviewId(prefix)) if prefix.isascii() else None
     if exact is not None:
@@ -85,7 +85,7 @@ def lock_review(tx: Transaction, text: str) -> Review:
 
 
 def present(review: Review | None, text: str) -> Review:
-    """A review that existed a moment ago may have been archived since."""
+    """Refuse a review that is gone: it may have been archived a moment ago."""
     if review is None:
         raise _not_found(text)
     return review
@@ -118,7 +118,7 @@ class Core:
         return replace(self, store=ProjectStore(self.store, project), project=project)
 
     def project_of(self, named: str | None) -> str | None:
-        """What is made for a project: without a name, for the caller's own; for another, it is refused."""
+        """The project that a call is for: the caller's own if it names none. Another than its own is refused."""
         if self.project is not None and named not in {None, self.project}:
             raise BrokerError(
                 Code.FORBIDDEN,
@@ -205,7 +205,7 @@ class Repeat:
 
 
 def recalled(reader: Reader, core: Core, repeat: Repeat | None, project: str | None) -> Any:
-    """The answer to an earlier call with this key, or None."""
+    """Read the answer to an earlier call with this key. None if there is none."""
     if repeat is None:
         return None
     return reader.recall(repeat.key_in(project, core.policy.limits.name), core.clock.now())

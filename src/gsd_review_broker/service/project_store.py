@@ -45,7 +45,7 @@ class ProjectStore:
 
 
 class _Forwarded:
-    """A method of the whole store that is used as it is."""
+    """A method of the whole store that is not narrowed."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -90,7 +90,7 @@ class _ProjectReader:
         return self._own(self.whole.review(review_id))
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
-        """Of the first matches: more are not looked at."""
+        """Look at the first matches only."""
         found = self.whole.ids_with_prefix(prefix, 100 * limit)
         return [review_id for review_id in found if self.review(review_id) is not None][:limit]
 

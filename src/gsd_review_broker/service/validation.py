@@ -18,7 +18,7 @@ _PROJECT = re.compile(r"(?!_)[\w@][\w./@+:-]{0,99}")
 
 
 def text(name: str, value: str, limit: int) -> str:
-    """Not blank, storable in every database, within the limit."""
+    """Refuse a text that is blank, too long, or not storable in every database."""
     if not value.strip():
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text.")
     return optional_text(name, value, limit) or ""
@@ -129,7 +129,7 @@ def _unstorable(name: str, why: str) -> BrokerError:
 
 
 async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
-    """The diff's bytes and the files it touches. An empty diff is the same as none."""
+    """Return the diff's bytes and the files it touches. An empty diff is the same as none."""
     if diff is None or not diff.strip():
         return None, ()
     optional_text(name, diff, limits.diff)

@@ -58,8 +58,9 @@ def refuse_without_right(caller: Caller, right: Right, action: str) -> None:
 
 
 def refuse_other_names(caller: Caller, names: Iterable[tuple[str, Identity]], *, guarded: frozenset[str]) -> None:
-    """A proven caller acts under its own name only; nobody else under a guarded one. `guarded` holds the arguments
-    whose name belongs to a process of the pool."""
+    """Refuse a proven caller another name than its own, and all others a guarded one.
+
+    `guarded` holds the arguments whose name belongs to a process of the pool."""
     for argument, name in names:
         proven = caller.proven_identity
         # What kind of agent it is remains its own to say.

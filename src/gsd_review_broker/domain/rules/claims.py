@@ -23,7 +23,7 @@ from gsd_review_broker.domain.rules.transitions import (
 )
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
-# Begins the reason of a rejection that nobody gave.
+# Begins the reason of a rejection by the broker.
 AUTO_REJECTED = "Auto-rejected: "
 
 
@@ -33,7 +33,7 @@ def deadline(policy: Policy, now: Milliseconds) -> Milliseconds:
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
-    """Would a claim be granted? False if the reviewer already holds it: then there is nothing to do.
+    """Check whether a claim would be granted. False if the reviewer already holds it: then there is nothing to do.
 
     Raises the reason for a refusal; identity is checked before state.
     """
@@ -48,7 +48,7 @@ def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
 
 
 def refuse_self_review(review: Review, reviewer: Identity) -> None:
-    """Nobody judges their own work: neither the proposer nor the uploader of this revision."""
+    """Refuse the proposer and the uploader of this revision: reviewers do not judge their own work."""
     if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):
         raise BrokerError(
             Code.SELF_REVIEW,

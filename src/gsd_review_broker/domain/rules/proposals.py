@@ -149,10 +149,10 @@ def renew(
 ) -> Change:
     """The review with new content, written or accepted by the proposer.
 
-    After an auto-reject nobody had claimed it, so the round does not change.
+    An auto-rejected revision had no claimant, so the round does not change.
     """
     last_reviewer = review.claimed_by
-    # Whoever stands behind the new content may not judge it, so it is not reserved for them.
+    # The author of the new content may not judge it, so it is not reserved for the author.
     keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
     change = record(
         review,

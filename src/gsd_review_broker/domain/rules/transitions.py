@@ -160,7 +160,7 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
         reached["entered_at"] = now
     if event_type is EventType.REVIEW_CLAIMED and review.first_claimed_at is None:
         reached["first_claimed_at"] = now
-    # An automatic rejection is not a verdict that somebody gave.
+    # An automatic rejection is not a reviewer's verdict.
     if event_type is EventType.VERDICT_SUBMITTED:
         reached["last_verdict"] = fields["verdict"]
         if review.first_verdict_at is None:

@@ -158,7 +158,7 @@ class Discussions:
                 )
             )
             current = present(current, review.id)
-            # A verdict or a closure during the wait counts as news too.
+            # A verdict or a closure during the wait is news too.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None
             return _discussion(current, messages, known, patches, size, query)
@@ -246,7 +246,7 @@ def _position(position: list[Any]) -> int:
             return number
         case _:
             raise BrokerError(
-                Code.INVALID_ARGUMENT, "cursor: it is not one of get_discussion", "Begin again without it."
+                Code.INVALID_ARGUMENT, "cursor: does not belong to get_discussion", "Begin again without it."
             )
 
 

@@ -84,7 +84,7 @@ class PoolRecords:
     async def left_running(self) -> list[Reviewer]:
         """At the start: rows of this broker that still say running, although it was not running.
 
-        Where no other broker can be, every row counts: the database may have been moved here.
+        Where no other broker can be, every row is left over: the database may have been moved here.
         """
         store = self._core.store
         running = await store.read(lambda reader: reader.running_reviewers())
@@ -95,7 +95,7 @@ class PoolRecords:
         await self._core.store.write(lambda tx: tx.save_heartbeat(self._core.store.broker_id, tx.now))
 
     async def meet(self) -> None:
-        """Reserve the names of all brokers' reviewers: nobody else acts under them here, or by their claims."""
+        """Reserve the names of all brokers' reviewers: no other caller acts under them here, or by their claims."""
         running = await self._core.store.read(lambda reader: reader.running_reviewers())
         self._core.access.remember(one.id for one in running)
 

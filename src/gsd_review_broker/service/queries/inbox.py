@@ -104,7 +104,7 @@ def _asked_at(reader: Reader, review: Review) -> Milliseconds:
 
 def _of_both_sides(reader: Reader, review: Review, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
     last = reader.last_message(review.id)
-    # Anything that happened after it counts as an answer.
+    # Any later event is an answer.
     if last is not None and last.created_at == review.updated_at and not is_human(last.sender):
         why = _unanswered(review, last, person, now)
         if why is not None:
@@ -123,5 +123,5 @@ def _unanswered(review: Review, last: Message, person: Identity, now: Millisecon
     if same_identity(addressee, person):
         return f"{last.sender} waits for your answer"
     if "?" in last.body and now - last.created_at >= UNANSWERED_AFTER_MILLISECONDS:
-        return f"{last.sender} asked, and {addressee or 'nobody'} has not answered"
+        return f"{last.sender} asked, and {addressee or 'the reviewer'} has not answered"
     return None

@@ -33,7 +33,7 @@ MOST_MESSAGES = 500
 MOST_EVENTS = 200
 # A page waits this long for git; the next request has the answer.
 _PATIENCE_SECONDS = 0.4
-# Somebody asked for lines that only git has.
+# A viewer asked for lines that only git has.
 _BASE_PATIENCE_SECONDS = 10.0
 # A larger file is not shown whole.
 LARGEST_BASE = 1024 * 1024

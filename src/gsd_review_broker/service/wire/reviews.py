@@ -73,7 +73,7 @@ class Claim(TypedDict):
 
 
 class AutoRejected(TypedDict):
-    """The diff does not apply; nobody has to read it."""
+    """The diff does not apply, so no reviewer has to read it."""
 
     review_id: str
     status: str
