@@ -246,7 +246,7 @@ def _position(position: list[Any]) -> int:
             return number
         case _:
             raise BrokerError(
-                Code.INVALID_ARGUMENT, "cursor: does not belong to get_discussion", "Begin again without it."
+                Code.INVALID_ARGUMENT, "cursor: this is not a cursor of get_discussion", "Begin again without it."
             )
 
 

@@ -100,7 +100,9 @@ def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wante
         case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
             return _Wanted(query, number, text, offset)
         case _:
-            raise BrokerError(Code.INVALID_ARGUMENT, "cursor: does not belong to get_proposal", "Begin without it.")
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "cursor: this is not a cursor of get_proposal", "Begin without it."
+            )
 
 
 def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, CounterPatch | None, bytes | None]:

@@ -325,7 +325,7 @@ def _feed_position(position: Sequence[Any]) -> FeedPosition:
 
 
 def _foreign_cursor() -> BrokerError:
-    return BrokerError(Code.INVALID_ARGUMENT, "cursor: does not belong to this list", "Begin again without it.")
+    return BrokerError(Code.INVALID_ARGUMENT, "cursor: this is not a cursor of this list", "Begin again without it.")
 
 
 def _list_position(position: Sequence[Any]) -> ListPosition:
