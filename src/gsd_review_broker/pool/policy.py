@@ -30,7 +30,7 @@ class PoolLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReviewerFacts:
+class PoolMember:
     """A reviewer whose process is running."""
 
     id: Identity
@@ -51,7 +51,7 @@ class ReviewerFacts:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     pending: int
-    reviewers: tuple[ReviewerFacts, ...]
+    reviewers: tuple[PoolMember, ...]
     now: Milliseconds
     paused: bool = False
     last_spawn_at: Milliseconds | None = None
@@ -100,7 +100,7 @@ def decide(situation: Situation, limits: PoolLimits) -> list[Action]:
     return actions
 
 
-def _of(one: ReviewerFacts, now: Milliseconds, limits: PoolLimits) -> Action | None:
+def _of(one: PoolMember, now: Milliseconds, limits: PoolLimits) -> Action | None:
     if one.ending:
         return None
     if one.lost_a_claim:

@@ -13,7 +13,7 @@ from gsd_review_broker.pool.child.ending import end_all
 from gsd_review_broker.pool.child.process import Child, Output
 from gsd_review_broker.pool.child.tree import ProcessFound
 from gsd_review_broker.pool.launch.recipe import MARKER
-from gsd_review_broker.pool.policy import ReviewerFacts
+from gsd_review_broker.pool.policy import PoolMember
 
 log = structlog.get_logger()
 
@@ -52,8 +52,8 @@ class RunningReviewer:
     def is_ending(self) -> bool:
         return self._ending is not None
 
-    def seen(self) -> ReviewerFacts:
-        return ReviewerFacts(
+    def seen(self) -> PoolMember:
+        return PoolMember(
             id=self.id,
             started_at=self.started_at,
             free_since=self.free_since,

@@ -13,7 +13,7 @@ from gsd_review_broker.pool.policy import (
     Drain,
     End,
     PoolLimits,
-    ReviewerFacts,
+    PoolMember,
     Situation,
     Spawn,
     decide,
@@ -32,16 +32,16 @@ def at(now: int) -> Milliseconds:
     return Milliseconds(now)
 
 
-def reviewer(name: str, *, busy: bool = False, since: int = 0, **fields: object) -> ReviewerFacts:
+def reviewer(name: str, *, busy: bool = False, since: int = 0, **fields: object) -> PoolMember:
     given: dict[str, object] = {
         "id": Identity(name),
         "started_at": at(since),
         "free_since": None if busy else at(since),
     }
-    return ReviewerFacts(**{**given, **fields})  # type: ignore[arg-type]
+    return PoolMember(**{**given, **fields})  # type: ignore[arg-type]
 
 
-def situation(pending: int, *reviewers: ReviewerFacts, now: int = 1_000, **fields: object) -> Situation:
+def situation(pending: int, *reviewers: PoolMember, now: int = 1_000, **fields: object) -> Situation:
     return Situation(pending=pending, reviewers=reviewers, now=at(now), **fields)  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ limits_strategy = st.builds(
 NOW = 10_000_000
 moments = st.integers(0, NOW).map(at)
 seen_strategy = st.builds(
-    ReviewerFacts,
+    PoolMember,
     id=st.uuids().map(lambda value: Identity(str(value))),
     started_at=moments,
     free_since=st.none() | moments,
@@ -128,7 +128,7 @@ class _World:
         self.limits = limits
         self.now = 0
         self.pending = 0
-        self.reviewers: dict[str, ReviewerFacts] = {}
+        self.reviewers: dict[str, PoolMember] = {}
         self.spawned_at: list[int] = []
         self.largest = 0
 
