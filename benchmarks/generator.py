@@ -18,7 +18,6 @@ from typing import Any
 
 from tests.support.policies import review_policy
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import FIRST_HASH, canonical, chained
 from gsd_review_broker.domain.model import (
     Change,
@@ -31,6 +30,8 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
+from gsd_review_broker.domain.rules import claims, discussion, proposals, verdicts
+from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
 from gsd_review_broker.domain.words import Category, Role, Verdict
 from gsd_review_broker.store import migrations
@@ -65,7 +66,7 @@ class Act:
             written_by=Identity(fixed["agent_type"]),
             created_at=NOW,
         )
-        self.did(rules.create(origin=Origin(agent_role=Role.PROPOSER, **fixed), revision=revision, now=NOW))
+        self.did(proposals.create(origin=Origin(agent_role=Role.PROPOSER, **fixed), revision=revision, now=NOW))
 
     @property
     def review(self) -> Review:
@@ -76,7 +77,7 @@ class Act:
         self.now = Milliseconds(self.now + seconds * _SECOND)
 
     def claim(self, reviewer: str) -> None:
-        self.did(rules.claim(self.review, reviewer=Identity(reviewer), digest=None, policy=_POLICY, now=self.now))
+        self.did(claims.claim(self.review, reviewer=Identity(reviewer), digest=None, policy=_POLICY, now=self.now))
 
     def say(self, sender: str, role: Role) -> None:
         body = "Why is the second pass gone? It was there for comments that span lines."
@@ -84,16 +85,16 @@ class Act:
             review_id=self.review.id, round=self.review.round, sender_role=role, sender=Identity(sender), body=body,
             path=None, line=None, in_reply_to=None, metadata=None, created_at=self.now,
         )  # fmt: skip
-        self.did(rules.send_message(self.review, message=message, policy=_POLICY, now=self.now), seconds=20)
+        self.did(discussion.send_message(self.review, message=message, policy=_POLICY, now=self.now), seconds=20)
 
     def judge(self, verdict: Verdict) -> None:
-        judgement = rules.Judgement(
+        judgement = Judgement(
             verdict=verdict,
             reason="Reads well, and the tests cover it.",
             claim_generation=self.review.claim_generation,
         )
         self.did(
-            rules.give_verdict(
+            verdicts.give_verdict(
                 self.review, judgement, counter_patch=None, findings=(), open_finding_count=0, pool_managed=False,
                 policy=_POLICY, now=self.now,
             )
@@ -103,7 +104,7 @@ class Act:
         newest = next(change.revision for change in reversed(self.changes) if change.revision)
         revision = replace(newest, number=newest.number + 1, created_at=self.now)
         self.did(
-            rules.revise(
+            proposals.revise(
                 self.review, revision=revision, caller=self.review.proposer_id, findings=(), reviewer_alive=False,
                 policy=_POLICY, now=self.now,
             )
@@ -111,7 +112,7 @@ class Act:
 
     def close(self) -> None:
         caller = self.review.proposer_id
-        self.did(rules.close(self.review, closer_role=Role.PROPOSER, caller=caller, reason=None, now=self.now))
+        self.did(proposals.close(self.review, closer_role=Role.PROPOSER, caller=caller, reason=None, now=self.now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,12 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Neighbours, Supervisor
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import OwnedStore
-from gsd_review_broker.service.access import Access
+from gsd_review_broker.ports.world import Clock
+from gsd_review_broker.service.access import Access, Auth, Identification
+from gsd_review_broker.service.approvals import ApprovalWatcher
 from gsd_review_broker.service.broker import Broker, make_broker
-from gsd_review_broker.service.commands.approvals import ApprovalWatcher
-from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import Auth, Identification
-from gsd_review_broker.service.liveness import Liveness
+from gsd_review_broker.service.core import Core, Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.config import Configuration
@@ -119,7 +117,9 @@ class Application:
             endpoints=self._endpoints.by_path,
             pages=Pages(
                 Starlette(routes=self.routes, lifespan=self._lifespan),
-                lambda project: Starlette(routes=self._routes(self.broker.within(project), configuration, person, url)),
+                lambda project: Starlette(
+                    routes=self._routes(self.broker.for_project(project), configuration, person, url)
+                ),
                 body_limit=policy.limits.body,
             ),
         )

@@ -16,11 +16,11 @@ from typing import Any
 
 import structlog
 
-from gsd_review_broker.ports.wakeups import EVENTS, Wakeups
+from gsd_review_broker.ports.world import EVENTS, Wakeups
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import InboxEntry
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.reviews import EventResult
-from gsd_review_broker.service.wire.timestamps import iso
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gsd import statusline
 from gsd_review_broker.cli.render.describe import STATUS_STYLES
-from gsd_review_broker.domain import audit, rules
+from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -35,9 +35,16 @@ from gsd_review_broker.domain.model import (
     field_names,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
-from gsd_review_broker.domain.rules.contents import files_text, hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.rules import claims, discussion
 from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
-from gsd_review_broker.domain.rules.transitions import FACTS, STEPS
+from gsd_review_broker.domain.rules.transitions import (
+    FACTS,
+    STEPS,
+    files_text,
+    hash_of_counter_patch,
+    hash_of_message,
+    hash_of_revision,
+)
 from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.domain.words import (
@@ -62,18 +69,13 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import every_client
 from gsd_review_broker.mcp.server import all_tools
 from gsd_review_broker.pool.launch.agents import module_of
-from gsd_review_broker.ports.lists import ReviewFilter, ReviewSummary
+from gsd_review_broker.ports.store import ReviewFilter, ReviewSummary
 from gsd_review_broker.service import access
 from gsd_review_broker.service.commands.proposals import NewProposal
-from gsd_review_broker.service.wire import cursors
-from gsd_review_broker.service.wire.reviews import (
-    CounterPatchResult,
-    EventResult,
-    FeedRow,
-    FindingResult,
-    MessageResult,
-    Proposal,
-)
+from gsd_review_broker.service.wire.discussion import CounterPatchResult, FindingResult, MessageResult
+from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
+from gsd_review_broker.service.wire.proposals import Proposal
+from gsd_review_broker.service.wire.reviews import EventResult, FeedRow
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
@@ -105,11 +107,11 @@ def test_every_field_of_a_review_is_in_one_register_of_the_audit() -> None:
 def life() -> tuple[Review, list[Event], list[str]]:
     """A review that has been through most of what can happen, and its events."""
     created = reviews.created(project="p", plan="2", task="3", proposer_id=reviews.PROPOSER)
-    claim = rules.claim(
+    claim = claims.claim(
         created.review, reviewer=reviews.REVIEWER, digest=reviews.DIGEST, policy=reviews.POLICY, now=reviews.NOW
     )
     message = reviews.message(claim.review)
-    sent = rules.send_message(claim.review, message=message, policy=reviews.POLICY, now=reviews.LATER)
+    sent = discussion.send_message(claim.review, message=message, policy=reviews.POLICY, now=reviews.LATER)
     judged = reviews.judged(sent.review, Verdict.CHANGES_REQUESTED)
     closed = reviews.closed(judged.review, caller=reviews.PROPOSER)
     new = [event for change in (created, claim, sent, judged, closed) for event in change.events]
@@ -272,10 +274,10 @@ def test_the_store_reads_every_filter() -> None:
 
 @pytest.mark.parametrize("name", field_names(ReviewFilter))
 def test_a_cursor_is_bound_to_every_filter(name: str) -> None:
-    cursor = cursors.make(ReviewFilter(), [0, 0, "a"])
+    cursor = make_cursor(ReviewFilter(), [0, 0, "a"])
     with pytest.raises(BrokerError, match="other arguments"):
-        cursors.read(cursor, replace(ReviewFilter(), **{name: "other"}))
-    assert cursors.read(cursor, ReviewFilter()) == [0, 0, "a"]
+        read_cursor(cursor, replace(ReviewFilter(), **{name: "other"}))
+    assert read_cursor(cursor, ReviewFilter()) == [0, 0, "a"]
 
 
 # Every other argument of a tool. Who adds one decides whether it says who acts.

@@ -420,14 +420,14 @@ A_TOKEN = (
     ),
     fault(
         "security token: the token itself is stored",
-        "service/identification.py",
+        "service/access.py",
         '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
         "    return token[:64] or hashlib.sha256().hexdigest()\n",
         f"{_TOKENS}::test_the_database_holds_no_token",
     ),
     fault(
         "security token: only the beginning of a token is compared",
-        "service/identification.py",
+        "service/access.py",
         '    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()\n',
         "    return hashlib.sha256(token[:20].encode()).hexdigest()\n",
         f"{_TOKENS}::test_a_token_that_is_nearly_right_is_nobodys",
@@ -435,7 +435,7 @@ A_TOKEN = (
     fault(
         "security token: a project's token sees every project over MCP",
         "mcp/registry.py",
-        "        result = await tool(broker.within(caller.project), arguments, audience, caller)\n",
+        "        result = await tool(broker.for_project(caller.project), arguments, audience, caller)\n",
         "        result = await tool(broker, arguments, audience, caller)\n",
         f"{_PROJECT}::test_a_review_of_another_project_answers_as_one_that_does_not_exist",
         f"{_PROJECT}::test_lists_feeds_counts_and_the_audit_have_one_project",

@@ -54,7 +54,7 @@ WAITING = (
     ),
     _fault(
         "a wait looks before it registers",
-        "service/long_poll.py",
+        "service/waiting.py",
         "        with self._wakeups.listening(topic) as signal:\n            while True:\n",
         "        if (early := await look()) is not None:\n            return early\n"
         "        with self._wakeups.listening(topic) as signal:\n            await signal.wait()\n"
@@ -63,14 +63,14 @@ WAITING = (
     ),
     _fault(
         "a wait forgets what was published while it looked",
-        "service/long_poll.py",
+        "service/waiting.py",
         "                signal.clear()\n                answer = await look()\n",
         "                answer = await look()\n                signal.clear()\n",
         f"{_LONG_POLL_UNIT}::test_what_is_published_during_a_later_look_is_not_missed",
     ),
     _fault(
         "a wait goes on though the broker closes",
-        "service/long_poll.py",
+        "service/waiting.py",
         "if answer is not None or self._wakeups.closing:",
         "if answer is not None:",
         f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",
@@ -134,14 +134,14 @@ STORAGE = (
         name="a list's cursor is not bound to the reviewer",
         file="service/queries/reviews.py",
         edits=(
-            ("_list_position_in(cursors.read(cursor, query))", "_list_position_in(cursors.read(cursor, wanted))"),
-            ("cursors.make(query, list_position(", "cursors.make(wanted, list_position("),
+            ("_list_position_in(read_cursor(cursor, query))", "_list_position_in(read_cursor(cursor, wanted))"),
+            ("make_cursor(query, list_position(", "make_cursor(wanted, list_position("),
         ),
         tests=(f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",),
     ),
     _fault(
         "a cursor is bound to nothing",
-        "service/wire/cursors.py",
+        "service/wire/encoding.py",
         "    if bound != _bound(query):\n",
         "    if not bound:\n",
         f"{_FEED}::test_a_lists_cursor_belongs_to_every_argument",
@@ -200,11 +200,11 @@ CLAIMS = (
         f"{_RULES}::test_a_revision_is_kept_for_the_reviewer_who_is_still_there",
     ),
     _fault(
-        "anybody puts a claim's deadline off",
+        "any caller extends a claim",
         "domain/rules/claims.py",
         "    if not review.is_claim_live or not same_identity(review.claimed_by, caller):\n        return None\n",
         "    if not review.is_claim_live:\n        return None\n",
-        f"{_RULES}::test_only_the_live_claimant_puts_its_deadline_off",
+        f"{_RULES}::test_only_the_live_claimant_extends_its_deadline",
     ),
     _fault(
         "the interdiff of a file shows every file",

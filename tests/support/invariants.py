@@ -24,7 +24,7 @@ from gsd_review_broker.domain.model import (
     Revision,
     field_names,
 )
-from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.rules.transitions import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.domain.words import EventType, Status
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import (
     AffectedFile,
     Change,
@@ -16,6 +15,8 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
+from gsd_review_broker.domain.rules import claims, discussion, proposals, verdicts
+from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.domain.words import (
     Anchor,
     CounterPatchStatus,
@@ -59,12 +60,12 @@ def created(**fields: Any) -> Change:
     """The fields of an Origin, and `revision` and `now` beside them."""
     first, now = fields.pop("revision", None) or revision(), fields.pop("now", NOW)
     origin_fields = {"agent_type": str(PROPOSER), "agent_role": Role.PROPOSER, "phase": "1"}
-    return rules.create(origin=Origin(**{**origin_fields, **fields}), revision=first, now=now)
+    return proposals.create(origin=Origin(**{**origin_fields, **fields}), revision=first, now=now)
 
 
 def claimed(review: Review | None = None, *, by: Identity = REVIEWER, now: Milliseconds = NOW) -> Review:
     review = review or created().review
-    return rules.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=now).review
+    return claims.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=now).review
 
 
 def message(review: Review, *, sender: Identity = REVIEWER, role: Role = Role.REVIEWER) -> Message:
@@ -94,7 +95,7 @@ def judged(review: Review, verdict: Verdict, **fields: Any) -> Change:
         "policy": POLICY,
         "now": LATER,
     }
-    return rules.give_verdict(review, rules.Judgement(verdict=verdict, **parts), **{**content, **arguments})
+    return verdicts.give_verdict(review, Judgement(verdict=verdict, **parts), **{**content, **arguments})
 
 
 def revised(review: Review, **fields: Any) -> Change:
@@ -106,12 +107,12 @@ def revised(review: Review, **fields: Any) -> Change:
         "policy": POLICY,
         "now": LATER,
     }
-    return rules.revise(review, **{**arguments, **fields})
+    return proposals.revise(review, **{**arguments, **fields})
 
 
 def closed(review: Review, **fields: Any) -> Change:
     arguments: dict[str, Any] = {"closer_role": Role.PROPOSER, "caller": None, "reason": None, "now": LATER}
-    return rules.close(review, **{**arguments, **fields})
+    return proposals.close(review, **{**arguments, **fields})
 
 
 def in_status(status: Status, *, with_counter_patch: bool = False) -> Review:
@@ -125,7 +126,7 @@ def in_status(status: Status, *, with_counter_patch: bool = False) -> Review:
     if status is Status.CLAIMED:
         return review
     if status is Status.IN_REVIEW:
-        return rules.send_message(review, message=message(review), policy=POLICY, now=LATER).review
+        return discussion.send_message(review, message=message(review), policy=POLICY, now=LATER).review
     if status is Status.CLOSED:
         return closed(review).review
     verdict = Verdict.APPROVED if status is Status.APPROVED else Verdict.CHANGES_REQUESTED

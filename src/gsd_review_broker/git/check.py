@@ -29,7 +29,7 @@ from gsd_review_broker.git.objects import (
 )
 from gsd_review_broker.git.program import Answer, run_git, text_of
 from gsd_review_broker.git.scratch import IsolatedRepository, make_empty_repository, make_isolated_repository
-from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
+from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")
 _HEAD = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")

@@ -15,7 +15,7 @@ from gsd_review_broker.git.discovery import git_folder, project_of_remote, root_
 from gsd_review_broker.git.objects import TooLargeError, opened_objects
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
 from gsd_review_broker.git.scratch import make_isolated_repository, make_scratch, remove_stale
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply
 
 T = TypeVar("T")
 

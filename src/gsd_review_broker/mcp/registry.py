@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from starlette.types import Scope
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
-from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, Audience
 from gsd_review_broker.errors import WORDING_HEADER, BrokerError, Code, broker_failed
 from gsd_review_broker.observe import logs
@@ -108,7 +108,7 @@ class Tool:
     def _repeat(self, key: str, arguments: dict[str, Any], caller: Caller) -> Repeat:
         # The arguments as they came: leaving one out and passing its default are different calls.
         others = {name: value for name, value in arguments.items() if name != _KEY}
-        return Repeat(tool=self.name, key=key, arguments=others, holder=caller.proven_identity)
+        return Repeat(tool=self.name, key=key, arguments=others, caller=caller.proven_identity)
 
     def _act(self, arguments: dict[str, Any]) -> Act:
         return Act(
@@ -275,7 +275,7 @@ async def _called(
     began, outcome = perf_counter(), "cancelled"
     try:
         caller = caller_in(scope)
-        result = await tool(broker.within(caller.project), arguments, audience, caller)
+        result = await tool(broker.for_project(caller.project), arguments, audience, caller)
         outcome = "ok"
     except BrokerError as error:
         outcome = error.code.value

@@ -21,8 +21,7 @@ from gsd_review_broker.pool.launch.agents import readers_of
 from gsd_review_broker.pool.launch.launcher import Launcher
 from gsd_review_broker.pool.launch.recipe import MARKER
 from gsd_review_broker.pool.policy import PoolMember
-from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.wakeups import POOL, Wakeups
+from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.records import Ending, PoolRecords
 from gsd_review_broker.settings.agents import Agent

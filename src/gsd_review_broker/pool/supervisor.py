@@ -20,9 +20,8 @@ from gsd_review_broker.pool.child.output import tail
 from gsd_review_broker.pool.launch.launcher import Launcher, host_name
 from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
 from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store
-from gsd_review_broker.ports.wakeups import POOL, QUEUE, Wakeups
+from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.control import PoolFacts
 from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS, PoolRecords, Workload

@@ -1,29 +1,38 @@
-"""Who may act under which name.
+"""Who calls, and who may act under which name.
 
 The pool's reviewers prove their name with the token that their process was given. All other names are self-declared.
 Only its own process acts as a pool's reviewer, whether it is running or has stopped.
 """
 
 import hashlib
+import hmac
 import secrets
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, reviewer
-from gsd_review_broker.domain.identity import BROKER, identity_key
-from gsd_review_broker.domain.model import Identity, Milliseconds, NewEvent, Review
-from gsd_review_broker.domain.words import EventType, ReviewerState
+from gsd_review_broker.domain.identity import BROKER, Identity, identity_key
+from gsd_review_broker.domain.model import Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.rules.access import (
+    AGENT_TYPE,
+    Right,
+    claim_refusal,
+    refuse_other_names,
+    refuse_without_right,
+)
+from gsd_review_broker.domain.tokens import PREFIX
+from gsd_review_broker.domain.words import CallerKind, EventType, ReviewerState, TokenState
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Store, Transaction
+from gsd_review_broker.ports.world import Clock
 
 # This prefix marks our tokens, even after their process has stopped.
 TOKEN_PREFIX = "tandem-reviewer-"  # noqa: S105 - no secret, only its first letters
 # Arguments that name the actor. The last two do so only in calls that write; elsewhere they are filters.
 _ACTING = ("reviewer_id", "caller_id", "sender_id")
-_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", rules.AGENT_TYPE)
+_ACTING_WHEN_WRITING = (*_ACTING, "proposer_id", AGENT_TYPE)
 
 
 # Where the web's edge puts the caller of a request, in its ASGI scope.
@@ -42,35 +51,35 @@ async def is_still_admitted(scope: MutableMapping[str, Any]) -> bool:
 
 
 class Access:
-    """Kept in memory: a token is valid as long as its process and the broker that issued it."""
+    """Knows the tokens of the pool's processes. It forgets them with the broker: a token does not outlive either."""
 
     def __init__(self) -> None:
-        self._standing: dict[str, ReviewerState] = {}
+        self._states: dict[str, ReviewerState] = {}
         self._tokens: dict[bytes, Identity] = {}
         self._called: dict[Identity, tuple[Milliseconds, str]] = {}
 
     @property
     def guards(self) -> bool:
-        """Are there names to guard? Without a pool there are none, and calls are not checked."""
-        return bool(self._standing)
+        """Say whether there are names to guard. Without a pool there are none, and calls are not checked."""
+        return bool(self._states)
 
     def remember(self, identities: Iterable[Identity]) -> None:
         """Names from earlier starts stay reserved."""
         for identity in identities:
-            self._standing.setdefault(identity_key(identity), ReviewerState.TERMINATED)
+            self._states.setdefault(identity_key(identity), ReviewerState.TERMINATED)
 
     def admit(self, identity: Identity) -> str:
         """Register a new process under this name. Returns its token."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        self._standing[identity_key(identity)] = ReviewerState.ACTIVE
+        self._states[identity_key(identity)] = ReviewerState.ACTIVE
         self._tokens[_kept(token)] = identity
         return token
 
     def drain(self, identity: Identity) -> None:
-        self._standing[identity_key(identity)] = ReviewerState.DRAINING
+        self._states[identity_key(identity)] = ReviewerState.DRAINING
 
     def dismiss(self, identity: Identity) -> None:
-        self._standing[identity_key(identity)] = ReviewerState.TERMINATED
+        self._states[identity_key(identity)] = ReviewerState.TERMINATED
         self._tokens = {token: owner for token, owner in self._tokens.items() if owner != identity}
         self._called.pop(identity, None)
 
@@ -81,13 +90,13 @@ class Access:
         """When the process last called the broker, and which tool."""
         return self._called.get(identity)
 
-    def standing(self, identity: Identity | None) -> ReviewerState | None:
+    def pool_state(self, identity: Identity | None) -> ReviewerState | None:
         """None for callers outside the pool."""
-        return self._standing.get(identity_key(identity)) if identity and self._standing else None
+        return self._states.get(identity_key(identity)) if identity and self._states else None
 
     def caller(self, bearer: str | None) -> Caller:
         """Whose token it is. Tokens without our prefix are ignored."""
-        if bearer is None or not self._standing or not bearer.startswith(TOKEN_PREFIX):
+        if bearer is None or not self._states or not bearer.startswith(TOKEN_PREFIX):
             return LOCAL
         owner = self._tokens.get(_kept(bearer))
         return UNKNOWN if owner is None else reviewer(owner)
@@ -102,7 +111,7 @@ class Act:
     """What a caller is about to do, as far as it matters who does it."""
 
     action: str
-    right: rules.Right
+    right: Right
     # Arguments that name who acts.
     names: tuple[tuple[str, Identity], ...] = ()
     review_id: object = None
@@ -129,14 +138,14 @@ class Gatekeeper:
     async def admit(self, caller: Caller, act: Act) -> None:
         if self.trusts(caller):
             return
-        guarded = frozenset(name for name, identity in act.names if self._access.standing(identity) is not None)
+        guarded = frozenset(name for name, identity in act.names if self._access.pool_state(identity) is not None)
         try:
-            rules.refuse_without_right(caller, act.right, act.action)
-            rules.refuse_other_names(caller, act.names, guarded=guarded)
+            refuse_without_right(caller, act.right, act.action)
+            refuse_other_names(caller, act.names, guarded=guarded)
         except BrokerError as error:
             await self.record(error, caller, act)
             raise
-        if caller.proven and caller.identity is not None and self._access.standing(caller.identity) is not None:
+        if caller.proven and caller.identity is not None and self._access.pool_state(caller.identity) is not None:
             self._access.called(caller.identity, self._clock.now(), act.action)
 
     async def record(self, error: BrokerError, caller: Caller, act: Act) -> None:
@@ -180,13 +189,13 @@ class ByClaim:
     is_verdict: bool = False
 
     def refusal(self, access: Access, tx: Transaction, review: Review) -> BrokerError | None:
-        """Recorded where it is refused."""
-        error = rules.claim_refusal(
+        """Refuse a caller that may not act by this claim, and record it."""
+        error = claim_refusal(
             self.caller,
             review,
             named=self.named,
             claim_generation=self.claim_generation,
-            pool_managed=access.standing(review.claimed_by) is not None,
+            pool_managed=access.pool_state(review.claimed_by) is not None,
             is_verdict=self.is_verdict,
         )
         return None if error is None else recorded(tx, error, self.caller, self.action, review)
@@ -198,3 +207,53 @@ def draining(identity: Identity) -> BrokerError:
         f"{identity} is being stopped and cannot claim another review",
         "Finish your current review, then stop and make no more calls.",
     )
+
+
+class Auth(StrEnum):
+    # Callers on this machine are trusted; the tokens of people and agents are not looked at.
+    OFF = "off"
+    TOKEN = "token"  # noqa: S105 - the name of a way, not a secret
+
+
+class Identification:
+    """Finds out whose bearer token it is: once for each request, whatever the request asks.
+
+    `keeper` is who runs the broker: the caller that can read its runtime file has the keeper's token.
+    """
+
+    def __init__(
+        self, store: Store, access: Access, clock: Clock, *, auth: Auth, keeper: Identity, keeper_token: str
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._clock = clock
+        self._auth = auth
+        self._keeper = Caller(kind=CallerKind.ADMIN, identity=keeper, proven=True)
+        self._keeper_token = keeper_token.encode()
+
+    @property
+    def needs_token(self) -> bool:
+        return self._auth is Auth.TOKEN
+
+    async def caller(self, bearer: str | None) -> Caller:
+        """UNKNOWN where a token is needed and this is not a live one."""
+        if bearer is None:
+            return UNKNOWN if self.needs_token else LOCAL
+        if hmac.compare_digest(bearer.encode("utf-8", "surrogateescape"), self._keeper_token):
+            return self._keeper
+        if not self.needs_token or bearer.startswith(TOKEN_PREFIX):
+            found = self._access.caller(bearer)
+            return UNKNOWN if self.needs_token and found is LOCAL else found
+        return await self._holder(bearer) if bearer.startswith(PREFIX) else UNKNOWN
+
+    async def _holder(self, bearer: str) -> Caller:
+        """Read each time: a token that was revoked, here or by another broker, is dead with the next call."""
+        token = await self._store.glance(lambda reader: reader.token(hash_of(bearer)))
+        if token is None or token.state(self._clock.now()) is not TokenState.LIVE:
+            return UNKNOWN
+        return token.caller()
+
+
+def hash_of(token: str) -> str:
+    """Tokens are random and long, so a plain hash cannot be guessed."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Revision
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
-from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
+from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.core import Core
 
 _FRESH_MILLISECONDS = 5_000

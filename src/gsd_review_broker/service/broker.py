@@ -4,31 +4,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.proofs import Signer, TicketOffice
-from gsd_review_broker.service.access import Gatekeeper
+from gsd_review_broker.ports.world import Signer, TicketIssuer
+from gsd_review_broker.service.access import Gatekeeper, Identification
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.commands.claims import Claims
 from gsd_review_broker.service.commands.counter_patches import CounterPatches
 from gsd_review_broker.service.commands.discussion import Discussions
 from gsd_review_broker.service.commands.gate import Gate, PolicyOf
 from gsd_review_broker.service.commands.proposals import Proposals
-from gsd_review_broker.service.commands.retention import Retention
 from gsd_review_broker.service.commands.sign_in_links import SignInLinks
-from gsd_review_broker.service.commands.sweep import Sweep
+from gsd_review_broker.service.commands.sweep import Retention, Sweep
 from gsd_review_broker.service.commands.tickets import Tickets
 from gsd_review_broker.service.commands.tokens import Tokens
 from gsd_review_broker.service.commands.verdicts import Verdicts
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import Identification
-from gsd_review_broker.service.long_poll import LongPoll
 from gsd_review_broker.service.pool.control import PoolControl
 from gsd_review_broker.service.pool.records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
-from gsd_review_broker.service.queries.receipts import Receipts
+from gsd_review_broker.service.queries.receipts import ReceiptQueries
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
-from gsd_review_broker.service.queries.reviews import ReviewQueries
-from gsd_review_broker.service.queries.statistics import Statistics
+from gsd_review_broker.service.queries.reviews import ReviewQueries, Statistics
+from gsd_review_broker.service.waiting import LongPoll
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +49,9 @@ class Broker:
     inboxes: Inboxes
     page_queries: ReviewPageQueries
     gate: Gate
-    receipts: Receipts
+    receipts: ReceiptQueries
     # The same broker for the holder of a project's token; itself without a project.
-    within: "Callable[[str | None], Broker]"
+    for_project: "Callable[[str | None], Broker]"
 
 
 def make_broker(
@@ -64,20 +61,20 @@ def make_broker(
     database_name: str,
     meters: Meters,
     gate_policy: PolicyOf,
-    ticket_office: TicketOffice,
+    ticket_office: TicketIssuer,
     signer: Signer,
     identification: Identification,
 ) -> Broker:
     """All services of one broker, composed in one place: long, because there are many."""
     scoped: dict[str, Broker] = {}
 
-    def within(project: str | None) -> Broker:
+    def for_project(project: str | None) -> Broker:
         """Made with the first call, and kept: there are as many as projects with a token."""
         if project is None or project == core.project:
             return whole
         if project not in scoped:
             scoped[project] = make_broker(
-                core.within(project),
+                core.for_project(project),
                 serves=serves,
                 database_name=database_name,
                 meters=meters,
@@ -113,7 +110,7 @@ def make_broker(
         inboxes=Inboxes(core),
         page_queries=ReviewPageQueries(core, applies),
         gate=Gate(core, gate_policy, serves=serves),
-        receipts=Receipts(core, signer),
-        within=within,
+        receipts=ReceiptQueries(core, signer),
+        for_project=for_project,
     )
     return whole

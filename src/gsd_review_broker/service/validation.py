@@ -1,21 +1,25 @@
 """Checks of all input: valid text, within the limits. Every front end calls these functions."""
 
+import asyncio
 import math
 import re
 from typing import Any, cast
 
+from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.identity import identity_key, is_reserved
-from gsd_review_broker.domain.model import Identity, Limits
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.domain.model import AffectedFile, Identity, Limits
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 # Pydantic serializes about 200 levels, and a result adds a few.
 _DEEPEST = 64
+# Larger diffs are read in a thread, so that the event loop does not wait.
+_READ_INLINE_BYTES = 64 * 1024
 _PROJECT = re.compile(r"(?!_)[\w@][\w./@+:-]{0,99}")
 
 
 def text(name: str, value: str, limit: int) -> str:
-    """Not blank, storable in every database, within the limit."""
+    """Refuse a text that is blank, too long, or not storable in every database."""
     if not value.strip():
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: must not be empty or blank", f"Give {name} a text.")
     return optional_text(name, value, limit) or ""
@@ -123,3 +127,48 @@ def refuse_unstorable(name: str, value: Any, depth: int = 0) -> None:
 
 def _unstorable(name: str, why: str) -> BrokerError:
     return BrokerError(Code.INVALID_ARGUMENT, f"{name}: {why}", "Send a smaller or simpler value.")
+
+
+async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes | None, tuple[AffectedFile, ...]]:
+    """Return the diff's bytes and the files it touches. An empty diff is the same as none."""
+    if diff is None or not diff.strip():
+        return None, ()
+    optional_text(name, diff, limits.diff)
+    content = encoded(name, diff)
+    if len(content) <= _READ_INLINE_BYTES:
+        files = _read_safely(name, content, limits)
+    else:
+        files = await asyncio.to_thread(_read_safely, name, content, limits)
+    if len(files) > limits.diff_files:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"{name}: it touches {len(files)} files, and the limit is {limits.diff_files} files",
+            NextStep(Next.SPLIT),
+        )
+    return content, files
+
+
+def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
+    """The files it touches; none if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    try:
+        parsed = patch.read(diff)
+    except patch.UnreadableDiffError:
+        parsed = None
+    unsafe = patch.unsafe_paths(diff, parsed)
+    if unsafe:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
+            "A change touches files of the work tree only; make the diff again with git diff.",
+        )
+    unclear = patch.unclear_sections(parsed) if parsed else None
+    if unclear:
+        raise BrokerError(Code.DIFF_INVALID, f"{name}: {unclear}", "Make the diff again with git diff.")
+    unpacked = sum(file.unpacked_bytes for file in parsed or ())
+    if unpacked > limits.unpacked:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"{name}: its binary files unpack to {unpacked} bytes, and the limit is {limits.unpacked} bytes",
+            "Leave large binary files out of the change, or raise the limit in the configuration.",
+        )
+    return patch.affected_files(parsed) if parsed else ()

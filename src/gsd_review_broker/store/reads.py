@@ -21,8 +21,15 @@ from gsd_review_broker.domain.model import (
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
 from gsd_review_broker.domain.words import CounterPatchStatus, Priority, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
-from gsd_review_broker.ports.lists import RANKS, FeedPosition, ListPosition, ReviewFilter, ReviewSummary
+from gsd_review_broker.ports.store import (
+    KEY_LIFETIME_MILLISECONDS,
+    RANKS,
+    FeedPosition,
+    IdempotencyKey,
+    ListPosition,
+    ReviewFilter,
+    ReviewSummary,
+)
 from gsd_review_broker.store.gate_rows import GateReads
 from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS

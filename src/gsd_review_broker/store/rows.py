@@ -21,7 +21,7 @@ from gsd_review_broker.domain.model import (
     field_names,
     values_of,
 )
-from gsd_review_broker.domain.rules.contents import files_text
+from gsd_review_broker.domain.rules.transitions import files_text
 from gsd_review_broker.domain.words import (
     Anchor,
     Category,
@@ -37,7 +37,7 @@ from gsd_review_broker.domain.words import (
     Status,
     Verdict,
 )
-from gsd_review_broker.ports.lists import RANKS
+from gsd_review_broker.ports.store import RANKS
 from gsd_review_broker.store import tables
 from gsd_review_broker.store.statements import Values
 

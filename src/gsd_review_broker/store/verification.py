@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.audit import Gap, Stored
 from gsd_review_broker.domain.model import Event, ReviewId
-from gsd_review_broker.domain.rules.contents import hash_of_counter_patch, hash_of_message, hash_of_revision
+from gsd_review_broker.domain.rules.transitions import hash_of_counter_patch, hash_of_message, hash_of_revision
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import StartError

@@ -11,9 +11,8 @@ from gsd_review_broker.domain.model import Change, Finding, Message, Millisecond
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
 from gsd_review_broker.domain.words import CounterPatchStatus, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS, IdempotencyKey
-from gsd_review_broker.ports.store import Watcher
-from gsd_review_broker.ports.wakeups import EVENTS, QUEUE, review_topic
+from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Watcher
+from gsd_review_broker.ports.world import EVENTS, QUEUE, review_topic
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.gate_rows import GateWrites
 from gsd_review_broker.store.pool_rows import PoolWrites
@@ -238,7 +237,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
     def announce(self, topic: str) -> None:
         self.topics.append(topic)
 
-    def put_off(self, review: Review) -> None:
+    def extend_claim(self, review: Review) -> None:
         self._update(review.id, {"claim_expires_at": review.claim_expires_at})
 
     def shift_deadlines(self, by: int) -> None:

@@ -14,11 +14,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.errors import BrokerError, Code, unauthenticated
-from gsd_review_broker.service.access import CALLER, RECHECK, Act, Gatekeeper, caller_in
-from gsd_review_broker.service.identification import Identification
+from gsd_review_broker.service.access import CALLER, RECHECK, Act, Gatekeeper, Identification, caller_in
 from gsd_review_broker.web.api.people import HTTP_STATUS, failed
 
 COOKIE = "tandem_token"

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.wakeups import EVENTS, Wakeups
+from gsd_review_broker.ports.world import EVENTS, Wakeups
 from gsd_review_broker.service.access import is_still_admitted
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.wire.reviews import EventResult

@@ -12,8 +12,8 @@ from gsd_review_broker.domain.identity import HUMAN_PREFIX
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.domain.words import RESOLUTIONS, Severity, Verdict, values
 from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.hints import Wording, hint_of
-from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.markdown.rendering import prose

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from gsd_review_broker.notify import Notifier
-from gsd_review_broker.ports.wakeups import EVENTS
+from gsd_review_broker.ports.world import EVENTS
 from gsd_review_broker.settings import config
 from tests.support.dashboard import hello, propose
 from tests.support.local import LocalBroker

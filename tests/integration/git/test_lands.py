@@ -19,7 +19,7 @@ from gsd_review_broker.domain.patch import applied, read
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate.install import GateSite
 from gsd_review_broker.git.repository import GitRepository
-from gsd_review_broker.ports.repository import Applies
+from gsd_review_broker.ports.world import Applies
 from tests.support.policies import gate_policy
 from tests.support.processes import git, make_repository
 

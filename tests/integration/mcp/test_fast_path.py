@@ -17,8 +17,7 @@ from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp import fast_path
 from gsd_review_broker.mcp.fast_path import FastPath
 from gsd_review_broker.mcp.server import all_tools, make_endpoints
-from gsd_review_broker.service.access import CALLER
-from gsd_review_broker.service.identification import Identification
+from gsd_review_broker.service.access import CALLER, Identification
 from gsd_review_broker.web.edge import bearer_of
 from tests.support.asgi import AsgiAnswer, Headers, send_request
 from tests.support.local import PROPOSAL, LocalBroker

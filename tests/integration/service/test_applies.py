@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply
 from gsd_review_broker.service import applies
 from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError

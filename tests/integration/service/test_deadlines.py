@@ -39,7 +39,7 @@ async def test_a_claim_past_its_deadline_returns_to_pending_and_its_verdict_is_s
 
 
 @pytest.mark.parametrize("tool", ["get_review_status", "get_proposal", "get_discussion"])
-async def test_a_read_that_names_the_claimant_puts_the_deadline_off(broker: LocalBroker, tool: str) -> None:
+async def test_a_read_that_names_the_claimant_extends_the_deadline(broker: LocalBroker, tool: str) -> None:
     review_id, _ = await claimed(broker)
     broker.clock.pass_time(TIMEOUT - 10)
     await broker(tool, review_id=review_id, caller_id="codex")
@@ -50,7 +50,7 @@ async def test_a_read_that_names_the_claimant_puts_the_deadline_off(broker: Loca
     assert await broker.sweep() == [review_id]
 
 
-async def test_messages_and_comments_of_the_claimant_put_the_deadline_off(broker: LocalBroker) -> None:
+async def test_messages_and_comments_of_the_claimant_extend_the_deadline(broker: LocalBroker) -> None:
     review_id, generation = await claimed(broker)
     broker.clock.pass_time(TIMEOUT - 10)
     await broker("add_message", review_id=review_id, sender_role="reviewer", sender_id="codex", body="hm")

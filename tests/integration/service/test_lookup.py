@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.domain.model import ReviewId
+from gsd_review_broker.domain.model import Review, ReviewId
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.wakeups import review_topic
-from gsd_review_broker.service.lookup import find_review, lock_review
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.ports.world import Applies, review_topic
+from gsd_review_broker.service.applies import Applicability
+from gsd_review_broker.service.core import find_review, lock_review
+from gsd_review_broker.service.wire.encoding import iso
 from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError
 
@@ -59,13 +60,18 @@ async def test_who_waits_for_a_review_that_is_archived_is_told(broker: LocalBrok
     assert refused.value.code == "not_found"
 
 
-async def test_a_claim_of_what_was_archived_while_git_looked_is_not_found(broker: LocalBroker) -> None:
+async def test_a_claim_of_what_was_archived_while_git_looked_is_not_found(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     review_id = (await broker.create())["review_id"]
-    claims = broker.application.broker.claims
-    seen = await claims._core.find(review_id)
-    await broker("close_review", review_id=review_id)
-    broker.clock.pass_time(1)
-    await broker.application.broker.retention.prune(iso(broker.clock.now()))
-    with pytest.raises(BrokerError) as refused:
-        await broker.store.write(lambda tx: claims._claim(tx, seen, None, "codex", None))
-    assert refused.value.code is Code.NOT_FOUND
+
+    async def archived_meanwhile(_applies: Applicability, _review: Review) -> Applies:
+        await broker("close_review", review_id=review_id)
+        broker.clock.pass_time(1)
+        await broker.application.broker.retention.prune(iso(broker.clock.now()))
+        return Applies(digest=None)
+
+    monkeypatch.setattr(Applicability, "demand", archived_meanwhile)
+    with pytest.raises(ToolError) as refused:
+        await broker("claim_review", review_id=review_id, reviewer_id="codex")
+    assert refused.value.code == "not_found"

@@ -158,10 +158,10 @@ async def test_a_name_that_cannot_be_told_from_another_is_refused_wherever_it_is
 @pytest.mark.parametrize("position", [5, None, [10**30, 1, "a"], [0, 0, "\ud800"], {"a": 1}, [1.5]])
 @pytest.mark.parametrize("tool", ["list_reviews", "get_discussion", "get_proposal"])
 async def test_an_altered_cursor_is_an_invalid_argument(broker: LocalBroker, tool: str, position: object) -> None:
-    from gsd_review_broker.ports.lists import ReviewFilter
+    from gsd_review_broker.ports.store import ReviewFilter
     from gsd_review_broker.service.commands.discussion import _DiscussionQuery
     from gsd_review_broker.service.queries.proposal import _ProposalQuery
-    from gsd_review_broker.service.wire import cursors
+    from gsd_review_broker.service.wire.encoding import make_cursor
 
     review_id = await claimed(broker)
     queries = {
@@ -169,7 +169,7 @@ async def test_an_altered_cursor_is_an_invalid_argument(broker: LocalBroker, too
         "get_discussion": _DiscussionQuery(review_id, None, None),
         "get_proposal": _ProposalQuery(review_id, None, None, None),
     }
-    given = {"cursor": cursors.make(queries[tool], position)}
+    given = {"cursor": make_cursor(queries[tool], position)}
     named = {} if tool == "list_reviews" else {"review_id": review_id}
     assert await refused(broker, tool, **named, **given) == "invalid_argument"
 

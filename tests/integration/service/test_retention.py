@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings import config
 from gsd_review_broker.store import archive, migrations, verification
 from gsd_review_broker.store.sqlite.store import SqliteStore

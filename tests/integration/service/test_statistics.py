@@ -355,12 +355,12 @@ async def test_a_command_that_fails_among_others_is_not_counted(broker: LocalBro
     review_id = (await broker.create())["review_id"]
 
     def half(tx: Any) -> None:
-        from gsd_review_broker.domain import rules
         from gsd_review_broker.domain.model import Identity
+        from gsd_review_broker.domain.rules import claims
 
         review = tx.lock_review(review_id)
         tx.save(
-            rules.claim(
+            claims.claim(
                 review, reviewer=Identity("codex"), digest=None, policy=review_policy(claim_timeout=1), now=tx.now
             )
         )

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gsd_review_broker.domain.caller import LOCAL
-from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.domain.words import Role, Severity, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.discussion import NewMessage
@@ -38,7 +38,7 @@ async def proposed(broker: LocalBroker, diff: str | None = GOOD) -> str:
 
 async def judged(broker: LocalBroker, review_id: str, given: NewVerdict = APPROVED, **more: Any) -> Any:
     named = {"reviewer_id": ADA, "seen": Seen(), **more}
-    return await broker.application.broker.verdicts.judge(LOCAL, review_id, given, **named)
+    return await broker.application.broker.verdicts.give_with_claim(LOCAL, review_id, given, **named)
 
 
 async def refused(broker: LocalBroker, review_id: str, given: NewVerdict = APPROVED, **more: Any) -> Code:
@@ -185,13 +185,13 @@ async def test_a_message_to_a_review_that_nobody_holds_is_one_commit_with_its_cl
     message = NewMessage(sender_role=Role.REVIEWER, body="Why?", sender_id=ADA)
     discussions = broker.application.broker.discussions
     spans.clear()
-    sent = await discussions.send_as_reviewer(LOCAL, review_id, message, reviewer_id=ADA, seen=Seen(revision=1))
+    sent = await discussions.send_with_claim(LOCAL, review_id, message, reviewer_id=ADA, seen=Seen(revision=1))
     assert (sent["status"], names(spans).count("store.commit")) == ("in_review", 1)
     assert await events(broker, review_id) == ["review_created", "review_claimed", "message_sent"]
     other = await proposed(broker)
     lost = NewMessage(sender_role=Role.REVIEWER, body="Why?", sender_id=ADA, in_reply_to=99)
     with pytest.raises(BrokerError):
-        await discussions.send_as_reviewer(LOCAL, other, lost, reviewer_id=ADA, seen=Seen(revision=1))
+        await discussions.send_with_claim(LOCAL, other, lost, reviewer_id=ADA, seen=Seen(revision=1))
     assert await events(broker, other) == ["review_created"]
 
 

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.tables import metadata
 from tests.integration.store.test_lock_order import use_pool, use_tools

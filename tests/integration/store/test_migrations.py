@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.store import migrations, schema, tables, verification
 from tests.contract.schemas import newest_text
 from tests.support import postgres

@@ -16,8 +16,8 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres import store as postgres_store
 from gsd_review_broker.store.postgres.engine import DatabaseClock
@@ -208,7 +208,7 @@ async def test_a_refused_command_leaves_nothing(broker: LocalBroker) -> None:
     def half(tx: Transaction) -> None:
         review = tx.lock_review(review_id)
         assert review is not None
-        tx.put_off(replace(review, claim_expires_at=tx.now))
+        tx.extend_claim(replace(review, claim_expires_at=tx.now))
         raise BrokerError(Code.CONFLICT, "no", "")
 
     with pytest.raises(BrokerError, match="no"):

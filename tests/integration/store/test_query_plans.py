@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.ports.lists import ReviewSummary
+from gsd_review_broker.ports.store import ReviewSummary
 from gsd_review_broker.store import pool_rows, reads, statistics
 from gsd_review_broker.store.statements import sql_of
 from tests.support.local import LocalBroker

@@ -17,7 +17,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.pool import supervisor
 from gsd_review_broker.pool.supervisor import Neighbours
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.ports.world import QUEUE
 from gsd_review_broker.service.pool import records
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
 from gsd_review_broker.settings.state_files import Database

@@ -17,7 +17,7 @@ import pytest
 
 from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.wakeups import review_topic
+from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.store import migrations
 from gsd_review_broker.store.sqlite.writer import Writer
 from tests.support.invariants import events_of, problems

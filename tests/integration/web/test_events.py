@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.ports.wakeups import EVENTS
+from gsd_review_broker.ports.world import EVENTS
 from gsd_review_broker.web import events
 from gsd_review_broker.web.events import _MOST_CAUGHT_UP, EventStream
 from tests.support.local import LocalBroker

@@ -16,14 +16,14 @@ async def test_what_happens_while_a_page_is_made_is_not_taken_as_shown(
 ) -> None:
     """Otherwise the page would show the old state until something else happens."""
     review_id = (await broker.create())["review_id"]
-    heard = ReviewPageQueries.heard
+    saw = ReviewPageQueries.saw
 
     async def claimed_meanwhile(queries: ReviewPageQueries, *arguments: Any) -> None:
-        await heard(queries, *arguments)
+        await saw(queries, *arguments)
         await broker("claim_review", review_id=review_id, reviewer_id="codex-1")
 
     # The page asks this when it has read the review.
-    monkeypatch.setattr(ReviewPageQueries, "heard", claimed_meanwhile)
+    monkeypatch.setattr(ReviewPageQueries, "saw", claimed_meanwhile)
     page = await broker.page(f"/r/{review_id}")
 
     events = (await broker("get_audit_log"))["events"]

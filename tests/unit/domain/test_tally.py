@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.rules import claims, discussion
 from gsd_review_broker.domain.tally import (
     Counted,
     Measured,
@@ -73,7 +73,7 @@ def happened(event_type: EventType) -> dict[tuple[str, Any], int]:
 
 
 def claim_at(review: Review, seconds: float, *, by: Identity = REVIEWER) -> Change:
-    return rules.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=after(seconds))
+    return claims.claim(review, reviewer=by, digest=DIGEST, policy=POLICY, now=after(seconds))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_first_claim_tells_how_long_it_took_and_how_long_the_review_was_pend
 
 def test_only_the_first_claim_counts_as_the_time_to_claim() -> None:
     review = claim_at(created().review, 1).review
-    back = rules.release(review, claim_generation=1, now=after(3))
+    back = claims.release(review, claim_generation=1, now=after(3))
     again = claim_at(back.review, 10)
     assert tallied(review, back).samples == [(time_in(Status.CLAIMED), 2_000)]
     assert tallied(back.review, again).samples == [(time_in(Status.PENDING), 7_000)]
@@ -156,7 +156,7 @@ def test_a_rejection_tells_nothing_of_the_rounds_to_approval() -> None:
 
 def test_an_auto_rejection_is_nobodys_verdict() -> None:
     review = created().review
-    tally = tallied(review, rules.auto_reject(review, git_says="no", now=after(2)))
+    tally = tallied(review, claims.auto_reject(review, git_says="no", now=after(2)))
     assert counts(tally) == {
         **happened(EventType.REVIEW_AUTO_REJECTED),
         **moved(Status.PENDING, Status.CHANGES_REQUESTED),
@@ -189,11 +189,11 @@ def test_closing_keeps_the_last_verdict() -> None:
 
 def test_the_first_message_opens_the_discussion_and_the_next_moves_nothing() -> None:
     review = claim_at(created().review, 1).review
-    first = rules.send_message(review, message=message(review), policy=POLICY, now=after(4))
+    first = discussion.send_message(review, message=message(review), policy=POLICY, now=after(4))
     tally = tallied(review, first)
     assert counts(tally) == {**happened(EventType.MESSAGE_SENT), **moved(Status.CLAIMED, Status.IN_REVIEW)}
     assert tally.samples == [(time_in(Status.CLAIMED), 3_000)]
-    second = rules.send_message(first.review, message=message(review), policy=POLICY, now=after(9))
+    second = discussion.send_message(first.review, message=message(review), policy=POLICY, now=after(9))
     assert counts(tallied(first.review, second)) == happened(EventType.MESSAGE_SENT)
     assert tallied(first.review, second).samples == []
 
@@ -207,7 +207,7 @@ def test_a_revision_goes_back_to_the_queue_and_keeps_the_last_verdict() -> None:
 
 def test_a_take_over_is_a_reclaim_and_a_claim_with_no_time_between() -> None:
     review = claim_at(created().review, 1).review
-    tally = tallied(review, rules.take_over(review, person=PERSON, policy=POLICY, now=after(6)))
+    tally = tallied(review, claims.take_over(review, person=PERSON, policy=POLICY, now=after(6)))
     assert counts(tally) == {**happened(EventType.REVIEW_RECLAIMED), **happened(EventType.REVIEW_CLAIMED)}
     # The second claim is not the review's first.
     assert tally.samples == [(time_in(Status.CLAIMED), 5_000), (time_in(Status.PENDING), 0)]
@@ -218,7 +218,7 @@ def _refused(review: Review) -> Change:
 
 
 def _rejected_patch(review: Review) -> Change:
-    return rules.reject_counter_patch(review, caller=None, reason=None, now=LATER)
+    return discussion.reject_counter_patch(review, caller=None, reason=None, now=LATER)
 
 
 def _offered(review: Review) -> Change:
@@ -228,7 +228,7 @@ def _offered(review: Review) -> Change:
 
 def _resolved(review: Review) -> Change:
     settled = {"disposition": "fixed", "note": None, "open_finding_count": 0}
-    return rules.resolve_finding(review, finding=finding(review), **settled, actor=REVIEWER, now=LATER)
+    return discussion.resolve_finding(review, finding=finding(review), **settled, actor=REVIEWER, now=LATER)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_persons_call_and_its_end_are_counted_beside_the_verdict() -> None:
     review = judged(in_status(Status.CLAIMED), Verdict.CHANGES_REQUESTED, policy=review_policy(max_rounds=1))
     assert counts(tallied(in_status(Status.CLAIMED), review))[Counted.EVENT, "human_requested"] == 1
     waiting = replace(claim_at(revised(review.review).review, 9, by=PERSON).review, needs_human="why")
-    answer = rules.send_message(waiting, message=message(waiting, sender=PERSON), policy=POLICY, now=after(10))
+    answer = discussion.send_message(waiting, message=message(waiting, sender=PERSON), policy=POLICY, now=after(10))
     assert counts(tallied(waiting, answer))[Counted.EVENT, "human_cleared"] == 1
 
 

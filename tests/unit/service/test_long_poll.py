@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gsd_review_broker.service.long_poll import LongPoll
+from gsd_review_broker.service.waiting import LongPoll
 from gsd_review_broker.wakeups import LocalWakeups
 
 

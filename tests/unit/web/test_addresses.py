@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.domain.model import Severity
+from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.web.addresses import LineName, choice
 from gsd_review_broker.web.forms import Form

@@ -130,7 +130,7 @@ def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | No
     import asyncio
 
     from gsd_review_broker.git.repository import GitRepository
-    from gsd_review_broker.ports.repository import DoesNotApply
+    from gsd_review_broker.ports.world import DoesNotApply
 
     repository = GitRepository(root, allowed_roots=())
     checked = asyncio.run(repository.check(str(root), diff, already_applied=already_applied))

@@ -15,17 +15,17 @@ from gsd_review_broker.domain.rules.transitions import (
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
-# Begins the reason of a rejection that nobody gave.
+# Begins the reason of a rejection by the broker.
 AUTO_REJECTED = "Auto-rejected: "
 
 
-def deadline(_review: Review, policy: Policy, now: Milliseconds) -> Milliseconds:
-    """When a claim on this review expires if its claimant does not call again."""
+def deadline(policy: Policy, now: Milliseconds) -> Milliseconds:
+    """When a claim expires if its claimant does not call again."""
     return Milliseconds(now + policy.claim_timeout)
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
-    """Would a claim be granted? False if the reviewer already holds it: then there is nothing to do.
+    """Check whether a claim would be granted. False if the reviewer already holds it: then there is nothing to do.
 
     Raises the reason for a refusal; identity is checked before state.
     """
@@ -40,7 +40,7 @@ def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
 
 
 def refuse_self_review(review: Review, reviewer: Identity) -> None:
-    """Nobody judges their own work: neither the proposer nor the uploader of this revision."""
+    """Refuse the proposer and the uploader of this revision: reviewers do not judge their own work."""
     if same_identity(reviewer, review.proposer) or same_identity(reviewer, review.author):
         raise BrokerError(
             Code.SELF_REVIEW,
@@ -89,7 +89,7 @@ def claim(
         status=target,
         claimed_by=reviewer,
         claimed_at=now,
-        claim_expires_at=deadline(review, policy, now),
+        claim_expires_at=deadline(policy, now),
         claim_generation=review.claim_generation + 1,
         digest=digest,
         reserved_for=None,
@@ -115,12 +115,12 @@ def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
     )
 
 
-def put_off(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
-    """The claimant called: move its deadline. There is no event, because nothing happened to the review."""
+def extend(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
+    """Move the claimant's deadline, since it called. There is no event, because nothing happened to the review."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
     at_least = Milliseconds((review.claim_expires_at or 0) + 1)
-    return replace(review, claim_expires_at=max(deadline(review, policy, now), at_least))
+    return replace(review, claim_expires_at=max(deadline(policy, now), at_least))
 
 
 def is_unused(review: Review, policy: Policy) -> bool:
@@ -130,7 +130,7 @@ def is_unused(review: Review, policy: Policy) -> bool:
     """
     if review.status is not Status.CLAIMED or review.claimed_at is None or review.verdict_reason is not None:
         return False
-    return review.claim_expires_at == deadline(review, policy, review.claimed_at)
+    return review.claim_expires_at == deadline(policy, review.claimed_at)
 
 
 def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Change:

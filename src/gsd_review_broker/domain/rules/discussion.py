@@ -1,5 +1,7 @@
 """The discussion: messages, counter-patches, findings."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gsd_review_broker.domain.identity import same_identity
@@ -14,12 +16,19 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
 )
+from gsd_review_broker.domain.patch import LinePlace
 from gsd_review_broker.domain.rules.claims import deadline
-from gsd_review_broker.domain.rules.contents import hash_of_message
-from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, clear_human
 from gsd_review_broker.domain.rules.proposals import refuse_too_many, renew, require_proposer
-from gsd_review_broker.domain.rules.transitions import Command, invalid_transition, record, require
-from gsd_review_broker.domain.words import CounterPatchStatus, Disposition, EventType, Status
+from gsd_review_broker.domain.rules.transitions import (
+    Command,
+    call_human_if_stuck,
+    clear_human,
+    hash_of_message,
+    invalid_transition,
+    record,
+    require,
+)
+from gsd_review_broker.domain.words import Anchor, CounterPatchStatus, Disposition, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 
 PREVIEW_CHARACTERS = 100
@@ -45,7 +54,7 @@ def send_message(review: Review, *, message: Message, policy: Policy, now: Milli
             "content_hash": hash_of_message(message),
         },
         status=Status.IN_REVIEW if opens else review.status,
-        claim_expires_at=deadline(review, policy, now) if from_claimant else review.claim_expires_at,
+        claim_expires_at=deadline(policy, now) if from_claimant else review.claim_expires_at,
         message_count=review.message_count + 1,
         last_message_at=now,
         last_message_preview=message.body[:FEED_PREVIEW_CHARACTERS],
@@ -154,3 +163,20 @@ def resolve_finding(
         open_finding_count=open_finding_count,
     )
     return replace(change, findings=(resolved,))
+
+
+def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:
+    """Find the earlier finding that a new one repeats.
+
+    It has the same title in the same file and is about the same text or line; or it is from an earlier round, about
+    lines that have changed since. In doubt it is a finding of its own, so that none is lost.
+    """
+    alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, title)]
+    exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]
+    about_the_same = exact or [f for f in alike if f.anchor_text is not None and f.anchor_text == place.text]
+    changed_since = [f for f in alike if f.raised_in_round < round_ and f.anchor is Anchor.OUTDATED]
+    return next(iter([*about_the_same, *changed_since]), None)
+
+
+def _sameness(path: str | None, title: str) -> tuple[str | None, str]:
+    return path, re.sub(r"\W+", " ", title).strip().casefold()

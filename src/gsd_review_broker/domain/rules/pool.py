@@ -64,7 +64,7 @@ def failed_on(
 
 
 def failures_after(review: Review, before: Failure | None) -> int:
-    """The failures including this one. After a person was asked and has looked, the count starts again."""
+    """The failures including this one. After a person was asked and has looked, counting starts again."""
     failures = before.failures if before else 0
     if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None:
         failures = 0
@@ -110,7 +110,7 @@ def shared(work: Sequence[Work], usage: Usage) -> list[Work]:
     """Shares a report of tokens among the reviews that the reviewer worked on since its last report.
 
     Some agents report only when they stop: then each review gets an equal share. Without such reviews, the report
-    counts for its last one. The last review comes first.
+    is about its last one. The last review comes first.
     """
     unbooked = [one for one in work if one.input_tokens is None] or list(work[:1])
     return [booked(one, usage.share(index, len(unbooked))) for index, one in enumerate(unbooked)]

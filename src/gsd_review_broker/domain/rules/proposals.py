@@ -16,9 +16,17 @@ from gsd_review_broker.domain.model import (
     field_names,
     values_of,
 )
-from gsd_review_broker.domain.rules.contents import hash_of_revision
-from gsd_review_broker.domain.rules.convergence import call_human_if_stuck, no_human_needed
-from gsd_review_broker.domain.rules.transitions import FACTS, Command, cleared_claim, followed_by, record, require
+from gsd_review_broker.domain.rules.transitions import (
+    FACTS,
+    Command,
+    call_human_if_stuck,
+    cleared_claim,
+    followed_by,
+    hash_of_revision,
+    no_human_needed,
+    record,
+    require,
+)
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Outcome, Priority, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -137,10 +145,10 @@ def renew(
 ) -> Change:
     """The review with new content, written or accepted by the proposer.
 
-    After an auto-reject nobody had claimed it, so the round does not change.
+    An auto-rejected revision had no claimant, so the round does not change.
     """
     last_reviewer = review.claimed_by
-    # Whoever stands behind the new content may not judge it, so it is not reserved for them.
+    # The author of the new content may not judge it, so it is not reserved for the author.
     keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
     change = record(
         review,

@@ -1,10 +1,24 @@
-"""The state table, and the only place where a review moves along it."""
+"""The state table, the only place where a review moves along it, and what its events record."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.model import Change, Identity, Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.identity import BROKER, is_human
+from gsd_review_broker.domain.json_text import canonical, compact
+from gsd_review_broker.domain.model import (
+    AffectedFile,
+    Change,
+    CounterPatch,
+    Identity,
+    Message,
+    Milliseconds,
+    NewEvent,
+    Policy,
+    Review,
+    Revision,
+)
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -29,37 +43,37 @@ class Command(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """From which states a command is possible, and where it leads (None: the state stays)."""
 
     sources: frozenset[Status]
     target: Status | None
 
 
-def _step(*sources: Status, to: Status | None = None) -> Step:
-    return Step(frozenset(sources), to)
+def _transition(*sources: Status, to: Status | None = None) -> Transition:
+    return Transition(frozenset(sources), to)
 
 
 _PENDING, _CLAIMED, _IN_REVIEW = Status.PENDING, Status.CLAIMED, Status.IN_REVIEW
 _APPROVED, _CHANGES_REQUESTED, _CLOSED = Status.APPROVED, Status.CHANGES_REQUESTED, Status.CLOSED
 _UNDER_REVIEW = (_CLAIMED, _IN_REVIEW)
 
-STEPS: dict[Command, Step] = {
-    Command.CLAIM: _step(_PENDING, to=_CLAIMED),
-    Command.AUTO_REJECT: _step(_PENDING, to=_CHANGES_REQUESTED),
+STEPS: dict[Command, Transition] = {
+    Command.CLAIM: _transition(_PENDING, to=_CLAIMED),
+    Command.AUTO_REJECT: _transition(_PENDING, to=_CHANGES_REQUESTED),
     # The first message after the claim leads to in_review; later ones change nothing.
-    Command.SEND_MESSAGE: _step(*_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
-    Command.APPROVE: _step(*_UNDER_REVIEW, to=_APPROVED),
-    Command.REQUEST_CHANGES: _step(*_UNDER_REVIEW, to=_CHANGES_REQUESTED),
-    Command.COMMENT: _step(*_UNDER_REVIEW),
-    Command.RELEASE: _step(*_UNDER_REVIEW, to=_PENDING),
-    Command.RECLAIM: _step(*_UNDER_REVIEW, to=_PENDING),
-    Command.TAKE_OVER: _step(*_UNDER_REVIEW, to=_CLAIMED),
-    Command.REVISE: _step(_CHANGES_REQUESTED, to=_PENDING),
-    Command.ACCEPT_COUNTER_PATCH: _step(*_UNDER_REVIEW, _CHANGES_REQUESTED, to=_PENDING),
-    Command.REJECT_COUNTER_PATCH: _step(*_UNDER_REVIEW, _CHANGES_REQUESTED),
-    Command.RESOLVE_FINDING: _step(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
-    Command.CLOSE: _step(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED, to=_CLOSED),
+    Command.SEND_MESSAGE: _transition(*_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
+    Command.APPROVE: _transition(*_UNDER_REVIEW, to=_APPROVED),
+    Command.REQUEST_CHANGES: _transition(*_UNDER_REVIEW, to=_CHANGES_REQUESTED),
+    Command.COMMENT: _transition(*_UNDER_REVIEW),
+    Command.RELEASE: _transition(*_UNDER_REVIEW, to=_PENDING),
+    Command.RECLAIM: _transition(*_UNDER_REVIEW, to=_PENDING),
+    Command.TAKE_OVER: _transition(*_UNDER_REVIEW, to=_CLAIMED),
+    Command.REVISE: _transition(_CHANGES_REQUESTED, to=_PENDING),
+    Command.ACCEPT_COUNTER_PATCH: _transition(*_UNDER_REVIEW, _CHANGES_REQUESTED, to=_PENDING),
+    Command.REJECT_COUNTER_PATCH: _transition(*_UNDER_REVIEW, _CHANGES_REQUESTED),
+    Command.RESOLVE_FINDING: _transition(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED),
+    Command.CLOSE: _transition(_PENDING, *_UNDER_REVIEW, _APPROVED, _CHANGES_REQUESTED, to=_CLOSED),
 }
 
 # Each event that changes a review records these fields; replaying them gives the stored state.
@@ -143,7 +157,7 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
         reached["entered_at"] = now
     if event_type is EventType.REVIEW_CLAIMED and review.first_claimed_at is None:
         reached["first_claimed_at"] = now
-    # An automatic rejection is not a verdict that somebody gave.
+    # An automatic rejection is not a reviewer's verdict.
     if event_type is EventType.VERDICT_SUBMITTED:
         reached["last_verdict"] = fields["verdict"]
         if review.first_verdict_at is None:
@@ -173,3 +187,104 @@ def cleared_claim(review: Review) -> dict[str, Any]:
         "claim_expires_at": None,
         "claim_generation": review.claim_generation + (review.claimed_by is not None),
     }
+
+
+# Hashes of content that is too large for an event. They reveal a change of the stored rows.
+
+
+def hash_of_revision(revision: Revision) -> str:
+    fields = [
+        revision.number,
+        revision.intent,
+        revision.description,
+        int(revision.skip_diff_validation),
+        files_text(revision.affected_files),
+        revision.author,
+        revision.written_by,
+    ]
+    return _hash(fields, revision.diff)
+
+
+def hash_of_message(message: Message) -> str:
+    fields = [
+        message.round,
+        message.sender_role,
+        message.sender,
+        message.body,
+        message.path,
+        message.line,
+        message.in_reply_to,
+        message.metadata,
+    ]
+    return _hash(fields, None)
+
+
+def hash_of_counter_patch(patch: CounterPatch) -> str:
+    return _hash([patch.revision, patch.round, patch.offered_by, files_text(patch.affected_files)], patch.diff)
+
+
+def files_text(files: tuple[AffectedFile, ...]) -> str:
+    """The files as they are stored."""
+    rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
+    return compact(rows)
+
+
+def _hash(fields: list[Any], diff: bytes | None) -> str:
+    # A lone surrogate in a caller's text must not prevent hashing.
+    whole = hashlib.sha256(canonical(fields).encode("utf-8", "surrogatepass"))
+    if diff is not None:
+        whole.update(b"\0")
+        whole.update(diff)
+    return whole.hexdigest()
+
+
+# When the agents do not converge, a person is asked. Agents may go on meanwhile.
+
+# The same finding raised this often means that the two sides do not agree on it.
+REPEATS_THAT_NEED_A_PERSON = 3
+
+
+def call_human_if_stuck(change: Change, policy: Policy, now: Milliseconds) -> Change:
+    """From max_rounds on, or when a finding came back a third time."""
+    review = change.review
+    if review.needs_human is not None:
+        return change
+    repeated = [f for f in change.findings if f.times_raised >= REPEATS_THAT_NEED_A_PERSON]
+    if repeated:
+        reason = f"finding {repeated[0].id} was raised {repeated[0].times_raised} times: {repeated[0].title}"
+    elif review.round >= policy.max_rounds:
+        reason = f"round {review.round} of at most {policy.max_rounds} without an approval"
+    else:
+        return change
+    return _with(change, EventType.HUMAN_REQUESTED, reason, actor=BROKER, now=now)
+
+
+def call_human(review: Review, *, reason: str, now: Milliseconds) -> Change:
+    """The pool failed to get a verdict too often."""
+    return record(
+        review, EventType.HUMAN_REQUESTED, actor=BROKER, now=now, metadata={"reason": reason}, needs_human=reason
+    )
+
+
+def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change:
+    """A person's verdict or message answers the request."""
+    if change.review.needs_human is None or not is_human(actor):
+        return change
+    return _with(change, EventType.HUMAN_CLEARED, None, actor=actor, now=now)
+
+
+def no_human_needed(review: Review, *, actor: Identity, now: Milliseconds) -> Change | None:
+    """The request for a person is settled without one. None if there was no request."""
+    if review.needs_human is None:
+        return None
+    return record(review, EventType.HUMAN_CLEARED, actor=actor, now=now, metadata={"reason": None}, needs_human=None)
+
+
+def _with(change: Change, event_type: EventType, reason: str | None, *, actor: Identity, now: Milliseconds) -> Change:
+    marked = record(change.review, event_type, actor=actor, now=now, metadata={"reason": reason}, needs_human=reason)
+    return followed_by(change, marked)
+
+
+def record_landed(review: Review, *, metadata: dict[str, Any], now: Milliseconds) -> Change:
+    """Record that a commit with the review's content is on a guarded branch. The state stays, also a closed one."""
+    return record(review, EventType.COMMIT_LANDED, actor=BROKER, now=now, metadata=metadata)

@@ -1,15 +1,32 @@
 """Verdicts: the fence, the identity, the judgement."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import Change, CounterPatch, Finding, Identity, Milliseconds, Policy, Review
-from gsd_review_broker.domain.rules.approvals import NOTHING_YET, Standing, missing, only_a_person_is_missing
+from gsd_review_broker.domain.rules.approvals import (
+    NO_APPROVALS,
+    ApprovalsSoFar,
+    MissingApproval,
+    missing,
+    only_a_person_is_missing,
+    texts_of,
+)
 from gsd_review_broker.domain.rules.claims import deadline, refuse_self_review, refuse_stale, release
-from gsd_review_broker.domain.rules.contents import hash_of_counter_patch
-from gsd_review_broker.domain.rules.convergence import call_human, call_human_if_stuck, clear_human
-from gsd_review_broker.domain.rules.transitions import STEPS, Command, followed_by, invalid_transition, record, require
+from gsd_review_broker.domain.rules.transitions import (
+    STEPS,
+    Command,
+    call_human,
+    call_human_if_stuck,
+    clear_human,
+    followed_by,
+    hash_of_counter_patch,
+    invalid_transition,
+    record,
+    require,
+)
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Fence, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep, changed_since
 
@@ -51,11 +68,11 @@ def give_verdict(
     pool_managed: bool,
     policy: Policy,
     now: Milliseconds,
-    standing: Standing = NOTHING_YET,
+    so_far: ApprovalsSoFar = NO_APPROVALS,
 ) -> Change:
     """The live claimant's verdict on the claimed revision. A stale or foreign verdict is refused and recorded.
 
-    An approval counts when the policy is met with it. Until then it is kept, and the claim goes back for the next
+    An approval applies when the policy is met with it. Until then it is kept, and the claim goes back for the next
     reviewer."""
     verdict = judgement.verdict
     refuse_incomplete(judgement, has_counter_patch=counter_patch is not None)
@@ -66,13 +83,13 @@ def give_verdict(
     if review.verdict is verdict and review.status is STEPS[_COMMANDS[verdict]].target:
         _refuse_news(review, counter_patch, findings)
         return Change(review=review, events=())
-    lacking = missing(policy.approvals, standing.with_approver(reviewer)) if verdict is Verdict.APPROVED else ()
+    lacking = missing(policy.approvals, so_far.with_approver(reviewer)) if verdict is Verdict.APPROVED else ()
     change = _stated(
         review,
         reviewer,
         judgement,
         lacking=lacking,
-        expires_at=deadline(review, policy, now) if verdict is Verdict.COMMENT else None,
+        expires_at=deadline(policy, now) if verdict is Verdict.COMMENT else None,
         findings=findings,
         open_finding_count=open_finding_count,
         has_counter_patch=counter_patch is not None,
@@ -83,15 +100,15 @@ def give_verdict(
     if verdict is Verdict.CHANGES_REQUESTED:
         change = call_human_if_stuck(change, policy, now)
     change = clear_human(change, actor=reviewer, now=now)
-    return _passed_on(change, policy, standing.with_approver(reviewer), now) if lacking else change
+    return _passed_on(change, lacking, now) if lacking else change
 
 
-def _passed_on(change: Change, policy: Policy, standing: Standing, now: Milliseconds) -> Change:
+def _passed_on(change: Change, lacking: Sequence[MissingApproval], now: Milliseconds) -> Change:
     """The approval alone is not enough: the next reviewer may claim; a person is called if only a person can help."""
     review = change.review
     change = followed_by(change, release(review, claim_generation=review.claim_generation, now=now))
-    if change.review.needs_human is None and only_a_person_is_missing(policy.approvals, standing):
-        reason = f"the policy needs {missing(policy.approvals, standing)[0]}"
+    if change.review.needs_human is None and only_a_person_is_missing(lacking):
+        reason = f"the policy needs {lacking[0].text}"
         change = followed_by(change, call_human(change.review, reason=reason, now=now))
     return change
 
@@ -166,7 +183,7 @@ def _stated(
     reviewer: Identity,
     judgement: Judgement,
     *,
-    lacking: tuple[str, ...],
+    lacking: Sequence[MissingApproval],
     expires_at: Milliseconds | None,
     findings: tuple[Finding, ...],
     open_finding_count: int,
@@ -174,7 +191,7 @@ def _stated(
     now: Milliseconds,
 ) -> Change:
     verdict, reason = judgement.verdict, judgement.reason
-    # An approval that does not count yet changes no state by itself, like a comment.
+    # An approval that does not apply yet changes no state by itself, like a comment.
     is_comment = verdict is Verdict.COMMENT or bool(lacking)
     target = require(review, Command.COMMENT if is_comment else _COMMANDS[verdict])
     # An approval is of the proposal as it is; an open counter-patch is superseded.
@@ -192,8 +209,8 @@ def _stated(
             "revision": review.revision,
             "claim_generation": review.claim_generation,
             "has_counter_patch": has_counter_patch,
-            "findings": [_remark(finding) for finding in findings],
-            **({"missing": list(lacking)} if lacking else {}),
+            "findings": [_facts_of(finding) for finding in findings],
+            **({"missing": texts_of(lacking)} if lacking else {}),
         },
         status=target,
         verdict=review.verdict if is_comment else verdict,
@@ -206,8 +223,8 @@ def _stated(
     return replace(change, findings=findings, counter_patch_settled=settled)
 
 
-def _remark(finding: Finding) -> dict[str, Any]:
-    """The remark as it was made this time: a finding that is raised again takes the new words."""
+def _facts_of(finding: Finding) -> dict[str, Any]:
+    """The finding as it was raised this time: a finding that is raised again takes the new words."""
     names = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
     return {"finding_id": finding.id, **{name: getattr(finding, name) for name in names}}
 

@@ -10,7 +10,8 @@ from gsd_review_broker.mcp.arguments import Key, Label
 from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.commands.proposals import NewProposal
 from gsd_review_broker.service.wire.arguments import Category, Role
-from gsd_review_broker.service.wire.reviews import Closed, CreatedReview, ReviewStatus
+from gsd_review_broker.service.wire.proposals import CreatedReview
+from gsd_review_broker.service.wire.reviews import Closed, ReviewStatus
 
 TOOLS = Registry()
 

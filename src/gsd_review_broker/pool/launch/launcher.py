@@ -29,7 +29,7 @@ from gsd_review_broker.pool.launch.recipe import (
     template,
 )
 from gsd_review_broker.processes import start_of
-from gsd_review_broker.service.pool.control import AgentLogin
+from gsd_review_broker.service.wire.broker import LoginState
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.schema import PoolSettings
 
@@ -162,19 +162,21 @@ class Launcher:
     def _passed(self, agent: Agent) -> frozenset[str]:
         return frozenset((*module_of(agent).ENVIRONMENT, *self._settings.environment))
 
-    def login(self, agent: Agent) -> AgentLogin:
+    def login(self, agent: Agent) -> LoginState:
         """What the broker's environment and the agent's files show of it."""
         login = module_of(agent).LOGIN
         names = (*self._passed(agent), *SURROUNDINGS)
         is_elsewhere = self._settings.settings_of(agent).command is not None or sys.platform == "win32"
         is_hidden = login is None or (login.in_keychain and sys.platform == "darwin")
-        return AgentLogin(
-            is_known=not is_elsewhere and not is_hidden,
-            seen=None if login is None else login.seen(self._inherited),
-            advice="" if login is None else login.advice,
-            passed=tuple(sorted(names)),
-            present=tuple(sorted(name for name in names if self._inherited.get(name))),
-        )
+        return {
+            # Nothing is known about a program of the user's own.
+            "known": not is_elsewhere and not is_hidden,
+            # The variable or file that logs the agent in.
+            "seen": None if login is None else login.seen(self._inherited),
+            "advice": "" if login is None else login.advice,
+            "passed": sorted(names),
+            "present": sorted(name for name in names if self._inherited.get(name)),
+        }
 
     def log_path(self, identity: Identity) -> Path:
         """Only names that we made ourselves may name a folder."""

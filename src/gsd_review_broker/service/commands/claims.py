@@ -6,29 +6,32 @@ from typing import TypeVar
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review
+from gsd_review_broker.domain.rules import claims
+from gsd_review_broker.domain.rules.approvals import refuse_useless_approver
+from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_revision
 from gsd_review_broker.domain.words import ReviewerState, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import ListPosition, ReviewFilter, list_position
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.ports.store import ListPosition, Reader, ReviewFilter, Transaction, list_position
+from gsd_review_broker.ports.world import QUEUE, Applies, DoesNotApply, Offset
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, draining
 from gsd_review_broker.service.applies import Applicability
-from gsd_review_broker.service.claim_turns import ClaimTurns, Turn
-from gsd_review_broker.service.commands.approvals import keep_reviewed_change
-from gsd_review_broker.service.commands.findings import open_findings
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
-from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import lock_review, present
-from gsd_review_broker.service.standing import standing_of
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released
+from gsd_review_broker.service.approvals import approvals_so_far, keep_reviewed_change
+from gsd_review_broker.service.core import Core, Repeat, present, remembered, taken
+from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
+from gsd_review_broker.service.wire.discussion import open_findings
+from gsd_review_broker.service.wire.reviews import (
+    AutoRejected,
+    Claim,
+    NotClaimed,
+    Released,
+    auto_rejected,
+    claim_result,
+    released,
+)
 
 log = structlog.get_logger()
 
@@ -37,18 +40,13 @@ _CANDIDATES = 20
 # More reviewers than that do not claim at the same time.
 _LIVE_CLAIMS = 500
 _ANY_PROJECT = "*"
+_NOTHING_SEEN = Seen()
 # Errors of one candidate that do not stop the search for another.
 _PASSED_OVER = {Code.ALREADY_CLAIMED, Code.INVALID_TRANSITION, Code.SELF_REVIEW, Code.UNAVAILABLE, Code.BUSY}
 
-_Checked = Applies | DoesNotApply
-P = TypeVar("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    category: str | None
-    project: str | None
+# What a reviewer does in the transaction that begins the claim. A refusal that was recorded is returned, not raised.
+ClaimStep = Callable[[Transaction, Change], R | BrokerError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +55,20 @@ class _NextCall:
 
     caller: Caller
     reviewer: Identity
-    wanted: _Wanted
+    category: str | None
+    project: str | None
     repeat: Repeat | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """What a step that also claims was prepared for. Without `checked`, the reviewer already held the claim."""
+class _Attempt:
+    """What a claim was prepared for. Without `checked`, the reviewer already held the claim and git was not asked."""
 
     review: Review
     reviewer: Identity
-    seen: rules.Seen
-    checked: _Checked | None
+    checked: Applies | DoesNotApply | None
+    seen: Seen
+    repeat: Repeat | None
 
 
 class Claims:
@@ -83,125 +83,112 @@ class Claims:
     ) -> Claim | AutoRejected:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
-        await self._core.heard(reviewer)
-        for _ in range(_ATTEMPTS):
-            review = await self._core.find(review_id)
-            if repeat is not None:
-                kept = await self._core.store.glance(
-                    lambda reader, project=review.project: recalled(reader, self._core, repeat, project)
-                )
-                if kept is not None:
-                    return kept
-            begins = rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
-            if begins:
-                self._refuse_draining(reviewer)
-            # Whoever holds the claim already gets the same answer; git was asked when it began.
-            checked = await self._applies.demand(review) if begins else await self._held(review)
-            result = await self._core.store.write(
-                lambda tx, review=review, checked=checked: self._claim(tx, review, checked, reviewer, repeat)
-            )
-            if result is not None:
-                return result
-        raise _changes_all_the_time(review_id)
+        await self._core.saw(reviewer)
 
-    def _claim(
-        self, tx: Transaction, seen: Review, checked: _Checked, reviewer: Identity, repeat: Repeat | None
-    ) -> Claim | AutoRejected | None:
-        """Claim only if revision and status are those that git checked. None means: look again."""
-        review = present(tx.lock_review(seen.id), seen.id)
-        kept = taken(tx, self._core, repeat, review.project)
-        if kept is not None:
-            return kept
-        if not rules.may_claim(review, reviewer=reviewer, now=tx.now):
-            return remembered(tx, self._core, repeat, review.project, self._view(tx, review, checked))
-        self._refuse_draining(reviewer)
-        if review.revision != seen.revision:
-            return None
-        if isinstance(checked, DoesNotApply):
-            change = rules.auto_reject(review, git_says=checked.git_says, now=tx.now)
-            tx.save(change)
-            rejected = views.auto_rejected(change.review)
-            # claim_next does not stop here; it goes on to the next review.
-            keep = repeat if repeat is not None and repeat.project is None else None
-            return remembered(tx, self._core, keep, review.project, rejected)
-        self._refuse_useless(tx, review, reviewer, checked.digest)
-        change = rules.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
-        tx.save(change)
-        keep_reviewed_change(tx, change.review, checked)
-        return remembered(tx, self._core, repeat, review.project, self._view(tx, change.review, checked))
+        async def prepare(review: Review) -> ClaimStep[Claim]:
+            offsets = await self._applies.offsets(review)
+            return lambda tx, begun: self._claimed(tx, begun, reviewer, offsets)
 
-    async def _held(self, review: Review) -> Applies:
-        return Applies(digest=review.digest, offsets=await self._applies.offsets(review))
+        return await self.claimed_with(review_id, reviewer, prepare, repeat=repeat)
 
-    async def on_the_way(
+    def _claimed(self, tx: Transaction, begun: Change, reviewer: Identity, offsets: tuple[Offset, ...]) -> Claim:
+        """The claimant that claims again gets the same answer, while the claim is live."""
+        if begun.events:
+            tx.save(begun)
+        else:
+            claims.may_claim(begun.review, reviewer=reviewer, now=tx.now)
+        return self._view(tx, begun.review, offsets)
+
+    async def claimed_with(
         self,
         review_id: str,
         reviewer: Identity,
-        seen: rules.Seen,
+        prepare: Callable[[Review], Awaitable[ClaimStep[R]]],
         *,
-        prepare: Callable[[Review], Awaitable[P]],
-        step: Callable[[Transaction, Change, P], R],
+        seen: Seen = _NOTHING_SEEN,
+        repeat: Repeat | None = None,
     ) -> R | AutoRejected:
-        """One step of a reviewer together with the claim that it needs, in one transaction.
+        """Take one step of a reviewer together with the claim that it needs, in one transaction.
 
-        `prepare` and git come first. `step` saves the change that it is given (empty if the reviewer holds the claim
-        already) followed by its own; if it raises, nothing was claimed."""
+        git and `prepare`, which makes the step, come before the transaction. The step saves the change that begins the
+        claim (it has no events if the reviewer holds the claim already), followed by its own. If the step raises,
+        nothing was claimed.
+        """
         for _ in range(_ATTEMPTS):
             review = await self._core.find(review_id)
-            rules.refuse_other_revision(review, seen)
+            kept = await self._core.recalled(repeat, review.project)
+            if kept is not None:
+                return kept
+            refuse_other_revision(review, seen)
             holds = same_identity(review.claimed_by, reviewer)
             if not holds:
-                rules.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
+                claims.may_claim(review, reviewer=reviewer, now=self._core.clock.now())
                 self._refuse_draining(reviewer)
-            prepared = await prepare(review)
-            ground = _Ground(review, reviewer, seen, None if holds else await self._applies.demand(review))
+            # The claimant gets its answer without git, which was asked when the claim began.
+            checked = None if holds else await self._applies.demand(review)
+            step = await prepare(review)
+            attempt = _Attempt(review, reviewer, checked, seen, repeat)
             result = await self._core.store.write(
-                lambda tx, ground=ground, prepared=prepared: self._step(
-                    tx, ground, lambda begun: step(tx, begun, prepared)
-                )
+                lambda tx, attempt=attempt, step=step: self._attempted(tx, attempt, step)
             )
+            if isinstance(result, BrokerError):
+                raise result
             if result is not None:
                 return result
-        raise _changes_all_the_time(review_id)
+        raise _keeps_changing(review_id)
 
-    def _step(self, tx: Transaction, ground: "_Ground", step: Callable[[Change], R]) -> R | AutoRejected | None:
+    def _attempted(
+        self, tx: Transaction, attempt: _Attempt, step: ClaimStep[R]
+    ) -> R | AutoRejected | BrokerError | None:
         """None means: look again, because the review is not what git was asked about."""
-        review = lock_review(tx, ground.review.id)
-        rules.refuse_other_revision(review, ground.seen)
-        if same_identity(review.claimed_by, ground.reviewer):
-            return step(Change(review=review, events=()))
-        rules.may_claim(review, reviewer=ground.reviewer, now=tx.now)
-        self._refuse_draining(ground.reviewer)
-        if ground.checked is None or review.revision != ground.review.revision:
-            return None
-        if isinstance(ground.checked, DoesNotApply):
-            change = rules.auto_reject(review, git_says=ground.checked.git_says, now=tx.now)
-            tx.save(change)
-            return views.auto_rejected(change.review)
-        digest, policy = ground.checked.digest, self._core.policy
-        self._refuse_useless(tx, review, ground.reviewer, digest)
-        begun = rules.claim(review, reviewer=ground.reviewer, digest=digest, policy=policy, now=tx.now)
-        keep_reviewed_change(tx, begun.review, ground.checked)
-        return step(begun)
+        review = present(tx.lock_review(attempt.review.id), attempt.review.id)
+        kept = taken(tx, self._core, attempt.repeat, review.project)
+        if kept is not None:
+            return kept
+        refuse_other_revision(review, attempt.seen)
+        if same_identity(review.claimed_by, attempt.reviewer):
+            begun = Change(review=review, events=())
+        else:
+            claims.may_claim(review, reviewer=attempt.reviewer, now=tx.now)
+            self._refuse_draining(attempt.reviewer)
+            if attempt.checked is None or review.revision != attempt.review.revision:
+                return None
+            if isinstance(attempt.checked, DoesNotApply):
+                return self._auto_rejected(tx, review, attempt.checked, attempt.repeat)
+            begun = self._begun(tx, review, attempt.reviewer, attempt.checked)
+        return remembered(tx, self._core, attempt.repeat, review.project, step(tx, begun))
+
+    def _auto_rejected(
+        self, tx: Transaction, review: Review, checked: DoesNotApply, repeat: Repeat | None
+    ) -> AutoRejected:
+        change = claims.auto_reject(review, git_says=checked.git_says, now=tx.now)
+        tx.save(change)
+        # claim_next does not stop here; it goes on to the next review.
+        keep = repeat if repeat is not None and repeat.project is None else None
+        return remembered(tx, self._core, keep, review.project, auto_rejected(change.review))
+
+    def _begun(self, tx: Transaction, review: Review, reviewer: Identity, checked: Applies) -> Change:
+        self._refuse_useless(tx, review, reviewer, checked.digest)
+        keep_reviewed_change(tx, review, checked)
+        return claims.claim(review, reviewer=reviewer, digest=checked.digest, policy=self._core.policy, now=tx.now)
 
     def _refuse_useless(self, tx: Transaction, review: Review, reviewer: Identity, digest: str | None) -> None:
         policy = self._core.policy.approvals
-        standing = standing_of(tx, review, policy, digest=digest)
-        rules.refuse_useless_approver(review, reviewer, policy, standing)
+        so_far = approvals_so_far(tx, review, policy, digest=digest)
+        refuse_useless_approver(review, reviewer, policy, so_far)
 
     def _refuse_draining(self, reviewer: Identity) -> bool:
         """Returns whether the reviewer is one of the pool's."""
-        standing = self._core.access.standing(reviewer)
-        if standing not in {None, ReviewerState.ACTIVE}:
+        state = self._core.access.pool_state(reviewer)
+        if state not in {None, ReviewerState.ACTIVE}:
             raise draining(reviewer)
-        return standing is not None
+        return state is not None
 
-    def _view(self, reader: Reader, review: Review, checked: _Checked | None = None) -> Claim:
+    def _view(self, reader: Reader, review: Review, offsets: tuple[Offset, ...] = ()) -> Claim:
         revision = reader.revision(review.id, review.revision, with_diff=False)
         assert revision is not None  # noqa: S101 - a review has the revision that it names
         findings = reader.findings(review.id) if review.open_finding_count else []
-        offsets = checked.offsets if isinstance(checked, Applies) else ()
-        return views.claim(review, revision, open_findings(findings), offsets)
+        return claim_result(review, revision, open_findings(findings), offsets)
 
     async def claim_next(
         self,
@@ -217,16 +204,13 @@ class Claims:
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         project = validation.project(project, self._core.policy.limits)
-        await self._core.heard(reviewer)
-        wanted = _Wanted(category, project)
-        within = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
+        await self._core.saw(reviewer)
+        repeat = replace(repeat, project=project or _ANY_PROJECT) if repeat else None
 
         async with self._turns.turn_of(reviewer) as turn:
-            claim: Claim | None = await self._core.store.glance(
-                lambda reader: recalled(reader, self._core, within, project)
-            )
+            claim: Claim | None = await self._core.recalled(repeat, project)
             if claim is None:
-                call = _NextCall(caller, reviewer, wanted, within)
+                call = _NextCall(caller, reviewer, category, project, repeat)
                 claim = await self._wait_for_claim(call, turn, wait=wait, wait_seconds=wait_seconds)
         if claim is None:
             return {"claimed": False}
@@ -254,10 +238,10 @@ class Claims:
 
     async def _own_unused(self, call: "_NextCall") -> Claim | None:
         """A claim of the same reviewer with which nothing was done: its answer was lost."""
-        wanted = ReviewFilter(status=Status.CLAIMED, category=call.wanted.category, project=call.wanted.project)
+        wanted = ReviewFilter(status=Status.CLAIMED, category=call.category, project=call.project)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
         for review in claimed:
-            if same_identity(review.claimed_by, call.reviewer) and rules.is_unused(review, self._core.policy):
+            if same_identity(review.claimed_by, call.reviewer) and claims.is_unused(review, self._core.policy):
                 return await self._try(call, review)
         return None
 
@@ -272,8 +256,8 @@ class Claims:
                 lambda reader, after=position: reader.reviews(
                     ReviewFilter(
                         status=Status.PENDING,
-                        category=call.wanted.category,
-                        project=call.wanted.project,
+                        category=call.category,
+                        project=call.project,
                         claimable_by=call.reviewer,
                         claimable_at=self._core.clock.now(),
                         for_pool=of_pool,
@@ -307,9 +291,9 @@ class Claims:
         by_claim = ByClaim(action="release_claim", caller=caller, claim_generation=claim_generation)
 
         def command(tx: Transaction, review: Review) -> Released:
-            change = rules.release(review, claim_generation=claim_generation, now=tx.now)
+            change = claims.release(review, claim_generation=claim_generation, now=tx.now)
             tx.save(change)
-            return views.released(change.review)
+            return released(change.review)
 
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
@@ -318,12 +302,12 @@ class Claims:
         identity = validation.identity("person", caller.proven_identity or person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:
-            change = rules.take_over(review, person=identity, policy=self._core.policy, now=tx.now)
+            change = claims.take_over(review, person=identity, policy=self._core.policy, now=tx.now)
             tx.save(change)
             return self._view(tx, change.review)
 
         return await self._core.change(review_id, None, command)
 
 
-def _changes_all_the_time(review_id: str) -> BrokerError:
+def _keeps_changing(review_id: str) -> BrokerError:
     return BrokerError(Code.BUSY, f"review {review_id} changed each time while git checked it", "Call again.")

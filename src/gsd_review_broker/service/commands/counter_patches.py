@@ -2,23 +2,22 @@
 
 from dataclasses import dataclass
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Milliseconds, Review
+from gsd_review_broker.domain.rules import discussion
 from gsd_review_broker.domain.words import CounterPatchStatus
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.repository import DoesNotApply
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import DoesNotApply
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.commands.findings import moved_to
 from gsd_review_broker.service.core import Core, Repeat
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import ReviewStatus
+from gsd_review_broker.service.wire.reviews import ReviewStatus, review_status
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedPatch:
     diff: bytes
     files: tuple[AffectedFile, ...]
 
@@ -78,7 +77,7 @@ class CounterPatches:
                 )
             revision = tx.revision(review.id, current.revision, with_diff=False)
             assert revision is not None  # noqa: S101 - a review that is held has the revision that it names
-            change = rules.accept_counter_patch(
+            change = discussion.accept_counter_patch(
                 current,
                 patch=open_patch,
                 revision=revision,
@@ -90,7 +89,7 @@ class CounterPatches:
                 now=tx.now,
             )
             tx.save(change)
-            return views.status(change.review, changed=True)
+            return review_status(change.review, changed=True)
 
         return await self._core.change(review_id, repeat, command)
 
@@ -102,10 +101,10 @@ class CounterPatches:
         actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> ReviewStatus:
-            change = rules.reject_counter_patch(
+            change = discussion.reject_counter_patch(
                 review, caller=actor, is_administrator=caller.is_administrator, reason=reason, now=tx.now
             )
             tx.save(change)
-            return views.status(change.review, changed=True)
+            return review_status(change.review, changed=True)
 
         return await self._core.change(review_id, repeat, command)

@@ -3,39 +3,39 @@
 from dataclasses import dataclass
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.audit import canonical
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import Change, CounterPatch, Finding, Identity, Message, Review, ReviewId
+from gsd_review_broker.domain.rules import access, discussion
+from gsd_review_broker.domain.rules.transitions import followed_by
+from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_digest
 from gsd_review_broker.domain.words import CallerKind, Disposition, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import review_topic
+from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim, recorded
 from gsd_review_broker.service.commands import findings
-from gsd_review_broker.service.commands.claims import Claims
-from gsd_review_broker.service.core import Core, Repeat
-from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import present
+from gsd_review_broker.service.commands.claims import Claims, ClaimStep
+from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
-from gsd_review_broker.service.wire import cursors
-from gsd_review_broker.service.wire.reviews import (
-    AutoRejected,
-    CounterPatchResult,
+from gsd_review_broker.service.waiting import LongPoll
+from gsd_review_broker.service.wire.discussion import (
     Discussion,
     MessageResult,
-    NothingNew,
     ResolvedFinding,
     SentMessage,
+    counter_patch_results,
+    fitting_findings,
+    message_result,
+    resolved_finding,
+    sent_message,
 )
-from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.service.wire.views import nothing_new
+from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
+from gsd_review_broker.service.wire.reviews import AutoRejected, NothingNew, nothing_new
 
 # A page of messages ends early when it holds this much.
 _PAGE_CHARACTERS = 128 * 1024
-_PATCHES_CHARACTERS = 30_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +68,10 @@ class Discussions:
         """A proven caller is the sender, whatever the message says."""
         named = self._checked(message)
         sender_id = caller.proven_identity or named
-        await self._core.heard(sender_id)
+        await self._core.saw(sender_id)
 
         def command(tx: Transaction, current: Review) -> SentMessage | BrokerError:
-            refusal = rules.side_refusal(caller, message.sender_role)
+            refusal = access.side_refusal(caller, message.sender_role)
             if refusal is not None:
                 return recorded(tx, refusal, caller, "add_message", current)
             return self._sent(tx, Change(review=current, events=()), message, sender_id)
@@ -80,23 +80,23 @@ class Discussions:
         by_claim = ByClaim(action="add_message", caller=caller) if unnamed else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
-    async def send_as_reviewer(
-        self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: rules.Seen
+    async def send_with_claim(
+        self, caller: Caller, review_id: str, message: NewMessage, *, reviewer_id: str, seen: Seen
     ) -> SentMessage | AutoRejected:
         """Send to a review that is not claimed: the message and its claim are one transaction."""
         reviewer_id = caller.proven_identity or reviewer_id
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
         sender_id = caller.acting(self._checked(message))
-        await self._core.heard(reviewer)
+        await self._core.saw(reviewer)
 
-        async def prepare(_review: Review) -> None:
-            pass
-
-        def step(tx: Transaction, begun: Change, _prepared: None) -> SentMessage:
-            rules.refuse_other_digest(begun.review, seen, approves=False)
+        def step(tx: Transaction, begun: Change) -> SentMessage:
+            refuse_other_digest(begun.review, seen, approves=False)
             return self._sent(tx, begun, message, sender_id)
 
-        return await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
+        async def prepare(_review: Review) -> ClaimStep[SentMessage]:
+            return step
+
+        return await self._claims.claimed_with(review_id, reviewer, prepare, seen=seen)
 
     def _checked(self, message: NewMessage) -> Identity | None:
         """The sender, if the call names one."""
@@ -112,16 +112,10 @@ class Discussions:
         if message.in_reply_to is not None:
             _require_message(tx, current, message.in_reply_to)
         new = _message(current, message, sender_id, tx)
-        change = rules.send_message(current, message=new, policy=self._core.policy, now=tx.now)
-        number = tx.save(rules.followed_by(begun, change))
+        change = discussion.send_message(current, message=new, policy=self._core.policy, now=tx.now)
+        number = tx.save(followed_by(begun, change))
         assert number is not None  # noqa: S101 - a message was saved
-        return {
-            "review_id": current.id,
-            "status": change.review.status.value,
-            "version": change.review.version,
-            "message_id": number,
-            "round": current.round,
-        }
+        return sent_message(change, number)
 
     async def read(
         self,
@@ -138,11 +132,11 @@ class Discussions:
         size = limit_of(limit)
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
         query = _DiscussionQuery(review.id, round_, since)
         after = since or 0
         if cursor is not None:
-            after = _position(cursors.read(cursor, query))
+            after = _position(read_cursor(cursor, query))
 
         async def look() -> Discussion | None:
             current, messages, known, patches = await self._core.store.read(
@@ -154,7 +148,7 @@ class Discussions:
                 )
             )
             current = present(current, review.id)
-            # A verdict or a closure during the wait counts as news too.
+            # A verdict or a closure during the wait is news too.
             if wait and not messages and current.status is review.status is not Status.CLOSED:
                 return None
             return _discussion(current, messages, known, patches, size, query)
@@ -189,11 +183,11 @@ class Discussions:
                     f"review {review.id} has no finding {finding_id!r}",
                     NextStep(Next.LIST_FINDINGS),
                 )
-            refusal = rules.resolving_refusal(caller, finding)
+            refusal = access.resolving_refusal(caller, finding)
             if refusal is not None:
                 return recorded(tx, refusal, caller, "resolve_finding", review)
             others = [one for one in known if one.id != finding_id]
-            change = rules.resolve_finding(
+            change = discussion.resolve_finding(
                 review,
                 finding=finding,
                 disposition=disposition,
@@ -203,7 +197,7 @@ class Discussions:
                 now=tx.now,
             )
             tx.save(change)
-            return findings.resolved(change.review, change.findings[0])
+            return resolved_finding(change.review, change.findings[0])
 
         by_claim = ByClaim(action="resolve_finding", caller=caller) if as_reviewer else None
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
@@ -260,9 +254,9 @@ def _discussion(
         room -= len(message.body)
         if taken and room < 0:
             break
-        taken.append(_view(message))
+        taken.append(message_result(message))
     more = len(taken) < len(messages)
-    shown, left_out = findings.shown(known)
+    shown, left_out = fitting_findings(known)
     return {
         "review_id": review.id,
         "status": review.status.value,
@@ -271,45 +265,7 @@ def _discussion(
         "messages": taken,
         "findings": shown,
         "findings_left_out": left_out,
-        "counter_patches": _patches(patches),
-        "next_cursor": cursors.make(query, [taken[-1]["message_id"]]) if more else None,
+        "counter_patches": counter_patch_results(patches),
+        "next_cursor": make_cursor(query, [taken[-1]["message_id"]]) if more else None,
         "changed": True,
-    }
-
-
-def _patches(patches: list[CounterPatch]) -> list[CounterPatchResult]:
-    """All counter-patches, whatever became of them. The newest is complete; older ones are, as far as there is room."""
-    results: list[CounterPatchResult] = []
-    room = _PATCHES_CHARACTERS
-    for patch in reversed(patches):
-        room -= len(patch.diff)
-        results.append(
-            {
-                "counter_patch_id": patch.id or 0,
-                "revision": patch.revision,
-                "round": patch.round,
-                "offered_by": patch.offered_by,
-                "status": patch.status.value,
-                "reason": patch.reason,
-                "paths": [file.path for file in patch.affected_files[:20]],
-                "diff": patch.diff.decode("utf-8") if room >= 0 else None,
-                "created_at": iso(patch.created_at),
-            }
-        )
-    return results[::-1]
-
-
-def _view(message: Message) -> MessageResult:
-    assert message.id is not None  # noqa: S101 - it was read from the store
-    return {
-        "message_id": message.id,
-        "round": message.round,
-        "sender_role": message.sender_role.value,
-        "sender_id": message.sender,
-        "body": message.body,
-        "path": message.path,
-        "line": message.line,
-        "in_reply_to": message.in_reply_to,
-        "metadata": message.metadata,
-        "created_at": iso(message.created_at),
     }

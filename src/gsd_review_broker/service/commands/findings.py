@@ -1,4 +1,4 @@
-"""Inline remarks: where they stand, when they are raised again, how they were resolved. None is ever lost."""
+"""Findings: where they stand, when they are raised again, how they were resolved. None is ever lost."""
 
 import asyncio
 import secrets
@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Finding, Identity, Limits, Milliseconds, Review
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
-from gsd_review_broker.domain.rules.findings import same_finding
+from gsd_review_broker.domain.rules.discussion import same_finding
 from gsd_review_broker.domain.words import SEVERITY_SPELLINGS, Anchor, Disposition, Severity, Side
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.wire.arguments import FindingArgument
-from gsd_review_broker.service.wire.reviews import FindingResult, ResolvedFinding
-
-# At most this many findings in an answer; the rest is counted.
-_SHOWN_CHARACTERS = 128 * 1024
-_ORDER = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,32 +46,32 @@ def new_finding(argument: FindingArgument) -> NewFinding:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """How a verdict's remarks change the review's findings."""
+    """How a verdict's findings change the review's findings."""
 
     changed: tuple[Finding, ...]
     open_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
-    """Remarks with their places, looked up before the transaction. The revision under a claim cannot change."""
+class PlacedFindings:
+    """New findings with their places, looked up before the transaction. The revision under a claim cannot change."""
 
     placed: tuple[tuple[NewFinding, LinePlace], ...]
 
     def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
-        """New remarks get an id. A remark that repeats an earlier finding raises that finding again."""
+        """Give new findings an id. One that repeats an earlier finding raises that finding again."""
         if not self.placed:
             return Raised((), review.open_finding_count)
         known = reader.findings(review.id)
         by = review.claimed_by or BROKER
         changed: dict[str, Finding] = {}
         position = max((finding.position for finding in known), default=0)
-        for remark, place in self.placed:
+        for new, place in self.placed:
             free = [finding for finding in known if finding.id not in changed]
-            same = same_finding(free, title=remark.title, place=place, round_=review.round)
+            same = same_finding(free, title=new.title, place=place, round_=review.round)
             if same is None:
                 position += 1
-            finding = _again(same, remark, place) if same else _new(review, position, remark, place, by=by, now=now)
+            finding = _again(same, new, place) if same else _new(review, position, new, place, by=by, now=now)
             changed[finding.id] = finding
         after = {finding.id: finding for finding in known} | changed
         return Raised(tuple(changed.values()), count_open(list(after.values())))
@@ -87,7 +82,7 @@ def count_open(findings: list[Finding]) -> int:
 
 
 def _new(
-    review: Review, position: int, remark: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
+    review: Review, position: int, new: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
 ) -> Finding:
     return Finding(
         id=f"f{secrets.token_hex(6)}",
@@ -101,11 +96,11 @@ def _new(
         line_start=place.line_start,
         line_end=place.line_end,
         side=place.side,
-        severity=remark.severity,
-        title=remark.title,
-        body=remark.body,
-        suggestion=remark.suggestion,
-        confidence=remark.confidence,
+        severity=new.severity,
+        title=new.title,
+        body=new.body,
+        suggestion=new.suggestion,
+        confidence=new.confidence,
         anchor=place.anchor,
         anchor_text=place.text,
         disposition=Disposition.OPEN,
@@ -114,14 +109,14 @@ def _new(
     )
 
 
-def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
+def _again(finding: Finding, new: NewFinding, place: LinePlace) -> Finding:
     return replace(
         finding,
         times_raised=finding.times_raised + 1,
-        severity=remark.severity,
-        body=remark.body,
-        suggestion=remark.suggestion,
-        confidence=remark.confidence,
+        severity=new.severity,
+        body=new.body,
+        suggestion=new.suggestion,
+        confidence=new.confidence,
         line_start=place.line_start,
         line_end=place.line_end,
         side=place.side,
@@ -132,41 +127,41 @@ def _again(finding: Finding, remark: NewFinding, place: LinePlace) -> Finding:
     )
 
 
-def refuse_unreadable(limits: Limits, remarks: list[NewFinding]) -> None:
-    if len(remarks) > limits.findings:
+def refuse_unreadable(limits: Limits, new: list[NewFinding]) -> None:
+    if len(new) > limits.findings:
         raise BrokerError(
             Code.TOO_LARGE,
-            f"findings: {len(remarks)} of them, and the limit is {limits.findings} a verdict",
+            f"findings: {len(new)} of them, and the limit is {limits.findings} a verdict",
             "Say the most important ones first.",
         )
-    for index, remark in enumerate(remarks):
-        _refuse_unreadable(f"findings.{index}", remark, limits.text, limits.intent)
+    for index, one in enumerate(new):
+        _refuse_unreadable(f"findings.{index}", one, limits.text, limits.intent)
 
 
-async def placed(remarks: list[NewFinding], diff: bytes | None) -> Remarks:
-    """Look the place of each remark up in the diff of the revision it is about."""
-    if not remarks:
-        return Remarks(())
-    places = await asyncio.to_thread(_places, diff, remarks)
-    return Remarks(tuple(zip(remarks, places, strict=True)))
+async def placed(new: list[NewFinding], diff: bytes | None) -> PlacedFindings:
+    """Look the place of each new finding up in the diff of the revision it is about."""
+    if not new:
+        return PlacedFindings(())
+    places = await asyncio.to_thread(_places, diff, new)
+    return PlacedFindings(tuple(zip(new, places, strict=True)))
 
 
-def _refuse_unreadable(name: str, remark: NewFinding, text_limit: int, title_limit: int) -> None:
-    validation.text(f"{name}.title", remark.title, title_limit)
-    validation.text(f"{name}.body", remark.body, text_limit)
-    validation.optional_text(f"{name}.suggestion", remark.suggestion, text_limit)
-    validation.optional_text(f"{name}.path", remark.path, title_limit)
-    if remark.confidence is not None:
-        validation.between(f"{name}.confidence", remark.confidence, 0, 1)
+def _refuse_unreadable(name: str, new: NewFinding, text_limit: int, title_limit: int) -> None:
+    validation.text(f"{name}.title", new.title, title_limit)
+    validation.text(f"{name}.body", new.body, text_limit)
+    validation.optional_text(f"{name}.suggestion", new.suggestion, text_limit)
+    validation.optional_text(f"{name}.path", new.path, title_limit)
+    if new.confidence is not None:
+        validation.between(f"{name}.confidence", new.confidence, 0, 1)
 
 
-def _places(diff: bytes | None, remarks: list[NewFinding]) -> list[LinePlace]:
+def _places(diff: bytes | None, new: list[NewFinding]) -> list[LinePlace]:
     shown = ShownLines(diff)
-    return [shown.place(remark.path, remark.line_start, remark.line_end, remark.side) for remark in remarks]
+    return [shown.place(one.path, one.line_start, one.line_end, one.side) for one in new]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedFindings:
     """Where findings stand in the next revision."""
 
     places: dict[str, LinePlace]
@@ -185,16 +180,16 @@ class Moved:
         )
 
 
-async def moved_to(findings: list[Finding], diff: bytes | None) -> Moved:
+async def moved_to(findings: list[Finding], diff: bytes | None) -> MovedFindings:
     """Look every finding up in the next revision's diff, before the transaction that needs it."""
     if not findings:
-        return Moved({})
+        return MovedFindings({})
     return await asyncio.to_thread(_found_again, findings, diff)
 
 
-def _found_again(findings: list[Finding], diff: bytes | None) -> Moved:
+def _found_again(findings: list[Finding], diff: bytes | None) -> MovedFindings:
     shown = ShownLines(diff)
-    return Moved({finding.id: shown.find_again(_place(finding)) for finding in findings})
+    return MovedFindings({finding.id: shown.find_again(_place(finding)) for finding in findings})
 
 
 def _place(finding: Finding) -> LinePlace:
@@ -206,55 +201,3 @@ def _place(finding: Finding) -> LinePlace:
         finding.anchor,
         finding.anchor_text,
     )
-
-
-def view(finding: Finding) -> FindingResult:
-    return {
-        "finding_id": finding.id,
-        "path": finding.path,
-        "line_start": finding.line_start,
-        "line_end": finding.line_end,
-        "side": finding.side.value,
-        "severity": finding.severity.value,
-        "title": finding.title,
-        "body": finding.body,
-        "suggestion": finding.suggestion,
-        "confidence": finding.confidence,
-        "anchor": finding.anchor.value,
-        "disposition": finding.disposition.value,
-        "note": finding.note,
-        "raised_by": finding.raised_by,
-        "round": finding.raised_in_round,
-        "times_raised": finding.times_raised,
-    }
-
-
-def resolved(review: Review, finding: Finding) -> ResolvedFinding:
-    return {**view(finding), "review_id": review.id, "status": review.status.value, "version": review.version}
-
-
-def open_findings(findings: list[Finding]) -> list[FindingResult]:
-    return shown([finding for finding in findings if finding.disposition is Disposition.OPEN])[0]
-
-
-def shown(findings: list[Finding]) -> tuple[list[FindingResult], int]:
-    """In the order in which reviewers gave them, and how many did not fit into the answer.
-
-    Open findings come first if there is not enough room, the most severe before the others.
-    """
-    fitting: list[Finding] = []
-    room = _SHOWN_CHARACTERS
-    for finding in sorted(findings, key=_importance):
-        room -= len(finding.body) + len(finding.suggestion or "") + len(finding.title)
-        if fitting and room < 0:
-            break
-        fitting.append(finding)
-    return [view(finding) for finding in sorted(fitting, key=_position)], len(findings) - len(fitting)
-
-
-def _importance(finding: Finding) -> tuple[bool, int, int]:
-    return finding.disposition is not Disposition.OPEN, _ORDER[finding.severity], finding.position
-
-
-def _position(finding: Finding) -> int:
-    return finding.position

@@ -6,7 +6,6 @@ from typing import Any
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.gate.decision import (
     Because,
     Commit,
@@ -24,17 +23,18 @@ from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, NewEvent, ReviewId, Status
-from gsd_review_broker.domain.words import EventType
+from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.rules import transitions
+from gsd_review_broker.domain.rules.approvals import texts_of
+from gsd_review_broker.domain.words import EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import ReviewFilter
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.standing import missing_in
-from gsd_review_broker.service.wire.timestamps import iso
-from gsd_review_broker.service.within import whole_broker_only
+from gsd_review_broker.service.project_store import whole_broker_only
+from gsd_review_broker.service.wire.encoding import iso
+from gsd_review_broker.service.wire.gate import landed_row
 
 log = structlog.get_logger()
 
@@ -202,7 +202,7 @@ class Gate:
 
         def look(reader: Reader) -> dict[str, Any]:
             return {
-                "without_approval": [_landed_row(row) for row in reader.landed_without_approval(_MOST_SHOWN)],
+                "without_approval": [landed_row(row) for row in reader.landed_without_approval(_MOST_SHOWN)],
                 "never_landed": [
                     {"review_id": row.review_id, "reviewer": row.reviewer, "approved_at": iso(row.approved_at)}
                     for row in reader.approved_and_never_landed(_MOST_SHOWN)
@@ -212,7 +212,7 @@ class Gate:
                     {"person": row.person, "reason": row.reason, "until": iso(row.until)}
                     for row in reader.latest_overrides(_MOST_SHOWN)
                 ],
-                "landed": [_landed_row(row) for row in reader.landed_commits(_MOST_SHOWN)],
+                "landed": [landed_row(row) for row in reader.landed_commits(_MOST_SHOWN)],
             }
 
         return await self._core.store.read(look)
@@ -269,20 +269,9 @@ class Gate:
             metadata["note"] = _CARRIED_OVER
         linked = [review for review_id in reviews if (review := tx.lock_review(review_id)) is not None]
         for review in linked:
-            tx.save(rules.record_landed(review, metadata=metadata, now=tx.now))
+            tx.save(transitions.record_landed(review, metadata=metadata, now=tx.now))
         if not linked:
             tx.append(_event(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
-
-
-def _landed_row(row: LandedCommit) -> dict[str, Any]:
-    return {
-        "commit": row.commit_id,
-        "branch": row.branch,
-        "subject": row.subject,
-        "because": row.because.value if row.because else None,
-        "reviews": list(row.reviews),
-        "landed_at": iso(row.landed_at),
-    }
 
 
 def _nearest_review(
@@ -324,7 +313,9 @@ def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nea
             revision = reader.revision(review.id, review.revision, with_diff=False)
             if revision and any(file.path in names for file in revision.affected_files):
                 found = missing_in(reader, review, approvals)
-                return Nearest(review_id=review.id, standing=status.value, missing=found[1] if found else ())
+                return Nearest(
+                    review_id=review.id, standing=status.value, missing=tuple(texts_of(found[1])) if found else ()
+                )
     return None
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import (
     Draft,
@@ -15,16 +14,16 @@ from gsd_review_broker.domain.model import (
     new_review_id,
     values_of,
 )
+from gsd_review_broker.domain.rules import proposals
 from gsd_review_broker.domain.words import Role
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.findings import Moved, moved_to
-from gsd_review_broker.service.core import Core, Repeat, once, recalled
-from gsd_review_broker.service.diffs import read_diff
-from gsd_review_broker.service.lookup import find_review
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import Closed, CreatedReview
+from gsd_review_broker.service.commands.findings import MovedFindings, moved_to
+from gsd_review_broker.service.core import Core, Repeat, once
+from gsd_review_broker.service.validation import read_diff
+from gsd_review_broker.service.wire.proposals import CreatedReview, created_review
+from gsd_review_broker.service.wire.reviews import Closed, closed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,16 +38,17 @@ class NewProposal:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedProposal:
+    """A proposal whose arguments are checked, each of them once."""
+
+    origin: Origin
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
 class _Reviser:
     identity: Identity | None
     is_administrator: bool
-
-
-def _under_own_name(caller: Caller, proposal: NewProposal) -> NewProposal:
-    """A proven caller is the proposer, whatever the call says."""
-    if not caller.proven:
-        return proposal
-    return replace(proposal, origin=replace(proposal.origin, proposer_id=caller.acting(proposal.origin.proposer_id)))
 
 
 class Proposals:
@@ -56,52 +56,30 @@ class Proposals:
         self._core = core
 
     async def create(self, caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
-        proposal = await self._in_its_project(_under_own_name(caller, proposal))
-        project = proposal.origin.project
-        kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, project))
+        checked = await self._checked(caller, proposal)
+        workspace = await self._workspace(checked)
+        project = await self._project(checked.origin, workspace)
+        kept = await self._core.recalled(repeat, project)
         if kept is not None:
             return kept
-        draft = await self._draft(proposal)
-        workspace = await self._workspace(proposal.origin.workspace, draft)
+        parent = await self._core.find(checked.origin.parent_id) if checked.origin.parent_id else None
+        origin = replace(checked.origin, project=project, workspace=workspace, parent_id=parent.id if parent else None)
         return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, proposal, draft, workspace))
+            lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, origin, checked.draft))
         )
 
-    async def _in_its_project(self, proposal: NewProposal) -> NewProposal:
-        """As the call says, else the token's, else the repository's, if the broker serves several."""
-        origin = proposal.origin
-        validation.project(origin.project, self._core.policy.limits)
-        project = self._core.project_of(origin.project)
-        if project is None and origin.workspace is not None:
-            validation.optional_text("workspace", origin.workspace, 4 * self._core.policy.limits.name)
-            workspace = await self._core.repository.resolve_workspace(origin.workspace)
-            project = await self._core.repository.project_of(workspace)
-        return proposal if project == origin.project else replace(proposal, origin=replace(origin, project=project))
-
-    def _create(self, tx: Transaction, proposal: NewProposal, draft: Draft, workspace: str | None) -> CreatedReview:
-        origin = self._origin(tx, proposal.origin, workspace)
-        change = rules.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
+    def _create(self, tx: Transaction, origin: Origin, draft: Draft) -> CreatedReview:
+        change = proposals.create(origin=origin, revision=_revision(draft, new_review_id(), 1, tx), now=tx.now)
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a creation always has one
-        return views.created(change.review, change.revision)
-
-    def _origin(self, tx: Transaction, origin: Origin, workspace: str | None) -> Origin:
-        limits = self._core.policy.limits
-        return replace(
-            origin,
-            agent_type=validation.identity("agent_type", origin.agent_type, limits),
-            workspace=workspace,
-            proposer_id=validation.optional_identity("proposer_id", origin.proposer_id, limits),
-            parent_id=find_review(tx, origin.parent_id).id if origin.parent_id else None,
-        )
+        return created_review(change.review, change.revision)
 
     async def revise(
         self, caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
     ) -> CreatedReview:
-        proposal = _under_own_name(caller, proposal)
-        draft = await self._draft(proposal)
+        checked = await self._checked(caller, proposal)
+        draft, actor = checked.draft, checked.origin.proposer_id
         review = await self._core.find(review_id)
-        actor = validation.optional_identity("proposer_id", proposal.origin.proposer_id, self._core.policy.limits)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
         moved = await moved_to(findings, draft.diff)
         return await self._core.change(
@@ -111,9 +89,9 @@ class Proposals:
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: Moved
+        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: MovedFindings
     ) -> CreatedReview:
-        change = rules.revise(
+        change = proposals.revise(
             review,
             revision=_revision(draft, review.id, review.revision + 1, tx),
             caller=reviser.identity,
@@ -125,7 +103,7 @@ class Proposals:
         )
         tx.save(change)
         assert change.revision is not None  # noqa: S101 - a revision always has one
-        return views.created(change.review, change.revision)
+        return created_review(change.review, change.revision)
 
     async def close(
         self,
@@ -142,7 +120,7 @@ class Proposals:
         actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
 
         def command(tx: Transaction, review: Review) -> Closed:
-            change = rules.close(
+            change = proposals.close(
                 review,
                 closer_role=closer_role,
                 caller=actor,
@@ -151,16 +129,16 @@ class Proposals:
                 now=tx.now,
             )
             tx.save(change)
-            return views.closed(change.review)
+            return closed(change.review)
 
         return await self._core.change(review_id, repeat, command)
 
-    async def _draft(self, proposal: NewProposal) -> Draft:
+    async def _checked(self, caller: Caller, proposal: NewProposal) -> CheckedProposal:
         limits = self._core.policy.limits
-        _check_names(proposal.origin, limits)
-        author = self._author(proposal.origin)
+        origin = _checked_origin(caller, proposal.origin, limits)
+        author = origin.proposer_id if origin.proposer_id is not None else Identity(origin.agent_type)
         diff, files = await read_diff("diff", proposal.diff, limits)
-        return Draft(
+        draft = Draft(
             intent=validation.text("intent", proposal.intent, limits.intent),
             description=validation.optional_text("description", proposal.description, limits.text),
             diff=diff,
@@ -169,14 +147,11 @@ class Proposals:
             author=author,
             written_by=author,
         )
+        return CheckedProposal(origin, draft)
 
-    def _author(self, origin: Origin) -> Identity:
-        author = origin.proposer_id if origin.proposer_id is not None else origin.agent_type
-        return validation.identity("proposer_id", author, self._core.policy.limits)
-
-    async def _workspace(self, path: str | None, draft: Draft) -> str | None:
-        workspace = await self._core.repository.resolve_workspace(path)
-        if workspace is None and draft.diff is not None and not draft.skip_diff_validation:
+    async def _workspace(self, checked: CheckedProposal) -> str | None:
+        workspace = await self._core.repository.resolve_workspace(checked.origin.workspace)
+        if workspace is None and checked.draft.diff is not None and not checked.draft.skip_diff_validation:
             raise BrokerError(
                 Code.UNAVAILABLE,
                 "a diff needs a repository to be checked in, and this broker serves none",
@@ -184,15 +159,26 @@ class Proposals:
             )
         return workspace
 
+    async def _project(self, origin: Origin, workspace: str | None) -> str | None:
+        """The project is the call's, else the token's, else the repository's, if the broker serves several."""
+        project = self._core.project_of(origin.project)
+        if project is None and origin.workspace is not None:
+            return await self._core.repository.project_of(workspace)
+        return project
 
-def _check_names(origin: Origin, limits: Limits) -> None:
-    """Identities are checked where they are read."""
+
+def _checked_origin(caller: Caller, origin: Origin, limits: Limits) -> Origin:
+    """Check each name. A proven caller is the proposer, whatever the call says."""
     validation.text("phase", origin.phase, limits.name)
-    validation.text("agent_type", origin.agent_type, limits.name)
     validation.optional_text("plan", origin.plan, limits.name)
     validation.optional_text("task", origin.task, limits.name)
     validation.project(origin.project, limits)
     validation.optional_text("workspace", origin.workspace, 4 * limits.name)
+    return replace(
+        origin,
+        agent_type=validation.identity("agent_type", origin.agent_type, limits),
+        proposer_id=validation.optional_identity("proposer_id", caller.acting(origin.proposer_id), limits),
+    )
 
 
 def _revision(draft: Draft, review_id: ReviewId, number: int, tx: Transaction) -> Revision:

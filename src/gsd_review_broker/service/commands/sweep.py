@@ -1,17 +1,22 @@
-"""Deadlines. This is the only place that compares a claim's deadline with the clock."""
+"""What time brings: claims expire, and on request closed reviews move into an archive.
+
+This is the only place that compares a claim's deadline with the clock.
+"""
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import structlog
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
-from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.idempotency import KEY_LIFETIME_MILLISECONDS
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import QUEUE
+from gsd_review_broker.domain.rules import claims
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, Transaction
+from gsd_review_broker.ports.world import QUEUE
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.broker import Pruned
+from gsd_review_broker.service.wire.encoding import iso
 
 log = structlog.get_logger()
 
@@ -22,6 +27,9 @@ _KEYS_EVERY_MILLISECONDS = 3_600_000
 # A wall clock that gains or loses more than this between two sweeps was moved, or the machine slept.
 _STEP_MILLISECONDS = 2_000
 _BATCH = 100
+# One call of prune moves what fits into this time; the caller repeats it while there is more.
+_TURN_MILLISECONDS = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class Sweep:
             return False
         if review.claim_expires_at is None or review.claim_expires_at > tx.now:
             return False
-        tx.save(rules.reclaim(review, reason="the claim's deadline passed", now=tx.now))
+        tx.save(claims.reclaim(review, reason="the claim's deadline passed", now=tx.now))
         return True
 
     async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:
@@ -110,3 +118,44 @@ class Sweep:
         self._keys_swept = now.steady
         before = Milliseconds(now.wall - KEY_LIFETIME_MILLISECONDS)
         await self._core.store.write(lambda tx: tx.forget_keys_before(before))
+
+
+class Retention:
+    """Moves closed reviews into an archive beside the database, on request only."""
+
+    def __init__(self, core: Core, *, database_name: str) -> None:
+        self._core = core
+        self._database_name = database_name
+
+    async def prune(self, closed_before: str) -> Pruned:
+        moment = _moment(closed_before)
+        if moment > self._core.clock.now():
+            raise BrokerError(
+                Code.INVALID_ARGUMENT,
+                f"closed_before: {closed_before} lies in the future",
+                "Give a day or a moment that is past.",
+            )
+        closed_before_text = iso(moment)
+        archive = f"{self._database_name}.archive-{closed_before_text[:10]}"
+        began, moved = self._core.clock.steady(), 0
+        while True:
+            batch = await self._core.store.archive(closed_before=moment, said_as=closed_before_text, into=archive)
+            moved += batch.moved
+            more = batch.found > 0
+            if not more or self._core.clock.steady() - began > _TURN_MILLISECONDS:
+                return {"closed_before": closed_before_text, "archive": archive, "reviews": moved, "more": more}
+
+
+def _moment(text: str) -> Milliseconds:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT,
+            f"closed_before: {text[:100]!r} is not a date",
+            "Give a day (2026-01-31) or a moment (2026-01-31T12:00:00Z); without a zone it is UTC.",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # Nothing was closed before 1970, and such an early moment may not have a year that can be written.
+    return Milliseconds(max(0, int((moment - _EPOCH).total_seconds() * 1000)))

@@ -6,7 +6,7 @@ import structlog
 
 from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.ports.proofs import TicketOffice
+from gsd_review_broker.ports.world import TicketIssuer
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 class Tickets:
-    def __init__(self, core: Core, applies: Applicability, office: TicketOffice) -> None:
+    def __init__(self, core: Core, applies: Applicability, office: TicketIssuer) -> None:
         self._core = core
         self._applies = applies
         self._office = office

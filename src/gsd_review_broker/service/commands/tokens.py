@@ -2,18 +2,17 @@
 
 import secrets
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER
-from gsd_review_broker.domain.model import Identity, Milliseconds
+from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.rules import access
 from gsd_review_broker.domain.tokens import PREFIX, Token
 from gsd_review_broker.domain.words import TokenRole
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import hash_of
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.identification import hash_of
-from gsd_review_broker.service.wire.tokens import NewToken, TokenList, TokenRow
-from gsd_review_broker.service.wire.views import moment
+from gsd_review_broker.service.wire.broker import NewToken, TokenList, TokenRow, token_row
 
 _MOST = 1_000
 
@@ -35,7 +34,7 @@ class Tokens:
 
         def command(tx: Transaction) -> Token:
             same = tx.lock_token(checked)
-            rules.refuse_token_name(checked, taken_by=same, is_of_pool=tx.reviewer(checked) is not None, now=tx.now)
+            access.refuse_token_name(checked, taken_by=same, is_of_pool=tx.reviewer(checked) is not None, now=tx.now)
             if same is not None:
                 # It has expired; its name is free again.
                 tx.revoke_token(same, tx.now)
@@ -46,18 +45,18 @@ class Tokens:
                 project=project,
                 created_at=tx.now,
                 created_by=by or BROKER,
-                expires_at=rules.expiry(expires, tx.now),
+                expires_at=access.expiry(expires, tx.now),
             )
             tx.save_token(token)
             return token
 
         token = await self._core.store.write(command)
-        return {"token": text, **_row(token, token.created_at)}
+        return {"token": text, **token_row(token, token.created_at)}
 
     async def listed(self) -> TokenList:
         now = self._core.clock.now()
         known = await self._core.store.read(lambda reader: reader.tokens(_MOST))
-        return {"tokens": [_row(token, now) for token in known]}
+        return {"tokens": [token_row(token, now) for token in known]}
 
     async def revoke(self, name: str) -> TokenRow:
         def command(tx: Transaction) -> Token:
@@ -70,7 +69,7 @@ class Tokens:
             return token
 
         token = await self._core.store.write(command)
-        return {**_row(token, self._core.clock.now()), "state": "revoked"}
+        return {**token_row(token, self._core.clock.now()), "state": "revoked"}
 
 
 def _role(text: str) -> TokenRole:
@@ -80,17 +79,3 @@ def _role(text: str) -> TokenRole:
         raise BrokerError(
             Code.INVALID_ARGUMENT, f"role: {text[:64]!r} is not a role", f"The roles are {', '.join(TokenRole)}."
         ) from error
-
-
-def _row(token: Token, now: Milliseconds) -> TokenRow:
-    return {
-        "name": token.name,
-        "role": token.role.value,
-        "identity": token.identity,
-        "project": token.project,
-        "state": token.state(now).value,
-        "created_at": moment(token.created_at),
-        "created_by": token.created_by,
-        "expires_at": moment(token.expires_at),
-        "revoked_at": moment(token.revoked_at),
-    }

@@ -2,25 +2,31 @@
 
 from dataclasses import dataclass, field, replace
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import Change, Review, Revision
+from gsd_review_broker.domain.rules.transitions import followed_by
+from gsd_review_broker.domain.rules.verdicts import (
+    Judgement,
+    Seen,
+    give_verdict,
+    refuse_incomplete,
+    refuse_other_digest,
+    refuse_verdict,
+    refused_verdict,
+)
 from gsd_review_broker.domain.words import Verdict
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
-from gsd_review_broker.service.commands.claims import Claims
-from gsd_review_broker.service.commands.counter_patches import Offer, require_applicable
-from gsd_review_broker.service.commands.findings import NewFinding, Remarks, placed, refuse_unreadable
+from gsd_review_broker.service.approvals import approvals_so_far
+from gsd_review_broker.service.commands.claims import Claims, ClaimStep
+from gsd_review_broker.service.commands.counter_patches import OfferedPatch, require_applicable
+from gsd_review_broker.service.commands.findings import NewFinding, PlacedFindings, placed, refuse_unreadable
 from gsd_review_broker.service.commands.tickets import Tickets
-from gsd_review_broker.service.core import Core, Repeat, recalled
-from gsd_review_broker.service.diffs import read_diff
-from gsd_review_broker.service.lookup import find_review
-from gsd_review_broker.service.standing import standing_of
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult
+from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
+from gsd_review_broker.service.validation import read_diff
+from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,15 +48,15 @@ class NewVerdict:
 class _Content:
     """The content of a verdict, checked before the transaction."""
 
-    offer: Offer | None
-    remarks: Remarks
+    offer: OfferedPatch | None
+    findings: PlacedFindings
 
 
-_NOTHING = _Content(None, Remarks(()))
+_NOTHING = _Content(None, PlacedFindings(()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _ReviewToJudge:
     """The review and its newest revision, read in one snapshot; and the answer to an earlier identical call."""
 
     review: Review
@@ -76,23 +82,23 @@ class Verdicts:
     ) -> VerdictResult:
         """A verdict under a claim that is held; a proven caller's own."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
-        await self._core.heard(judgement.reviewer_id)
+        await self._core.saw(judgement.reviewer_id)
         content, refusal = _NOTHING, None
         if given.has_content:
-            prepared = await self._prepared(review_id, repeat)
-            if prepared.answered is not None:
-                return prepared.answered
+            known = await self._review_to_judge(review_id, repeat)
+            if known.answered is not None:
+                return known.answered
             # A caller that may not judge is refused, and recorded, before git or the diff is read.
-            refusal = self._refusal(prepared.review, judgement)
-            content = _NOTHING if refusal else await self._content(prepared.review, prepared.revision, given)
+            refusal = self._refusal(known.review, judgement)
+            content = _NOTHING if refusal else await self._content(known.review, known.revision, given)
 
         def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
             if refusal is not None:
-                tx.save(rules.refused_verdict(review, judgement, refusal, tx.now))
+                tx.save(refused_verdict(review, judgement, refusal, tx.now))
                 return refusal
             change = self._change(tx, review, judgement, content)
             tx.save(change)
-            return change.refusal or views.verdict(change, judgement.verdict.value)
+            return change.refusal or verdict_result(change, judgement.verdict.value)
 
         by_claim = ByClaim(
             action="submit_verdict",
@@ -106,14 +112,14 @@ class Verdicts:
         await self._tickets.after(result)
         return result
 
-    async def judge(
+    async def give_with_claim(
         self,
         caller: Caller,
         review_id: str,
         given: NewVerdict,
         *,
         reviewer_id: str,
-        seen: rules.Seen,
+        seen: Seen,
         claim_generation: int | None = None,
     ) -> VerdictResult | AutoRejected:
         """A verdict together with its claim: one transaction, or nothing happens.
@@ -124,39 +130,41 @@ class Verdicts:
         reviewer_id = caller.proven_identity or reviewer_id
         judgement = self._judgement(given, reviewer_id, claim_generation)
         reviewer = validation.identity("reviewer_id", reviewer_id, self._core.policy.limits)
-        await self._core.heard(reviewer)
+        await self._core.saw(reviewer)
 
-        async def prepare(review: Review) -> _Content:
-            return await self._content(review, await self._revision(review), given) if given.has_content else _NOTHING
+        async def prepare(review: Review) -> ClaimStep[VerdictResult]:
+            revision = await self._revision(review) if given.has_content else None
+            content = await self._content(review, revision, given)
+            return lambda tx, begun: self._given(tx, begun, judgement, content, seen)
 
-        def step(tx: Transaction, begun: Change, content: _Content) -> VerdictResult | BrokerError:
-            rules.refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
-            by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
-            change = self._change(tx, begun.review, by, content)
-            tx.save(rules.followed_by(begun, change))
-            return change.refusal or views.verdict(change, judgement.verdict.value)
-
-        result = await self._claims.on_the_way(review_id, reviewer, seen, prepare=prepare, step=step)
-        if isinstance(result, BrokerError):
-            raise result
+        result = await self._claims.claimed_with(review_id, reviewer, prepare, seen=seen)
         await self._tickets.after(result)
         return result
 
-    def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> rules.Judgement:
+    def _given(
+        self, tx: Transaction, begun: Change, judgement: Judgement, content: _Content, seen: Seen
+    ) -> VerdictResult | BrokerError:
+        refuse_other_digest(begun.review, seen, approves=judgement.verdict is Verdict.APPROVED)
+        by = replace(judgement, claim_generation=begun.review.claim_generation) if begun.events else judgement
+        change = self._change(tx, begun.review, by, content)
+        tx.save(followed_by(begun, change))
+        return change.refusal or verdict_result(change, judgement.verdict.value)
+
+    def _judgement(self, sent: NewVerdict, reviewer_id: str | None, claim_generation: int | None) -> Judgement:
         limits = self._core.policy.limits
         refuse_unreadable(limits, sent.findings)
-        judgement = rules.Judgement(
+        judgement = Judgement(
             verdict=sent.verdict,
             reason=validation.optional_text("reason", sent.reason, limits.text),
             reviewer_id=validation.optional_identity("reviewer_id", reviewer_id, limits),
             claim_generation=claim_generation,
         )
-        rules.refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
+        refuse_incomplete(judgement, has_counter_patch=sent.counter_patch is not None)
         return judgement
 
-    def _change(self, tx: Transaction, review: Review, judgement: rules.Judgement, content: _Content) -> Change:
-        raised = content.remarks.raised(review, tx, now=tx.now)
-        return rules.give_verdict(
+    def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
+        raised = content.findings.raised(review, tx, now=tx.now)
+        return give_verdict(
             review,
             judgement,
             counter_patch=content.offer and content.offer.on(review, tx.now),
@@ -165,24 +173,24 @@ class Verdicts:
             pool_managed=self._is_of_pool(review),
             policy=self._core.policy,
             now=tx.now,
-            standing=standing_of(tx, review, self._core.policy.approvals, digest=review.digest),
+            so_far=approvals_so_far(tx, review, self._core.policy.approvals, digest=review.digest),
         )
 
-    def _refusal(self, review: Review, judgement: rules.Judgement) -> BrokerError | None:
+    def _refusal(self, review: Review, judgement: Judgement) -> BrokerError | None:
         try:
-            rules.refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
+            refuse_verdict(review, judgement, pool_managed=self._is_of_pool(review), policy=self._core.policy)
         except BrokerError as error:
             return error
         return None
 
     def _is_of_pool(self, review: Review) -> bool:
-        return self._core.access.standing(review.claimed_by) is not None
+        return self._core.access.pool_state(review.claimed_by) is not None
 
-    async def _prepared(self, review_id: str, repeat: Repeat | None) -> _Prepared:
-        def read(reader: Reader) -> _Prepared:
+    async def _review_to_judge(self, review_id: str, repeat: Repeat | None) -> _ReviewToJudge:
+        def read(reader: Reader) -> _ReviewToJudge:
             review = find_review(reader, review_id)
             revision = reader.revision(review.id, review.revision, with_diff=True)
-            return _Prepared(review, revision, recalled(reader, self._core, repeat, review.project))
+            return _ReviewToJudge(review, revision, recalled(reader, self._core, repeat, review.project))
 
         return await self._core.store.read(read)
 
@@ -195,5 +203,5 @@ class Verdicts:
         diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:
             await require_applicable(self._core, review, diff, files)
-        remarks = await placed(sent.findings, revision.diff if revision else None)
-        return _Content(None if diff is None else Offer(diff=diff, files=files), remarks)
+        findings = await placed(sent.findings, revision.diff if revision else None)
+        return _Content(None if diff is None else OfferedPatch(diff=diff, files=files), findings)

@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
+from gsd_review_broker.domain.pool import Reviewer, Work
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core, Repeat, recalled, remembered, taken
+from gsd_review_broker.service.core import Core, Repeat, remembered, taken
 from gsd_review_broker.service.pool.records import PoolRecords
-from gsd_review_broker.service.wire.pool import (
-    HeldBackRow,
+from gsd_review_broker.service.project_store import whole_broker_only
+from gsd_review_broker.service.wire.broker import (
     KilledReviewer,
     LoginState,
     PoolState,
@@ -24,9 +23,11 @@ from gsd_review_broker.service.wire.pool import (
     ReviewerRow,
     SpawnedReviewer,
     WorkRow,
+    held_back_row,
+    reviewer_row,
+    work_row,
 )
-from gsd_review_broker.service.wire.views import moment
-from gsd_review_broker.service.within import whole_broker_only
+from gsd_review_broker.service.wire.encoding import moment
 
 R = TypeVar("R")
 
@@ -34,20 +35,6 @@ LARGEST_POOL = 10
 _ENDED_SHOWN = 20
 _LONGEST_TAIL = 200_000
 _HELD_BACK_SHOWN = 50
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentLogin:
-    """Whether the pool's agent is logged in, as far as can be seen, and which variables reach it."""
-
-    # False for a program of the user's own: nothing is known about it.
-    is_known: bool
-    # The variable or file that logs it in.
-    seen: str | None
-    advice: str
-    # Names of variables that reviewers may see, and those that the broker has.
-    passed: tuple[str, ...]
-    present: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +49,7 @@ class PoolFacts:
     max_tokens_per_day: int | None
     next_spawn_at: Milliseconds | None
     problem: str | None
-    login: AgentLogin
+    login: LoginState
 
 
 @dataclass(slots=True)
@@ -137,14 +124,14 @@ class PoolControl:
             "model": facts.model,
             "max_pool_size": facts.max_pool_size,
             "pending": situation.pending,
-            "held_back": [_held_back(failure, asked) for failure, asked in held_back],
+            "held_back": [held_back_row(failure, asked) for failure, asked in held_back],
             "spawns_today": situation.spawns_today,
             "max_spawns_per_day": facts.max_spawns_per_day,
             "tokens_today": situation.tokens_today,
             "max_tokens_per_day": facts.max_tokens_per_day,
             "next_spawn_at": moment(facts.next_spawn_at),
             "problem": facts.problem,
-            "login": _login(facts.login),
+            "login": facts.login,
             "reviewers": listed["reviewers"],
         }
 
@@ -204,7 +191,7 @@ class PoolControl:
 
     async def work_on(self, review_id: str) -> list[WorkRow]:
         review = await self._core.find(review_id)
-        return [_work(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
+        return [work_row(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
 
     async def _once(self, repeat: Repeat | None, do: Callable[[], Awaitable[R]]) -> R:
         """The same call twice at once runs once: the second waits for the first and gets the same answer."""
@@ -215,7 +202,7 @@ class PoolControl:
         same.callers += 1
         try:
             async with same.turn:
-                kept = await self._core.store.glance(lambda reader: recalled(reader, self._core, repeat, None))
+                kept = await self._core.recalled(repeat, None)
                 return kept if kept is not None else await self._done(repeat, await do())
         finally:
             same.callers -= 1
@@ -243,6 +230,15 @@ class PoolControl:
         if self._core.project is not None:
             raise whole_broker_only(action, self._core.project)
 
+    def _row(self, reviewer: Reviewer, under_way: list[Work]) -> ReviewerRow:
+        pool = self._pool
+        return reviewer_row(
+            reviewer,
+            under_way,
+            doing=pool.doing(reviewer.id) if pool else None,
+            last_activity_at=pool.last_activity_at(reviewer.id) if pool else None,
+        )
+
     def _attached(self) -> Pool:
         if self._pool is None:
             raise _off()
@@ -254,53 +250,6 @@ class PoolControl:
             raise _off()
         return pool
 
-    def _row(self, reviewer: Reviewer, under_way: list[Work]) -> ReviewerRow:
-        completed = reviewer.reviews_completed
-        held = [work.review_id for work in under_way if work.reviewer_id == reviewer.id]
-        last = self._pool.last_activity_at(reviewer.id) if self._pool else None
-        return {
-            "id": reviewer.id,
-            "display_name": reviewer.display_name,
-            "agent": reviewer.agent,
-            "model": reviewer.model,
-            "project": reviewer.project,
-            "state": reviewer.state.value,
-            "pid": reviewer.pid,
-            "current_review": held[0] if held else None,
-            "doing": self._pool.doing(reviewer.id) if self._pool else None,
-            "started_at": moment(reviewer.started_at) or "",
-            "last_activity_at": moment(last or reviewer.ended_at),
-            "ended_at": moment(reviewer.ended_at),
-            "end_reason": reviewer.end_reason.value if reviewer.end_reason else None,
-            "exit_code": reviewer.exit_code,
-            "reviews_completed": completed,
-            "avg_review_seconds": round(reviewer.review_milliseconds / completed / 1000, 3) if completed else None,
-            "approval_rate_pct": round(100 * reviewer.reviews_approved / completed, 1) if completed else None,
-            "input_tokens": reviewer.input_tokens,
-            "output_tokens": reviewer.output_tokens,
-            "cost_usd": reviewer.cost_usd,
-        }
-
-
-def _held_back(failure: Failure, needs_human: str | None) -> HeldBackRow:
-    waits_for_person = failure.failures >= FAILURES_THAT_NEED_A_PERSON and needs_human is not None
-    return {
-        "review_id": failure.review_id,
-        "failures": failure.failures,
-        "retry_at": None if waits_for_person else moment(failure.retry_at),
-        "needs_human": needs_human,
-    }
-
-
-def _login(login: AgentLogin) -> LoginState:
-    return {
-        "known": login.is_known,
-        "seen": login.seen,
-        "advice": login.advice,
-        "passed": list(login.passed),
-        "present": list(login.present),
-    }
-
 
 def _found(reader: Reader, name: str) -> Reviewer | None:
     exact = reader.reviewer(Identity(name))
@@ -309,19 +258,6 @@ def _found(reader: Reader, name: str) -> Reviewer | None:
     # A display name means the newest reviewer with it: a running one, or the last that stopped.
     known = (*reversed(reader.running_reviewers()), *reader.ended_reviewers(_ENDED_SHOWN))
     return next((one for one in known if one.display_name == name), None)
-
-
-def _work(work: Work) -> WorkRow:
-    return {
-        "reviewer_id": work.reviewer_id,
-        "claim_generation": work.claim_generation,
-        "claimed_at": moment(work.claimed_at) or "",
-        "ended_at": moment(work.ended_at),
-        "outcome": work.outcome.value if work.outcome else None,
-        "input_tokens": work.input_tokens,
-        "output_tokens": work.output_tokens,
-        "cost_usd": work.cost_usd,
-    }
 
 
 def _off() -> BrokerError:

@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Milliseconds, NewEvent, Review, ReviewId
 from gsd_review_broker.domain.pool import JUDGED, Reviewer, Usage, Work
+from gsd_review_broker.domain.rules import claims, pool, transitions
 from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
-from gsd_review_broker.ports.lists import ReviewFilter, list_position
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.wakeups import POOL, QUEUE
+from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction, list_position
+from gsd_review_broker.ports.world import POOL, QUEUE
 from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.approvals import can_add
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.standing import can_add
 
 DAY_MILLISECONDS = 24 * 3_600_000
 # A broker that has not been heard of for this long is dead.
@@ -69,18 +67,18 @@ class PoolRecords:
     async def left_running(self) -> list[Reviewer]:
         """At the start: rows of this broker that still say running, although it was not running.
 
-        Where no other broker can be, every row counts: the database may have been moved here.
+        Where no other broker can be, every row is left over: the database may have been moved here.
         """
         store = self._core.store
         running = await store.read(lambda reader: reader.running_reviewers())
-        return [one for one in running if not store.is_shared or rules.pool.is_left_to(one, store.broker_id)]
+        return [one for one in running if not store.is_shared or pool.is_left_to(one, store.broker_id)]
 
     async def beat(self) -> None:
         """Tell the other brokers of the database that this one is running."""
         await self._core.store.write(lambda tx: tx.save_heartbeat(self._core.store.broker_id, tx.now))
 
     async def meet(self) -> None:
-        """Reserve the names of all brokers' reviewers: nobody else acts under them here, or by their claims."""
+        """Reserve the names of all brokers' reviewers: no other caller acts under them here, or by their claims."""
         running = await self._core.store.read(lambda reader: reader.running_reviewers())
         self._core.access.remember(one.id for one in running)
 
@@ -195,7 +193,7 @@ def _end(tx: Transaction, reviewer_id: Identity, ending: Ending) -> bool:
     if reviewer is None or reviewer.state is ReviewerState.TERMINATED:
         return False
     held = [work.review_id for work in tx.work_under_way() if work.reviewer_id == reviewer_id]
-    failed_on = rules.pool.failed_on(
+    failed_on = pool.failed_on(
         reviewer,
         ending.reason,
         held=held,
@@ -251,23 +249,23 @@ def _next_up(tx: Transaction) -> list[ReviewId]:
 def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str) -> Change | None:
     if not review.is_claim_live or not same_identity(review.claimed_by, reviewer_id):
         return None
-    return rules.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
+    return claims.reclaim(review, reason=f"the process of {reviewer_id} ended ({how})", now=tx.now)
 
 
 def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
     """Count the failure. Returns the call for a person, if one is needed."""
-    failures = rules.pool.failures_after(review, tx.failure(review.id))
-    blame = rules.pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
+    failures = pool.failures_after(review, tx.failure(review.id))
+    blame = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
     tx.save_failure(blame.failure)
-    return rules.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
+    return transitions.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
-    for work in rules.pool.shared(tx.lock_work_of(reviewer_id, _LAST_WORK), usage):
+    for work in pool.shared(tx.lock_work_of(reviewer_id, _LAST_WORK), usage):
         tx.save_work(work)
     reviewer = tx.lock_reviewer(reviewer_id)
     if reviewer is not None:
-        tx.save_reviewer(rules.pool.booked(reviewer, usage))
+        tx.save_reviewer(pool.booked(reviewer, usage))
 
 
 def _event(event_type: EventType, reviewer: Reviewer, now: Milliseconds, **metadata: Any) -> NewEvent:
@@ -306,7 +304,7 @@ class WorkWatcher:
             if self._is_of_the_pool(tx, event.actor):
                 _begin_work(tx, review, event)
             return
-        outcome = rules.pool.outcome_of(review, event)
+        outcome = pool.outcome_of(review, event)
         if outcome is None:
             return
         if outcome in JUDGED:
@@ -316,7 +314,7 @@ class WorkWatcher:
             _end_work(tx, work, outcome)
 
     def _is_of_the_pool(self, tx: Transaction, actor: Identity) -> bool:
-        if self._access.standing(actor) is not None:
+        if self._access.pool_state(actor) is not None:
             return True
         # A reviewer of another broker: only names in the pool's own format are looked up.
         return display_name(actor) != actor and tx.reviewer(actor) is not None
@@ -338,10 +336,10 @@ def _end_work(tx: Transaction, work: Work, outcome: WorkOutcome) -> None:
     tx.announce(POOL)
     reviewer = tx.lock_reviewer(work.reviewer_id) if outcome in JUDGED else None
     if reviewer is not None:
-        tx.save_reviewer(rules.pool.credited(reviewer, work, outcome, now=tx.now))
+        tx.save_reviewer(pool.credited(reviewer, work, outcome, now=tx.now))
 
 
 def _forgive(tx: Transaction, review_id: ReviewId) -> None:
-    failure = rules.pool.forgiven(tx.failure(review_id), now=tx.now)
+    failure = pool.forgiven(tx.failure(review_id), now=tx.now)
     if failure is not None:
         tx.save_failure(failure)

@@ -7,8 +7,7 @@ from enum import StrEnum
 from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import Identity, Message, Milliseconds, Review
 from gsd_review_broker.domain.words import EventType, Role, Status
-from gsd_review_broker.ports.lists import ReviewFilter
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader, ReviewFilter
 from gsd_review_broker.service.core import Core
 
 # Pending this long means that no reviewer is available.
@@ -101,7 +100,7 @@ def _asked_at(reader: Reader, review: Review) -> Milliseconds:
 
 def _of_both_sides(reader: Reader, review: Review, person: Identity, now: Milliseconds) -> Iterator[InboxEntry]:
     last = reader.last_message(review.id)
-    # Anything that happened after it counts as an answer.
+    # Any later event is an answer.
     if last is not None and last.created_at == review.updated_at and not is_human(last.sender):
         why = _unanswered(review, last, person, now)
         if why is not None:
@@ -120,5 +119,5 @@ def _unanswered(review: Review, last: Message, person: Identity, now: Millisecon
     if same_identity(addressee, person):
         return f"{last.sender} waits for your answer"
     if "?" in last.body and now - last.created_at >= UNANSWERED_AFTER_MILLISECONDS:
-        return f"{last.sender} asked, and {addressee or 'nobody'} has not answered"
+        return f"{last.sender} asked, and {addressee or 'the reviewer'} has not answered"
     return None

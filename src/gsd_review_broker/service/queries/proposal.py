@@ -7,12 +7,12 @@ from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revis
 from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
 from gsd_review_broker.domain.words import CounterPatchStatus
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.wire import cursors, views
-from gsd_review_broker.service.wire.reviews import Proposal, ProposalPage
+from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
+from gsd_review_broker.service.wire.proposals import Proposal, ProposalPage, offset_results, proposal, proposal_page
 
 _INLINE_BYTES = 30_000
 _DIFF, _COUNTER_PATCH = "diff", "counter_patch"
@@ -45,8 +45,11 @@ class _Wanted:
     def since_revision(self) -> int | None:
         return self.query.since_revision
 
-    def cursor(self, text: str, offset: int | None) -> str | None:
-        return None if offset is None else cursors.make(self.query, [self.number, text, offset])
+    def cursor(self, text: str, page: Page | None) -> str | None:
+        """Where this text goes on after the page."""
+        if page is None or page.next_offset is None:
+            return None
+        return make_cursor(self.query, [self.number, text, page.next_offset])
 
 
 class ProposalQueries:
@@ -66,7 +69,7 @@ class ProposalQueries:
     ) -> Proposal | ProposalPage:
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
         wanted = _wanted(review, _ProposalQuery(review.id, revision, path, since_revision), cursor)
         # By primary key, unless two revisions are compared.
         read = self._core.store.glance if since_revision is None else self._core.store.read
@@ -74,20 +77,26 @@ class ProposalQueries:
         if cursor is not None:
             source = patch.diff if wanted.text == _COUNTER_PATCH and patch else diff
             page = await _page(source, wanted.offset, path if wanted.text == _DIFF else None)
-            return _following(review, wanted, page)
+            later = proposal_page(review, wanted.number, page, wanted.cursor(wanted.text, page))
+            if since_revision is not None:
+                later["since_revision"] = since_revision
+            return later
         page = await _page(diff, 0, path if since_revision is None else None)
-        counter_page = await _page(patch.diff if patch else None, 0, None)
-        proposal = _first(review, content, wanted, page, patch, counter_page)
+        patch_page = await _page(patch.diff if patch else None, 0, None)
+        next_cursor, patch_cursor = wanted.cursor(_DIFF, page), wanted.cursor(_COUNTER_PATCH, patch_page)
+        result = proposal(review, content, page, next_cursor, patch, patch_page, patch_cursor)
+        if since_revision is not None:
+            result["since_revision"] = since_revision
         offsets = await self._applies.offsets(review) if content.number == review.revision else ()
         if offsets:
-            proposal["offsets"] = views.offsets(offsets)
-        return proposal
+            result["offsets"] = offset_results(offsets)
+        return result
 
 
 def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wanted:
     if cursor is None:
         return _Wanted(query, review.revision if query.revision is None else query.revision)
-    match cursors.read(cursor, query):
+    match read_cursor(cursor, query):
         # Later pages are of the revision that was begun, even if there is a newer one by now.
         case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
             return _Wanted(query, number, text, offset)
@@ -140,61 +149,3 @@ async def _page(diff: bytes | None, offset: int, path: str | None) -> Page | Non
     if len(diff) <= _INLINE_BYTES:
         return page_of(diff, offset, path=path)
     return await asyncio.to_thread(page_of, diff, offset, path=path)
-
-
-def _following(review: Review, wanted: _Wanted, page: Page | None) -> ProposalPage:
-    result: ProposalPage = {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
-        "revision": wanted.number,
-        "diff": page.text if page else "",
-        "next_cursor": wanted.cursor(wanted.text, page.next_offset if page else None),
-    }
-    if wanted.since_revision is not None:
-        result["since_revision"] = wanted.since_revision
-    return result
-
-
-def _first(
-    review: Review,
-    content: Revision,
-    wanted: _Wanted,
-    page: Page | None,
-    patch: CounterPatch | None,
-    counter_page: Page | None,
-) -> Proposal:
-    result: Proposal = {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
-        "revision": content.number,
-        "round": review.round,
-        "intent": content.intent,
-        "description": content.description,
-        "agent_type": review.agent_type,
-        "agent_role": review.agent_role.value,
-        "phase": review.phase,
-        "plan": review.plan,
-        "task": review.task,
-        "category": review.category.value if review.category else None,
-        "priority": review.priority.value,
-        "project": review.project,
-        "workspace": review.workspace,
-        "proposer_id": review.proposer_id,
-        "parent_id": review.parent_id,
-        "affected_files": views.files(content.affected_files),
-        "has_diff": content.diff is not None,
-        "skip_diff_validation": content.skip_diff_validation,
-        "digest": review.digest if content.number == review.revision else None,
-        "diff": page.text if page else None,
-        "next_cursor": wanted.cursor(_DIFF, page.next_offset if page else None),
-        "counter_patch": counter_page.text if counter_page else None,
-        "counter_patch_next_cursor": wanted.cursor(_COUNTER_PATCH, counter_page.next_offset if counter_page else None),
-        "counter_patch_affected_files": views.files(patch.affected_files) if patch else None,
-        # The files of the patch that is shown, if one is.
-        "counter_patch_status": (patch.status if patch else review.counter_patch_status),
-    }
-    if wanted.since_revision is not None:
-        result["since_revision"] = wanted.since_revision
-    return result

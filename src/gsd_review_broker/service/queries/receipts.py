@@ -1,16 +1,16 @@
-"""Receipts: of an approval as it was signed then, and of an override as the record tells it."""
+"""Receipts: of an approval as it was signed then, and of an override as the record says."""
 
 from typing import Any
 
-from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.proofs import Signer
-from gsd_review_broker.ports.reader import Reader
+from gsd_review_broker.ports.store import Reader
+from gsd_review_broker.ports.world import Signer
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.wire.timestamps import iso
+from gsd_review_broker.service.wire.gate import override_document
 
 
-class Receipts:
+class ReceiptQueries:
     def __init__(self, core: Core, signer: Signer) -> None:
         self._core = core
         self._signer = signer
@@ -43,39 +43,6 @@ class Receipts:
                 "The repository's root commit was not known: it was a shallow clone, or had no commit.",
             )
         return {"commit": commit, "receipt": self._signer.sign(document)}
-
-
-def approval_document(approved: ReviewedChange) -> dict[str, Any] | None:
-    """What a receipt says; None where the repository had no root commit, by which clones know it."""
-    if approved.repository is None or approved.approved_at is None:
-        return None
-    return {
-        "repository": approved.repository,
-        "digest": approved.digest,
-        "review_id": approved.review_id,
-        "revision": approved.revision,
-        "proposer": approved.proposer,
-        "reviewer": approved.reviewer,
-        "verdict": "approved",
-        "approved_at": iso(approved.approved_at),
-    }
-
-
-def override_document(landed: LandedCommit, override: GateOverride) -> dict[str, Any] | None:
-    """What the receipt of an override says about the one commit that it let through."""
-    if override.repository is None:
-        return None
-    return {
-        "repository": override.repository,
-        "commit": landed.commit_id,
-        "digest": landed.digest,
-        "override": override.id,
-        "person": override.person,
-        "reason": override.reason,
-        "verdict": "overridden",
-        "landed_at": iso(landed.landed_at),
-        "until": iso(override.until),
-    }
 
 
 def _overridden(reader: Reader, folder: str, commit: str) -> tuple[LandedCommit, GateOverride]:

@@ -17,25 +17,23 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
+from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.repository import Applies
+from gsd_review_broker.ports.store import Reader
+from gsd_review_broker.ports.world import Applies
 from gsd_review_broker.service.applies import Applicability, Checked
-from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.lookup import find_review
-from gsd_review_broker.service.queries.queue_history import QueueHistory, queue_history
+from gsd_review_broker.service.approvals import missing_in
+from gsd_review_broker.service.core import Core, find_review
 from gsd_review_broker.service.queries.reviews import is_own_event
-from gsd_review_broker.service.standing import missing_in
-from gsd_review_broker.service.wire import views
-from gsd_review_broker.service.wire.reviews import AuditLog, EventResult
+from gsd_review_broker.service.wire.reviews import AuditLog, EventResult, event_result
 
 # A page reads no more than this of either; the audit and the tools have everything.
 MOST_MESSAGES = 500
 MOST_EVENTS = 200
 # A page waits this long for git; the next request has the answer.
 _PATIENCE_SECONDS = 0.4
-# Somebody asked for lines that only git has.
+# A viewer asked for lines that only git has.
 _BASE_PATIENCE_SECONDS = 10.0
 # A larger file is not shown whole.
 LARGEST_BASE = 1024 * 1024
@@ -43,6 +41,8 @@ LARGEST_BASE = 1024 * 1024
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
 _AT_ONCE = 500
+_EVENTS_OF_HISTORY = 2_000
+_MOST_POINTS = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +65,16 @@ class ReviewFacts:
 class ChainStatus:
     checked: int
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """How many reviews were waiting for a reviewer over time.
+
+    The points are (moment, pending from then on), oldest first; the last one is now.
+    """
+
+    points: tuple[tuple[Milliseconds, int], ...]
 
 
 class ReviewPageQueries:
@@ -107,9 +117,9 @@ class ReviewPageQueries:
             raise _no_base(review, number)
         return answer.records
 
-    async def heard(self, person: str, review: Review) -> None:
+    async def saw(self, person: str, review: Review) -> None:
         """A person who reads what they claimed is active: the deadline is extended."""
-        await self._core.heard(Identity(person), review)
+        await self._core.saw(Identity(person), review)
 
     async def applies(self, review: Review) -> Checked:
         """Does the newest revision apply now? Once the review is approved or closed, git need not be asked."""
@@ -164,10 +174,10 @@ def _facts(
         findings=tuple(reader.findings(review.id)),
         messages=tuple(reader.messages(review.id, round_=None, after=0, limit=MOST_MESSAGES)),
         counter_patches=tuple(reader.counter_patches(review.id)),
-        events=tuple(views.event(event) for event in reversed(events)),
+        events=tuple(event_result(event) for event in reversed(events)),
         now=now,
         approved_by=found[0].approvers if found else (),
-        missing=found[1] if found else None,
+        missing=tuple(texts_of(found[1])) if found else None,
     )
 
 
@@ -219,7 +229,7 @@ def _recent(
         events = reader.events_before(review_id=review_id, before=before, limit=_AT_ONCE)
         for event in events:
             before = event.id
-            shown = views.event(event)
+            shown = event_result(event)
             if wanted(shown) and (not only_own or is_own_event(reader, event)):
                 found.append(shown)
             if len(found) == limit:
@@ -229,3 +239,25 @@ def _recent(
             return {"events": found, "next_cursor": None}
         if looked_at >= _LOOKED_AT:
             return {"events": found, "next_cursor": before}
+
+
+def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
+    pending = sum(reader.pending_by_priority().values())
+    points: list[tuple[Milliseconds, int]] = [(now, pending)]
+    for event in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
+        if only_own and not is_own_event(reader, event):
+            continue
+        change = (event.new_status is Status.PENDING) - (event.old_status is Status.PENDING)
+        if change:
+            points.append((event.timestamp, pending))
+            pending = max(0, pending - change)
+    points.reverse()
+    return QueueHistory(tuple(_thinned(points)))
+
+
+def _thinned(points: list[tuple[Milliseconds, int]]) -> list[tuple[Milliseconds, int]]:
+    if len(points) <= _MOST_POINTS:
+        return points
+    step = len(points) / _MOST_POINTS
+    kept = [points[int(index * step)] for index in range(_MOST_POINTS)]
+    return [*kept, points[-1]]

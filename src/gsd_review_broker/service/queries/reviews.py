@@ -7,35 +7,42 @@ from typing import Any, TypeVar
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.model import Event, Identity, Review, ReviewId, values_of
+from gsd_review_broker.domain.rules.approvals import texts_of
+from gsd_review_broker.domain.tally import EVERYTHING
 from gsd_review_broker.domain.words import ReviewerState, Status, proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import (
+from gsd_review_broker.ports.store import (
     FeedPosition,
     ListPosition,
+    Reader,
     ReviewFilter,
     ReviewSummary,
     feed_position,
     list_position,
 )
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.wakeups import QUEUE, review_topic
+from gsd_review_broker.ports.world import QUEUE, review_topic
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.long_poll import LongPoll
-from gsd_review_broker.service.lookup import find_review, present
+from gsd_review_broker.service.approvals import can_add, missing_in
+from gsd_review_broker.service.core import Core, find_review, present
 from gsd_review_broker.service.pool.control import PoolControl
-from gsd_review_broker.service.standing import can_add, missing_in
-from gsd_review_broker.service.wire import cursors, views
+from gsd_review_broker.service.waiting import LongPoll
+from gsd_review_broker.service.wire.broker import BrokerStatus
+from gsd_review_broker.service.wire.encoding import make_cursor, moment, read_cursor, shortened
 from gsd_review_broker.service.wire.reviews import (
     ActivityFeed,
     AuditLog,
-    BrokerStatus,
     EventResult,
     NothingNew,
     ReviewList,
     ReviewStatus,
     Timeline,
+    event_result,
+    feed_row,
+    nothing_new,
+    review_row,
+    review_status,
 )
+from gsd_review_broker.service.wire.statistics import MOST_COUNTS, ReviewStats, stats_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,8 +57,19 @@ _EVENTS_CHARACTERS = 256 * 1024
 # The holder of a project's token is shown the events of that project among all.
 _LOOKS = 10
 _LOOKED_AT_ONCE = 500
-# About 50 microseconds of work.
-_ROWS_AT_ONCE = 16
+# Rows that are converted at once: about 50 microseconds of work.
+_ROWS = 16
+
+
+async def in_pieces(convert: Callable[[T], R], rows: Sequence[T]) -> list[R]:
+    """Convert all rows, in their order. Other calls run between two pieces: with a page in one piece, a short call
+    beside it took 2 to 3.6 times as long as alone, and not 1.2 to 1.5 times."""
+    converted: list[R] = []
+    for first in range(0, len(rows), _ROWS):
+        if first:
+            await asyncio.sleep(0)
+        converted.extend(map(convert, rows[first : first + _ROWS]))
+    return converted
 
 
 class _FeedQuery(ReviewFilter):
@@ -88,7 +106,7 @@ class ReviewQueries:
         caller_id: str | None = None,
     ) -> ReviewStatus | NothingNew:
         review = await self._core.find(review_id)
-        await self._heard(caller_id, review)
+        await self._saw(caller_id, review)
         self._waiting.refuse_too_long(wait_seconds)
         if not wait:
             return await self._with_missing(review, changed=since is None or review.version > since)
@@ -103,23 +121,23 @@ class ReviewQueries:
         topic = review_topic(review.id)
         newer = await self._waiting.until(topic, look, wait=True, wait_seconds=wait_seconds)
         if newer is None:
-            return views.nothing_new(await self._core.find(review.id))
+            return nothing_new(await self._core.find(review.id))
         return await self._with_missing(newer, changed=since is None or newer.version > since)
 
     async def _with_missing(self, review: Review, *, changed: bool) -> ReviewStatus:
         """The status, and what the approval policy still asks for."""
-        result = views.status(review, changed=changed)
+        result = review_status(review, changed=changed)
         policy = self._core.policy.approvals
         if policy.is_one_reviewer:
             return result
         found = await self._core.store.read(lambda reader: missing_in(reader, review, policy))
         if found is not None:
-            result["approved_by"], result["missing"] = list(found[0].approvers), list(found[1])
+            result["approved_by"], result["missing"] = list(found[0].approvers), texts_of(found[1])
         return result
 
-    async def _heard(self, caller_id: str | None, review: Review) -> None:
+    async def _saw(self, caller_id: str | None, review: Review) -> None:
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
-        await self._core.heard(caller, review)
+        await self._core.saw(caller, review)
 
     async def reviews(
         self,
@@ -141,9 +159,9 @@ class ReviewQueries:
         validation.project(wanted.project, self._core.policy.limits)
         reviewer = validation.optional_identity("reviewer_id", reviewer_id, self._core.policy.limits)
         if reviewer is not None:
-            await self._core.heard(reviewer)
+            await self._core.saw(reviewer)
         query = replace(wanted, claimable_by=reviewer)
-        after = _list_position_in(cursors.read(cursor, query)) if cursor is not None else None
+        after = _list_position_in(read_cursor(cursor, query)) if cursor is not None else None
 
         async def look() -> ReviewList | None:
             rows = await self._core.store.read(lambda reader: self._list(reader, query, after, size + 1))
@@ -151,8 +169,8 @@ class ReviewQueries:
                 return None
             more = len(rows) > size
             return {
-                "reviews": await _in_pieces(views.row, rows[:size]),
-                "next_cursor": cursors.make(query, list_position(rows[size - 1])) if more else None,
+                "reviews": await in_pieces(review_row, rows[:size]),
+                "next_cursor": make_cursor(query, list_position(rows[size - 1])) if more else None,
                 "changed": True,
             }
 
@@ -160,13 +178,13 @@ class ReviewQueries:
         return result or {"reviews": [], "next_cursor": None, "changed": False}
 
     def _list(self, reader: Reader, wanted: ReviewFilter, after: ListPosition | None, size: int) -> list[ReviewSummary]:
-        standing = self._core.access.standing(wanted.claimable_by)
-        if standing not in {None, ReviewerState.ACTIVE}:
+        state = self._core.access.pool_state(wanted.claimable_by)
+        if state not in {None, ReviewerState.ACTIVE}:
             return []
         filtered = replace(
             wanted,
             claimable_at=self._core.clock.now(),
-            for_pool=standing is not None and wanted.status is Status.PENDING,
+            for_pool=state is not None and wanted.status is Status.PENDING,
         )
         if wanted.parent_id is not None:
             filtered = replace(filtered, parent_id=find_review(reader, wanted.parent_id).id)
@@ -197,12 +215,12 @@ class ReviewQueries:
         size = limit_of(limit)
         validation.project(wanted.project, self._core.policy.limits)
         query = _FeedQuery(**values_of(wanted))
-        after = _feed_position_in(cursors.read(cursor, query)) if cursor is not None else None
+        after = _feed_position_in(read_cursor(cursor, query)) if cursor is not None else None
         rows = await self._core.store.read(lambda reader: reader.feed(wanted, after=after, limit=size + 1))
         more = len(rows) > size
         return {
-            "reviews": await _in_pieces(views.feed_row, rows[:size]),
-            "next_cursor": cursors.make(query, feed_position(rows[size - 1])) if more else None,
+            "reviews": await in_pieces(feed_row, rows[:size]),
+            "next_cursor": make_cursor(query, feed_position(rows[size - 1])) if more else None,
         }
 
     async def audit_log(self, *, review_id: str | None, after: int | None, limit: int | None) -> AuditLog:
@@ -212,7 +230,7 @@ class ReviewQueries:
         events, looked_until = await self._core.store.read(
             lambda reader: self._events(reader, wanted, after or 0, size + 1)
         )
-        shown: list[EventResult] = await _in_pieces(views.event, events[: _how_many_fit(events[:size])])
+        shown: list[EventResult] = await in_pieces(event_result, events[: _how_many_fit(events[:size])])
         more = len(shown) < len(events)
         return {"events": shown, "next_cursor": shown[-1]["id"] if more else looked_until}
 
@@ -236,7 +254,7 @@ class ReviewQueries:
         # Its version is the number of its events.
         read = self._core.store.glance if review.version <= _FEW_EVENTS else self._core.store.read
         stored = await read(lambda reader: reader.events(review_id=review.id, after=0, limit=_TIMELINE_EVENTS))
-        events = [views.event(event) for event in stored]
+        events = [event_result(event) for event in stored]
         for event in events:
             event["metadata"] = {name: _brief(value) for name, value in event["metadata"].items()}
         return {
@@ -265,22 +283,23 @@ class ReviewQueries:
             "serves": self._serves,
             "uptime_seconds": (self._core.clock.steady() - self._started) // 1000,
             "queue": queue,
-            "oldest_pending_at": views.moment(oldest),
-            "last_activity_at": views.moment(last),
+            "oldest_pending_at": moment(oldest),
+            "last_activity_at": moment(last),
             "waiting": self._core.wakeups.waiting,
             "reviewers": await self._reviewers.running(),
         }
 
 
-async def _in_pieces(convert: Callable[[T], R], rows: Sequence[T]) -> list[R]:
-    """All rows converted, in their order. Other calls run between two pieces: with a page in one piece, a short call
-    beside it took 2 to 3.6 times as long as alone, and not 1.2 to 1.5 times."""
-    converted: list[R] = []
-    for first in range(0, len(rows), _ROWS_AT_ONCE):
-        if first:
-            await asyncio.sleep(0)
-        converted.extend(map(convert, rows[first : first + _ROWS_AT_ONCE]))
-    return converted
+class Statistics:
+    """Reads counters: as quick at a million reviews as at ten."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def stats(self, *, project: str | None = None) -> ReviewStats:
+        scope = validation.project(project, self._core.policy.limits) or EVERYTHING
+        # On SQLite the thread that reads also computes, and short calls need not wait for it.
+        return await self._core.store.read(lambda reader: stats_of(reader.totals(scope, most=MOST_COUNTS)))
 
 
 def _how_many_fit(events: Sequence[Event]) -> int:
@@ -294,7 +313,7 @@ def _how_many_fit(events: Sequence[Event]) -> int:
 
 
 def _brief(value: Any) -> Any:
-    return views.shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
+    return shortened(value, _TIMELINE_TEXT_CHARACTERS) if isinstance(value, str) else value
 
 
 def _feed_position_in(position: Sequence[Any]) -> FeedPosition:

@@ -1,4 +1,4 @@
-"""What to do next, in the words of whoever reads it: an agent calls tools, a person types commands or uses a page."""
+"""What to do next, in the reader's words: an agent calls tools, a person types commands or uses a page."""
 
 from enum import StrEnum
 
@@ -44,7 +44,7 @@ _STEPS: dict[Next, tuple[str, str, str]] = {
         "Only the claimant gives the verdict; write a message if you have something to say.",
     ),
     Next.WRITE_AS_YOURSELF: (
-        "A person may take it over; anybody may write as themselves with sender_id.",
+        "A person may take it over; you may write as yourself with sender_id.",
         "`tandem claim ID --take-over` takes it over; `tandem message ID` writes as yourself.",
         "Take it over, or write a message as yourself.",
     ),
@@ -128,7 +128,7 @@ _PLACE = {Wording.TOOLS: 0, Wording.COMMANDS: 1, Wording.PAGES: 2}
 
 
 def wording_of(header: str | None) -> Wording:
-    """Whoever does not say is an agent."""
+    """Choose the wording that a caller asked for. A caller that asks for none is an agent."""
     return Wording(header) if header in set(Wording) else Wording.TOOLS
 
 

@@ -1,101 +1,19 @@
-"""What each call gives. Plain dictionaries at run time: nothing is converted on the way to the wire."""
+"""Reviews: their status, claims and verdicts, lists of them, and their events.
+
+Results are plain dictionaries at run time: nothing is converted on the way to the wire.
+"""
 
 from typing import Any, NotRequired, TypedDict
 
-from gsd_review_broker.service.wire.pool import ReviewerRow
+from gsd_review_broker.domain.model import Change, Event, Review, Revision
+from gsd_review_broker.domain.rules.claims import AUTO_REJECTED
+from gsd_review_broker.ports.store import ReviewSummary
+from gsd_review_broker.ports.world import Offset
+from gsd_review_broker.service.wire.discussion import FindingResult
+from gsd_review_broker.service.wire.encoding import iso, moment, shortened
+from gsd_review_broker.service.wire.proposals import AffectedFileResult, OffsetResult, affected_files, offset_results
 
-
-class AffectedFileResult(TypedDict):
-    path: str
-    operation: str
-    added: int
-    removed: int
-    old_path: str | None
-    binary: bool
-    mode_change: bool
-    new_mode: NotRequired[str]
-
-
-class FindingResult(TypedDict):
-    finding_id: str
-    path: str | None
-    line_start: int | None
-    line_end: int | None
-    side: str
-    severity: str
-    title: str
-    body: str
-    suggestion: str | None
-    confidence: float | None
-    anchor: str
-    disposition: str
-    note: str | None
-    raised_by: str
-    round: int
-    times_raised: int
-
-
-class ResolvedFinding(FindingResult):
-    review_id: str
-    status: str
-    version: int
-
-
-class MessageResult(TypedDict):
-    message_id: int
-    round: int
-    sender_role: str
-    sender_id: str
-    body: str
-    path: str | None
-    line: int | None
-    in_reply_to: int | None
-    metadata: dict[str, Any] | None
-    created_at: str
-
-
-class SentMessage(TypedDict):
-    review_id: str
-    status: str
-    version: int
-    message_id: int
-    round: int
-
-
-class CounterPatchResult(TypedDict):
-    counter_patch_id: int
-    revision: int
-    round: int
-    offered_by: str
-    status: str
-    reason: str | None
-    paths: list[str]
-    # Null where it did not fit into the answer.
-    diff: str | None
-    created_at: str
-
-
-class Discussion(TypedDict):
-    review_id: str
-    status: str
-    version: int
-    round: int
-    messages: list[MessageResult]
-    findings: list[FindingResult]
-    findings_left_out: int
-    counter_patches: list[CounterPatchResult]
-    next_cursor: str | None
-    changed: bool
-
-
-class CreatedReview(TypedDict):
-    review_id: str
-    status: str
-    version: int
-    revision: int
-    round: int
-    priority: str
-    affected_files: list[AffectedFileResult]
+LIST_INTENT_CHARACTERS = 500
 
 
 class ReviewStatus(TypedDict):
@@ -126,14 +44,6 @@ class NothingNew(TypedDict):
     changed: bool
 
 
-class OffsetResult(TypedDict):
-    """A hunk (counted from 1) of an older diff that applies so many lines below its own line; above, if negative."""
-
-    path: str
-    hunk: int
-    offset: int
-
-
 class Claim(TypedDict):
     review_id: str
     status: str
@@ -159,7 +69,7 @@ class Claim(TypedDict):
 
 
 class AutoRejected(TypedDict):
-    """The diff does not apply; nobody has to read it."""
+    """The diff does not apply, so no reviewer has to read it."""
 
     review_id: str
     status: str
@@ -170,52 +80,6 @@ class AutoRejected(TypedDict):
 
 class NotClaimed(TypedDict):
     claimed: bool
-
-
-class Proposal(TypedDict):
-    review_id: str
-    status: str
-    version: int
-    revision: int
-    round: int
-    intent: str
-    description: str | None
-    agent_type: str
-    agent_role: str
-    phase: str
-    plan: str | None
-    task: str | None
-    category: str | None
-    priority: str
-    project: str | None
-    workspace: str | None
-    proposer_id: str | None
-    parent_id: str | None
-    affected_files: list[AffectedFileResult]
-    has_diff: bool
-    skip_diff_validation: bool
-    digest: str | None
-    # Only where there are some.
-    offsets: NotRequired[list[OffsetResult]]
-    since_revision: NotRequired[int]
-    diff: str | None
-    next_cursor: str | None
-    counter_patch: str | None
-    counter_patch_next_cursor: str | None
-    counter_patch_affected_files: list[AffectedFileResult] | None
-    counter_patch_status: str | None
-
-
-class ProposalPage(TypedDict):
-    """What follows the first page of a large diff."""
-
-    review_id: str
-    status: str
-    version: int
-    revision: int
-    since_revision: NotRequired[int]
-    diff: str
-    next_cursor: str | None
 
 
 class VerdictResult(TypedDict):
@@ -279,6 +143,17 @@ class ReviewList(TypedDict):
     changed: NotRequired[bool]
 
 
+class FeedRow(ReviewRow):
+    message_count: int
+    last_message_at: str | None
+    last_message_preview: str | None
+
+
+class ActivityFeed(TypedDict):
+    reviews: list[FeedRow]
+    next_cursor: str | None
+
+
 class EventResult(TypedDict):
     id: int
     review_id: str | None
@@ -306,30 +181,154 @@ class Timeline(TypedDict):
     next_cursor: int | None
 
 
-class BrokerStatus(TypedDict):
-    version: str
-    serves: str
-    uptime_seconds: int
-    queue: dict[str, int]
-    oldest_pending_at: str | None
-    last_activity_at: str | None
-    waiting: int
-    reviewers: list[ReviewerRow]
+def review_status(review: Review, *, changed: bool) -> ReviewStatus:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "revision": review.revision,
+        "round": review.round,
+        "claimed_by": review.claimed_by,
+        "verdict": review.verdict.value if review.verdict else None,
+        "verdict_reason": review.verdict_reason,
+        "open_finding_count": review.open_finding_count,
+        "counter_patch_status": review.counter_patch_status.value if review.counter_patch_status else None,
+        "needs_human": review.needs_human,
+        "updated_at": iso(review.updated_at),
+        "changed": changed,
+    }
 
 
-class FeedRow(ReviewRow):
-    message_count: int
-    last_message_at: str | None
-    last_message_preview: str | None
+def nothing_new(review: Review) -> NothingNew:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "changed": False,
+    }
 
 
-class ActivityFeed(TypedDict):
-    reviews: list[FeedRow]
-    next_cursor: str | None
+def claim_result(
+    review: Review, revision: Revision, open_findings: list[FindingResult], known: tuple[Offset, ...] = ()
+) -> Claim:
+    result: Claim = {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "revision": review.revision,
+        "round": review.round,
+        "claimed_by": review.claimed_by,
+        "claimed_at": moment(review.claimed_at),
+        "claim_generation": review.claim_generation,
+        "claim_expires_at": moment(review.claim_expires_at),
+        "intent": review.intent,
+        "description": revision.description,
+        "category": review.category.value if review.category else None,
+        "priority": review.priority.value,
+        "project": review.project,
+        "affected_files": affected_files(revision.affected_files),
+        "has_diff": review.has_diff,
+        "digest": review.digest,
+        "open_findings": open_findings,
+    }
+    if known:
+        result["offsets"] = offset_results(known)
+    return result
 
 
-class Pruned(TypedDict):
-    closed_before: str
-    archive: str
-    reviews: int
-    more: bool
+def auto_rejected(review: Review) -> AutoRejected:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "auto_rejected": True,
+        "validation_error": (review.verdict_reason or "").removeprefix(AUTO_REJECTED),
+    }
+
+
+def verdict_result(change: Change, given: str) -> VerdictResult:
+    review = change.review
+    result: VerdictResult = {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "verdict": given,
+        "verdict_reason": review.verdict_reason,
+        "revision": review.revision,
+        "round": review.round,
+        "claim_generation": review.claim_generation,
+        "digest": review.digest,
+    }
+    lacking = [event.metadata["missing"] for event in change.events if "missing" in event.metadata]
+    if lacking:
+        result["missing"] = lacking[0]
+    return result
+
+
+def released(review: Review) -> Released:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "claim_generation": review.claim_generation,
+    }
+
+
+def closed(review: Review) -> Closed:
+    return {
+        "review_id": review.id,
+        "status": review.status.value,
+        "version": review.version,
+        "outcome": review.outcome.value if review.outcome else "",
+    }
+
+
+def review_row(review: ReviewSummary) -> ReviewRow:
+    return {
+        "id": review.id,
+        "status": review.status,
+        "version": review.version,
+        "revision": review.revision,
+        "round": review.round,
+        "intent": shortened(review.intent, LIST_INTENT_CHARACTERS),
+        "agent_type": review.agent_type,
+        "agent_role": review.agent_role,
+        "phase": review.phase,
+        "plan": review.plan,
+        "task": review.task,
+        "category": review.category,
+        "priority": review.priority,
+        "project": review.project,
+        "proposer_id": review.proposer_id,
+        "parent_id": review.parent_id,
+        "has_diff": bool(review.has_diff),
+        "claimed_by": review.claimed_by,
+        "verdict": review.verdict,
+        "open_finding_count": review.open_finding_count,
+        "counter_patch_status": review.counter_patch_status,
+        "needs_human": review.needs_human,
+        "created_at": iso(review.created_at),
+        "updated_at": iso(review.updated_at),
+    }
+
+
+def feed_row(review: ReviewSummary) -> FeedRow:
+    return {
+        **review_row(review),
+        "message_count": review.message_count,
+        "last_message_at": moment(review.last_message_at),
+        "last_message_preview": review.last_message_preview,
+    }
+
+
+def event_result(event: Event) -> EventResult:
+    return {
+        "id": event.id,
+        "review_id": event.review_id,
+        "event_type": event.event_type.value,
+        "actor": event.actor,
+        "old_status": event.old_status.value if event.old_status else None,
+        "new_status": event.new_status.value if event.new_status else None,
+        "metadata": event.metadata,
+        "timestamp": iso(event.timestamp),
+    }

@@ -18,8 +18,8 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Watcher
+from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.settings.state_files import Database, key_of
 from gsd_review_broker.store import lock, migrations, schema
 from gsd_review_broker.store.statements import Statements

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.store.postgres.engine import APPLICATION_NAME, PATIENCE_SECONDS
 from gsd_review_broker.store.statements import Statements, parameter
 

@@ -20,10 +20,8 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.clock import Clock
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Archived, Transaction, Watcher
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher
+from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import archive

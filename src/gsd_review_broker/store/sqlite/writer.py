@@ -26,9 +26,8 @@ import structlog
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.observe import tracing
 from gsd_review_broker.observe.meters import Meters
-from gsd_review_broker.ports.clock import Clock
 from gsd_review_broker.ports.store import Transaction, Watcher
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction, finish
 

@@ -15,7 +15,8 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain import words
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.rules import Right, Seen
+from gsd_review_broker.domain.rules.access import Right
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
@@ -90,7 +91,7 @@ def api_routes(broker: Broker) -> list[Route]:
     async def verdict(caller: Caller, fields: dict[str, Any]) -> Any:
         request = verdict_of(fields)
         await admit(caller, "verdict", Right.JUDGE, fields)
-        return await broker.verdicts.judge(
+        return await broker.verdicts.give_with_claim(
             caller,
             request.review_id,
             request.new_verdict(),

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.wakeups import Wakeups
+from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.web.events import EventStream

@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.durations import in_words
-from gsd_review_broker.service.queries.queue_history import QueueHistory
-from gsd_review_broker.service.wire.pool import ReviewerRow
+from gsd_review_broker.service.queries.review_page import QueueHistory
+from gsd_review_broker.service.wire.broker import ReviewerRow
+from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
-from gsd_review_broker.service.wire.timestamps import iso
 from gsd_review_broker.web.diff.invisible import plain
 from gsd_review_broker.web.site import Dashboard
 from gsd_review_broker.web.status_words import STATUS_WORDS

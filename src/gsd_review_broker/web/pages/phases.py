@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow
 from gsd_review_broker.web.addresses import with_query
 from gsd_review_broker.web.site import Dashboard

@@ -14,7 +14,7 @@ from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Review
 from gsd_review_broker.domain.words import Category, Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.repository import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply
 from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
@@ -60,7 +60,7 @@ class ReviewPages:
 
     async def _page(self, request: Request, more: dict[str, Any], *, status: int = 200) -> Response:
         address, facts = await self._asked(request)
-        await self._site.broker.page_queries.heard(self._site.person_of(request), facts.review)
+        await self._site.broker.page_queries.saw(self._site.person_of(request), facts.review)
         shown = {**await self._shown(request, facts, address), **more}
         prepared = await self._views.prepared(facts, address)
         form = self._comment_form(shown, address, prepared) if address.at and shown["may_speak"] else Markup("")

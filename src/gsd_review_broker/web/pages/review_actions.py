@@ -11,7 +11,7 @@ from starlette.routing import Route
 from gsd_review_broker.domain.caller import Caller, person
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Review
-from gsd_review_broker.domain.rules import Seen
+from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, changed_since
 from gsd_review_broker.service.access import caller_in
@@ -93,7 +93,7 @@ class ReviewActions:
 
     async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
         """A verdict on the content that the page showed. The review is claimed with it if it is unclaimed."""
-        result = await self._broker.verdicts.judge(
+        result = await self._broker.verdicts.give_with_claim(
             self._caller(request),
             _id(request),
             new_verdict,
@@ -137,7 +137,7 @@ class ReviewActions:
             await self._broker.discussions.send(self._caller(request), review.id, message, repeat=None)
             return
         _refuse_auto_rejected(
-            await self._broker.discussions.send_as_reviewer(
+            await self._broker.discussions.send_with_claim(
                 self._caller(request), review.id, message, reviewer_id=self._site.person_of(request), seen=_seen(form)
             )
         )

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.words import Category, Status
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.lists import ReviewFilter
+from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.wire.reviews import FeedRow
 from gsd_review_broker.web.addresses import choice, with_query
 from gsd_review_broker.web.site import Dashboard

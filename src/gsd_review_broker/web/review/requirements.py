@@ -6,7 +6,7 @@ from enum import StrEnum
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.words import GRAVE, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.ports.repository import Applies, DoesNotApply, Offset
+from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, person, reviewer
 from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.identity import is_reserved
 from gsd_review_broker.domain.model import Identity
-from gsd_review_broker.domain.rules import Right
+from gsd_review_broker.domain.rules import access
+from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.domain.words import CallerKind, Role
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import OTHER, PERSON, REVIEWER, claimed, created, finding
@@ -30,16 +30,16 @@ TABLE = {
 def test_each_kind_of_caller_has_the_rights_of_the_table(kind: CallerKind, right: Right) -> None:
     caller = Caller(kind=kind, identity=OTHER, proven=True)
     if right in TABLE[kind]:
-        rules.refuse_without_right(caller, right, "it")
+        access.refuse_without_right(caller, right, "it")
         return
     with pytest.raises(BrokerError) as refused:
-        rules.refuse_without_right(caller, right, "it")
+        access.refuse_without_right(caller, right, "it")
     assert refused.value.code is Code.FORBIDDEN
 
 
 def test_a_token_that_is_nobodys_does_not_even_read() -> None:
     with pytest.raises(BrokerError) as refused:
-        rules.refuse_without_right(UNKNOWN, Right.READ, "it")
+        access.refuse_without_right(UNKNOWN, Right.READ, "it")
     assert refused.value.code is Code.UNAUTHENTICATED
 
 
@@ -56,7 +56,9 @@ def test_a_token_that_is_nobodys_does_not_even_read() -> None:
 )
 def test_a_name_is_used_by_whom_it_belongs_to(caller: Caller, name: Identity, guarded: bool, allowed: bool) -> None:
     def names() -> None:
-        rules.refuse_other_names(caller, [("reviewer_id", name)], guarded=frozenset({"reviewer_id"} if guarded else ()))
+        access.refuse_other_names(
+            caller, [("reviewer_id", name)], guarded=frozenset({"reviewer_id"} if guarded else ())
+        )
 
     if allowed:
         names()
@@ -80,23 +82,23 @@ def test_a_name_is_used_by_whom_it_belongs_to(caller: Caller, name: Identity, gu
     ],
 )
 def test_a_pools_claim_is_used_by_its_process_alone(caller: Caller, more: dict[str, Any], allowed: bool) -> None:
-    refusal = rules.claim_refusal(caller, claimed(), **more)
+    refusal = access.claim_refusal(caller, claimed(), **more)
     assert (refusal is None) is allowed
-    assert rules.claim_refusal(caller, created().review, **more) is None
+    assert access.claim_refusal(caller, created().review, **more) is None
 
 
 def test_a_proven_caller_speaks_for_its_own_side() -> None:
-    assert rules.side_refusal(reviewer(REVIEWER), Role.PROPOSER) is not None
-    assert rules.side_refusal(reviewer(REVIEWER), Role.REVIEWER) is None
-    assert rules.side_refusal(LOCAL, Role.PROPOSER) is None
-    assert rules.side_refusal(Caller(kind=CallerKind.HUMAN, identity=PERSON, proven=True), Role.PROPOSER) is None
+    assert access.side_refusal(reviewer(REVIEWER), Role.PROPOSER) is not None
+    assert access.side_refusal(reviewer(REVIEWER), Role.REVIEWER) is None
+    assert access.side_refusal(LOCAL, Role.PROPOSER) is None
+    assert access.side_refusal(Caller(kind=CallerKind.HUMAN, identity=PERSON, proven=True), Role.PROPOSER) is None
 
 
 def test_a_reviewer_program_does_not_resolve_what_a_person_found() -> None:
     of_person = finding(claimed(), raised_by=PERSON)
-    assert rules.resolving_refusal(reviewer(REVIEWER), of_person) is not None
-    assert rules.resolving_refusal(reviewer(REVIEWER), finding(claimed())) is None
-    assert rules.resolving_refusal(LOCAL, of_person) is None
+    assert access.resolving_refusal(reviewer(REVIEWER), of_person) is not None
+    assert access.resolving_refusal(reviewer(REVIEWER), finding(claimed())) is None
+    assert access.resolving_refusal(LOCAL, of_person) is None
 
 
 @pytest.mark.parametrize("name", ["codex", "René", "\uff32ené", "a b", "日本", "human:ada"])

@@ -2,9 +2,16 @@
 
 import pytest
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Review
-from gsd_review_broker.domain.rules.approvals import Standing, missing, refuse_useless_approver, vendor_of
+from gsd_review_broker.domain.rules import approvals, transitions, verdicts
+from gsd_review_broker.domain.rules.approvals import (
+    ApprovalsSoFar,
+    missing,
+    refuse_useless_approver,
+    texts_of,
+    vendor_of,
+)
+from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.policies import approval_policy, review_policy
@@ -20,12 +27,12 @@ ONE_VENDOR = approval_policy(required=1, distinct_vendors=True, human_paths=("do
 PERSON_FOR_DOCS = approval_policy(human_paths=("docs/",))
 
 
-def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
-    return Standing(approvers=approvers, touched=touched)
+def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> ApprovalsSoFar:
+    return ApprovalsSoFar(approvers=approvers, touched=touched)
 
 
 @pytest.mark.parametrize(
-    ("policy", "standing", "lacking"),
+    ("policy", "so_far", "lacking"),
     [
         (approval_policy(), by(CODEX), ()),
         (approval_policy(), by(), ("1 more approval",)),
@@ -53,8 +60,10 @@ def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> Standing:
         (PERSON_FOR_DOCS, by(touched=("docs/a.md",)), ("1 more approval", "a person's approval, for docs/a.md")),
     ],
 )
-def test_the_policy_says_what_is_missing(policy: ApprovalPolicy, standing: Standing, lacking: tuple[str, ...]) -> None:
-    assert missing(policy, standing) == lacking
+def test_the_policy_says_what_is_missing(
+    policy: ApprovalPolicy, so_far: ApprovalsSoFar, lacking: tuple[str, ...]
+) -> None:
+    assert tuple(texts_of(missing(policy, so_far))) == lacking
 
 
 @pytest.mark.parametrize(
@@ -79,18 +88,20 @@ def test_the_second_approval_is_not_asked_of_a_reviewer_whose_vendor_is_unknown(
     refuse_useless_approver(created().review, OPENCODE, TWO, by(CODEX))
 
 
-def judged(review: Review, policy: ApprovalPolicy, standing: Standing, verdict: Verdict = Verdict.APPROVED) -> Change:
+def judged(
+    review: Review, policy: ApprovalPolicy, so_far: ApprovalsSoFar, verdict: Verdict = Verdict.APPROVED
+) -> Change:
     reason = None if verdict is Verdict.APPROVED else "no"
-    return rules.give_verdict(
+    return verdicts.give_verdict(
         review,
-        rules.Judgement(verdict=verdict, reason=reason, reviewer_id=REVIEWER, claim_generation=review.claim_generation),
+        Judgement(verdict=verdict, reason=reason, reviewer_id=REVIEWER, claim_generation=review.claim_generation),
         counter_patch=None,
         findings=(),
         open_finding_count=0,
         pool_managed=False,
         policy=review_policy(approvals=policy),
         now=LATER,
-        standing=standing,
+        so_far=so_far,
     )
 
 
@@ -106,14 +117,14 @@ def test_an_approval_that_is_not_enough_is_kept_and_the_claim_goes_back() -> Non
     after = change.review
     assert (after.status, after.verdict, after.claimed_by) == (Status.PENDING, None, None)
     assert after.claim_generation == review.claim_generation + 1
-    assert rules.approvers_in(change.events, after, review.digest) == (REVIEWER,)
+    assert approvals.approvers_in(change.events, after, review.digest) == (REVIEWER,)
 
 
 def test_an_approval_of_other_content_does_not_count() -> None:
     change = judged(claimed(), TWO, by())
-    assert rules.approvers_in(change.events, change.review, "sha256:other") == ()
+    assert approvals.approvers_in(change.events, change.review, "sha256:other") == ()
     comment = judged(claimed(), TWO, by(), Verdict.COMMENT)
-    assert rules.approvers_in(comment.events, comment.review, comment.review.digest) == ()
+    assert approvals.approvers_in(comment.events, comment.review, comment.review.digest) == ()
 
 
 def test_the_approval_that_meets_the_policy_makes_it_approved() -> None:
@@ -130,13 +141,13 @@ def test_a_person_is_called_when_only_a_person_is_missing() -> None:
     change = judged(claimed(), PERSON_FOR_DOCS, by(touched=("docs/a.md",)))
     assert kinds(change)[-1] is EventType.HUMAN_REQUESTED
     assert change.review.needs_human == "the policy needs a person's approval, for docs/a.md"
-    already = rules.call_human(claimed(), reason="stuck", now=LATER).review
+    already = transitions.call_human(claimed(), reason="stuck", now=LATER).review
     again = judged(already, PERSON_FOR_DOCS, by(touched=("docs/a.md",)))
     assert again.review.needs_human == "stuck"
 
 
 @pytest.mark.parametrize(
-    ("reviewer", "policy", "standing", "refused"),
+    ("reviewer", "policy", "so_far", "refused"),
     [
         (CODEX, TWO, by(), False),
         (CODEX, TWO, by(CODEX), True),
@@ -150,11 +161,11 @@ def test_a_person_is_called_when_only_a_person_is_missing() -> None:
     ],
 )
 def test_who_cannot_add_what_is_missing_does_not_claim(
-    reviewer: Identity, policy: ApprovalPolicy, standing: Standing, refused: bool
+    reviewer: Identity, policy: ApprovalPolicy, so_far: ApprovalsSoFar, refused: bool
 ) -> None:
     if not refused:
-        refuse_useless_approver(created().review, reviewer, policy, standing)
+        refuse_useless_approver(created().review, reviewer, policy, so_far)
         return
     with pytest.raises(BrokerError) as error:
-        refuse_useless_approver(created().review, reviewer, policy, standing)
+        refuse_useless_approver(created().review, reviewer, policy, so_far)
     assert error.value.code is Code.INVALID_TRANSITION

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
 from gsd_review_broker.domain.pool import Failure, Reviewer, Usage, Work
+from gsd_review_broker.domain.rules import claims, pool
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, Verdict, WorkOutcome
 from tests.support.policies import review_policy
 from tests.support.reviews import LATER, NOW, PERSON, created, in_status, judged
@@ -60,7 +60,7 @@ def work(**fields: Any) -> Work:
 def test_who_failed_on_what(
     reason: EndReason, completed: int, holds: bool, worked: bool, failed: list[ReviewId]
 ) -> None:
-    assert failed == rules.pool.failed_on(
+    assert failed == pool.failed_on(
         reviewer(reviews_completed=completed),
         reason,
         held=[HELD] if holds else [],
@@ -69,10 +69,10 @@ def test_who_failed_on_what(
     )
 
 
-def blame(review: Review, before: int | None) -> rules.pool.Blame:
+def blame(review: Review, before: int | None) -> pool.Blame:
     failure = None if before is None else Failure(review_id=review.id, failures=before, retry_at=NOW)
-    failures = rules.pool.failures_after(review, failure)
-    return rules.pool.blamed(review, failures, last="codex-r1, exit code 1", pause=failures * 1_000, now=NOW)
+    failures = pool.failures_after(review, failure)
+    return pool.blamed(review, failures, last="codex-r1, exit code 1", pause=failures * 1_000, now=NOW)
 
 
 @pytest.mark.parametrize(("before", "failures"), [(None, 1), (0, 1), (1, 2)])
@@ -99,38 +99,38 @@ def test_when_a_person_has_looked_it_begins_again() -> None:
 
 def test_what_is_judged_is_forgiven() -> None:
     failure = Failure(review_id=HELD, failures=2, retry_at=LATER)
-    assert rules.pool.forgiven(failure, now=NOW) == Failure(review_id=HELD, failures=0, retry_at=NOW)
-    assert rules.pool.forgiven(replace(failure, failures=0), now=NOW) is None
-    assert rules.pool.forgiven(None, now=NOW) is None
+    assert pool.forgiven(failure, now=NOW) == Failure(review_id=HELD, failures=0, retry_at=NOW)
+    assert pool.forgiven(replace(failure, failures=0), now=NOW) is None
+    assert pool.forgiven(None, now=NOW) is None
 
 
 @pytest.mark.parametrize("verdict", [Verdict.APPROVED, Verdict.CHANGES_REQUESTED])
 def test_a_verdict_ends_the_work_and_is_credited(verdict: Verdict) -> None:
     change = judged(in_status(Status.CLAIMED), verdict)
-    outcome = rules.pool.outcome_of(change.review, change.events[0])
+    outcome = pool.outcome_of(change.review, change.events[0])
     assert outcome == WorkOutcome(verdict.value)
-    credited = rules.pool.credited(reviewer(), work(), outcome, now=LATER)
+    credited = pool.credited(reviewer(), work(), outcome, now=LATER)
     assert credited.reviews_completed == 1
     assert credited.reviews_approved == (verdict is Verdict.APPROVED)
     assert credited.review_milliseconds == LATER - NOW
 
 
 def test_what_was_no_verdict_is_not_credited_and_time_never_runs_back() -> None:
-    assert rules.pool.credited(reviewer(), work(), WorkOutcome.RELEASED, now=LATER) == reviewer()
+    assert pool.credited(reviewer(), work(), WorkOutcome.RELEASED, now=LATER) == reviewer()
     late = work(claimed_at=LATER)
-    assert rules.pool.credited(reviewer(), late, WorkOutcome.APPROVED, now=NOW).review_milliseconds == 0
+    assert pool.credited(reviewer(), late, WorkOutcome.APPROVED, now=NOW).review_milliseconds == 0
 
 
 def test_how_work_ends() -> None:
     claimed = in_status(Status.CLAIMED)
     ends = {
-        WorkOutcome.RECLAIMED: rules.reclaim(claimed, reason="late", now=NOW),
-        WorkOutcome.TAKEN_OVER: rules.take_over(claimed, person=PERSON, policy=review_policy(), now=NOW),
+        WorkOutcome.RECLAIMED: claims.reclaim(claimed, reason="late", now=NOW),
+        WorkOutcome.TAKEN_OVER: claims.take_over(claimed, person=PERSON, policy=review_policy(), now=NOW),
     }
     for outcome, change in ends.items():
-        assert rules.pool.outcome_of(change.review, change.events[0]) is outcome
+        assert pool.outcome_of(change.review, change.events[0]) is outcome
     comment = judged(claimed, Verdict.COMMENT)
-    assert rules.pool.outcome_of(comment.review, comment.events[0]) is None
+    assert pool.outcome_of(comment.review, comment.events[0]) is None
 
 
 COSTS = st.none() | st.floats(0, 100)
@@ -140,9 +140,9 @@ USAGES = st.builds(Usage, input_tokens=st.integers(0, 10**9), output_tokens=st.i
 @given(USAGES, st.integers(1, 20), st.integers(0, 5))
 def test_shares_add_up_to_the_whole_and_go_to_what_has_none(usage: Usage, unbooked: int, before: int) -> None:
     had = Usage(input_tokens=5, output_tokens=5, cost_usd=None)
-    known = [rules.pool.booked(work(claim_generation=number), had) for number in range(before)]
+    known = [pool.booked(work(claim_generation=number), had) for number in range(before)]
     fresh = [work(claim_generation=100 + number) for number in range(unbooked)]
-    shared = rules.pool.shared([*known, *fresh], usage)
+    shared = pool.shared([*known, *fresh], usage)
     assert {one.claim_generation for one in shared} == {one.claim_generation for one in fresh}
     assert sum(one.input_tokens or 0 for one in shared) == usage.input_tokens
     assert sum(one.output_tokens or 0 for one in shared) == usage.output_tokens
@@ -152,20 +152,20 @@ def test_shares_add_up_to_the_whole_and_go_to_what_has_none(usage: Usage, unbook
 
 def test_where_all_is_booked_the_last_review_takes_it() -> None:
     had = Usage(input_tokens=1, output_tokens=2, cost_usd=0.5)
-    newest, older = (rules.pool.booked(work(claim_generation=number), had) for number in (2, 1))
-    (shared,) = rules.pool.shared([newest, older], Usage(input_tokens=10, output_tokens=0, cost_usd=None))
+    newest, older = (pool.booked(work(claim_generation=number), had) for number in (2, 1))
+    (shared,) = pool.shared([newest, older], Usage(input_tokens=10, output_tokens=0, cost_usd=None))
     assert (shared.claim_generation, shared.input_tokens, shared.output_tokens, shared.cost_usd) == (2, 11, 2, 0.5)
-    assert rules.pool.shared([], had) == []
+    assert pool.shared([], had) == []
 
 
 def test_a_reviewer_has_the_sum_of_its_reports() -> None:
     report = Usage(input_tokens=10, output_tokens=1, cost_usd=0.25)
-    once = rules.pool.booked(reviewer(), report)
-    twice = rules.pool.booked(once, report)
+    once = pool.booked(reviewer(), report)
+    twice = pool.booked(once, report)
     assert (twice.input_tokens, twice.output_tokens, twice.cost_usd) == (20, 2, 0.5)
     assert Milliseconds(twice.started_at) == NOW
 
 
 @pytest.mark.parametrize(("broker", "ours"), [(None, True), ("me", True), ("another", False)])
 def test_only_this_brokers_reviewers_are_left_to_it(broker: str | None, ours: bool) -> None:
-    assert rules.pool.is_left_to(reviewer(broker_id=broker), "me") is ours
+    assert pool.is_left_to(reviewer(broker_id=broker), "me") is ours

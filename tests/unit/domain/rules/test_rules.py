@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review
+from gsd_review_broker.domain.rules import claims, discussion, proposals, transitions, verdicts
+from gsd_review_broker.domain.rules.verdicts import Judgement, Seen
 from gsd_review_broker.domain.words import (
     Category,
     CounterPatchStatus,
@@ -59,7 +60,7 @@ def refused(code: Code, call: object) -> BrokerError:
     ],
 )
 def test_priority_follows_from_agent_and_phase(agent_type: str, phase: str, expected: Priority) -> None:
-    assert rules.priority_of(agent_type, phase) is expected
+    assert proposals.priority_of(agent_type, phase) is expected
 
 
 def test_a_new_review_is_pending_in_round_one_and_its_event_tells_all() -> None:
@@ -76,13 +77,13 @@ def test_a_new_review_is_pending_in_round_one_and_its_event_tells_all() -> None:
 def test_the_generation_grows_when_a_claim_begins_and_when_it_ends_without_a_verdict() -> None:
     review = claimed()
     assert review.claim_generation == 1
-    released = rules.release(review, claim_generation=1, now=LATER)
+    released = claims.release(review, claim_generation=1, now=LATER)
     assert released.review.claim_generation == 2
     assert released.review.claimed_by is None
     assert released.events[0].actor == REVIEWER
     again = claimed(released.review, by=OTHER)
     assert again.claim_generation == 3
-    over = rules.take_over(again, person=PERSON, policy=POLICY, now=LATER)
+    over = claims.take_over(again, person=PERSON, policy=POLICY, now=LATER)
     assert over.review.claim_generation == 5
     assert over.review.claimed_by == PERSON
     assert [event.event_type for event in over.events] == [EventType.REVIEW_RECLAIMED, EventType.REVIEW_CLAIMED]
@@ -124,7 +125,7 @@ def test_a_generation_that_has_not_begun_is_refused_too() -> None:
     change = judged(review, Verdict.APPROVED, claim_generation=review.claim_generation + 1)
     assert change.refusal is not None
     assert change.refusal.code is Code.STALE_CLAIM
-    refused(Code.STALE_CLAIM, lambda: rules.release(review, claim_generation=review.claim_generation + 1, now=LATER))
+    refused(Code.STALE_CLAIM, lambda: claims.release(review, claim_generation=review.claim_generation + 1, now=LATER))
 
 
 def test_the_right_generation_with_another_name_is_not_the_claimant() -> None:
@@ -162,7 +163,7 @@ def test_the_same_verdict_again_is_answered_without_an_event_and_with_its_first_
     assert again.review.verdict_reason == "first"
 
 
-def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_puts_the_deadline_off() -> None:
+def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_extends_the_deadline() -> None:
     change = judged(claimed(), Verdict.COMMENT, reason="hm")
     assert (change.review.status, change.review.verdict, change.review.verdict_reason) == (Status.CLAIMED, None, "hm")
     assert change.review.claim_expires_at == LATER + TIMEOUT
@@ -172,13 +173,13 @@ def test_a_comment_changes_no_state_keeps_the_verdict_empty_and_puts_the_deadlin
 
 def test_nobody_judges_what_they_alone_stand_behind() -> None:
     review = created().review
-    refused(Code.SELF_REVIEW, lambda: rules.may_claim(review, reviewer=Identity("GSD-executor"), now=NOW))
+    refused(Code.SELF_REVIEW, lambda: claims.may_claim(review, reviewer=Identity("GSD-executor"), now=NOW))
     sneaked = claimed(review, by=PROPOSER)
     change = judged(sneaked, Verdict.APPROVED)
     assert change.refusal is not None
     assert change.refusal.code is Code.SELF_REVIEW
     refused(
-        Code.SELF_REVIEW, lambda: rules.take_over(claimed(author_is_person()), person=PERSON, policy=POLICY, now=NOW)
+        Code.SELF_REVIEW, lambda: claims.take_over(claimed(author_is_person()), person=PERSON, policy=POLICY, now=NOW)
     )
 
 
@@ -189,11 +190,11 @@ def author_is_person() -> Review:
 def test_whoever_uploaded_the_newest_revision_may_not_judge_it_either() -> None:
     review = judged(claimed(), Verdict.CHANGES_REQUESTED).review
     revised_by_other = revised(review, revision=revision(2, author=OTHER)).review
-    refused(Code.SELF_REVIEW, lambda: rules.may_claim(revised_by_other, reviewer=OTHER, now=LATER))
+    refused(Code.SELF_REVIEW, lambda: claims.may_claim(revised_by_other, reviewer=OTHER, now=LATER))
 
 
 def test_only_a_person_takes_over() -> None:
-    refused(Code.FORBIDDEN, lambda: rules.take_over(claimed(), person=OTHER, policy=POLICY, now=LATER))
+    refused(Code.FORBIDDEN, lambda: claims.take_over(claimed(), person=OTHER, policy=POLICY, now=LATER))
 
 
 def test_a_review_with_a_proposer_id_belongs_to_it_or_to_a_person() -> None:
@@ -215,7 +216,7 @@ def test_a_revision_clears_claimant_and_verdict_and_begins_a_round() -> None:
 
 
 def test_a_revision_after_an_auto_reject_stays_in_its_round() -> None:
-    review = rules.auto_reject(created().review, git_says="error: patch failed", now=NOW).review
+    review = claims.auto_reject(created().review, git_says="error: patch failed", now=NOW).review
     assert (review.verdict, review.verdict_reason) == (Verdict.CHANGES_REQUESTED, "Auto-rejected: error: patch failed")
     assert (review.claimed_by, review.claim_generation, review.round) == (None, 0, 1)
     # Nobody gave it.
@@ -226,37 +227,37 @@ def test_a_revision_after_an_auto_reject_stays_in_its_round() -> None:
 
 def test_a_revision_is_kept_for_the_reviewer_who_is_still_there() -> None:
     review = revised(judged(claimed(), Verdict.CHANGES_REQUESTED).review, reviewer_alive=True).review
-    error = refused(Code.ALREADY_CLAIMED, lambda: rules.may_claim(review, reviewer=OTHER, now=LATER))
+    error = refused(Code.ALREADY_CLAIMED, lambda: claims.may_claim(review, reviewer=OTHER, now=LATER))
     assert "60 s" in error.message
-    assert rules.may_claim(review, reviewer=REVIEWER, now=LATER)
-    assert rules.may_claim(review, reviewer=OTHER, now=Milliseconds(LATER + 60_000))
+    assert claims.may_claim(review, reviewer=REVIEWER, now=LATER)
+    assert claims.may_claim(review, reviewer=OTHER, now=Milliseconds(LATER + 60_000))
     assert claimed(review).reserved_for is None
 
 
-def test_only_the_live_claimant_puts_its_deadline_off() -> None:
+def test_only_the_live_claimant_extends_its_deadline() -> None:
     review = claimed()
-    later = rules.put_off(review, caller=REVIEWER, policy=POLICY, now=LATER)
+    later = claims.extend(review, caller=REVIEWER, policy=POLICY, now=LATER)
     assert later is not None
     assert later.claim_expires_at == LATER + TIMEOUT
-    assert rules.put_off(review, caller=OTHER, policy=POLICY, now=LATER) is None
-    assert rules.put_off(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
+    assert claims.extend(review, caller=OTHER, policy=POLICY, now=LATER) is None
+    assert claims.extend(in_status(Status.APPROVED), caller=REVIEWER, policy=POLICY, now=LATER) is None
 
 
 def test_a_claim_is_unused_until_its_claimant_does_something() -> None:
     review = claimed()
-    assert rules.is_unused(review, POLICY)
+    assert claims.is_unused(review, POLICY)
     assert review.claimed_at is not None
     # In the same millisecond too.
-    used = rules.put_off(review, caller=REVIEWER, policy=POLICY, now=review.claimed_at)
+    used = claims.extend(review, caller=REVIEWER, policy=POLICY, now=review.claimed_at)
     assert used is not None
-    assert not rules.is_unused(used, POLICY)
-    assert not rules.is_unused(replace(review, verdict_reason="hm"), POLICY)
-    assert not any(rules.is_unused(in_status(status), POLICY) for status in Status if status is not Status.CLAIMED)
+    assert not claims.is_unused(used, POLICY)
+    assert not claims.is_unused(replace(review, verdict_reason="hm"), POLICY)
+    assert not any(claims.is_unused(in_status(status), POLICY) for status in Status if status is not Status.CLAIMED)
 
 
 def test_releasing_with_an_old_generation_or_nothing_claimed_is_refused() -> None:
-    refused(Code.STALE_CLAIM, lambda: rules.release(claimed(), claim_generation=0, now=LATER))
-    refused(Code.INVALID_TRANSITION, lambda: rules.release(created().review, claim_generation=0, now=LATER))
+    refused(Code.STALE_CLAIM, lambda: claims.release(claimed(), claim_generation=0, now=LATER))
+    refused(Code.INVALID_TRANSITION, lambda: claims.release(created().review, claim_generation=0, now=LATER))
 
 
 def test_a_verdict_when_nothing_is_claimed_is_no_transition() -> None:
@@ -268,13 +269,13 @@ def test_a_verdict_when_nothing_is_claimed_is_no_transition() -> None:
     refused(Code.INVALID_TRANSITION, lambda: judged(created().review, Verdict.APPROVED, claim_generation=0))
 
 
-def test_the_first_message_opens_the_discussion_and_the_claimants_puts_its_deadline_off() -> None:
+def test_the_first_message_opens_the_discussion_and_the_claimants_extends_its_deadline() -> None:
     review = claimed()
-    change = rules.send_message(review, message=message(review), policy=POLICY, now=LATER)
+    change = discussion.send_message(review, message=message(review), policy=POLICY, now=LATER)
     assert change.review.status is Status.IN_REVIEW
     assert change.review.claim_expires_at == LATER + TIMEOUT
     assert change.events[0].metadata["body_preview"] == "why so?"
-    from_other = rules.send_message(review, message=message(review, sender=PROPOSER), policy=POLICY, now=LATER)
+    from_other = discussion.send_message(review, message=message(review, sender=PROPOSER), policy=POLICY, now=LATER)
     assert from_other.review.claim_expires_at == review.claim_expires_at
 
 
@@ -298,7 +299,7 @@ def test_a_second_counter_patch_supersedes_the_first() -> None:
 
 def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_record() -> None:
     review = in_status(Status.CHANGES_REQUESTED, with_counter_patch=True)
-    change = rules.accept_counter_patch(
+    change = discussion.accept_counter_patch(
         review,
         patch=counter_patch(review),
         revision=revision(),
@@ -314,16 +315,18 @@ def test_accepting_makes_the_counter_patch_the_newest_revision_with_both_on_reco
     assert change.review.counter_patch_status is CounterPatchStatus.ACCEPTED
     assert change.review.reserved_for == REVIEWER
     # Two identities stand behind it: who accepted it and who wrote it may approve it.
-    assert rules.may_claim(change.review, reviewer=REVIEWER, now=LATER)
-    refused(Code.SELF_REVIEW, lambda: rules.may_claim(change.review, reviewer=PROPOSER, now=LATER))
+    assert claims.may_claim(change.review, reviewer=REVIEWER, now=LATER)
+    refused(Code.SELF_REVIEW, lambda: claims.may_claim(change.review, reviewer=PROPOSER, now=LATER))
 
 
 def test_accepting_or_rejecting_without_an_open_counter_patch_is_no_transition() -> None:
     review = in_status(Status.CLAIMED)
     accept = {"revision": revision(), "caller": None, "findings": (), "reviewer_alive": False}
     accept["policy"] = POLICY
-    refused(Code.INVALID_TRANSITION, lambda: rules.accept_counter_patch(review, patch=None, now=LATER, **accept))
-    refused(Code.INVALID_TRANSITION, lambda: rules.reject_counter_patch(review, caller=None, reason=None, now=LATER))
+    refused(Code.INVALID_TRANSITION, lambda: discussion.accept_counter_patch(review, patch=None, now=LATER, **accept))
+    refused(
+        Code.INVALID_TRANSITION, lambda: discussion.reject_counter_patch(review, caller=None, reason=None, now=LATER)
+    )
 
 
 def test_a_revision_or_an_end_supersedes_an_open_counter_patch() -> None:
@@ -351,7 +354,7 @@ def test_a_rejected_finding_needs_a_reason_and_none_is_reopened_by_hand() -> Non
     for disposition, note in ((Disposition.REJECTED, " "), (Disposition.REJECTED, None), (Disposition.OPEN, "x")):
         refused(
             Code.INVALID_ARGUMENT,
-            lambda disposition=disposition, note=note: rules.resolve_finding(
+            lambda disposition=disposition, note=note: discussion.resolve_finding(
                 review,
                 finding=finding(review),
                 disposition=disposition,
@@ -361,7 +364,7 @@ def test_a_rejected_finding_needs_a_reason_and_none_is_reopened_by_hand() -> Non
                 now=LATER,
             ),
         )
-    change = rules.resolve_finding(
+    change = discussion.resolve_finding(
         review,
         finding=finding(review),
         disposition=Disposition.REJECTED,
@@ -398,7 +401,7 @@ def test_a_persons_word_clears_the_request() -> None:
     approved = judged(review, Verdict.APPROVED)
     assert approved.review.needs_human is None
     assert approved.events[-1].event_type is EventType.HUMAN_CLEARED
-    said = rules.send_message(review, message=message(review, sender=PERSON), policy=POLICY, now=LATER)
+    said = discussion.send_message(review, message=message(review, sender=PERSON), policy=POLICY, now=LATER)
     assert said.review.needs_human is None
     machine = replace(claimed(), needs_human="round 5")
     assert judged(machine, Verdict.APPROVED).review.needs_human == "round 5"
@@ -408,10 +411,10 @@ def test_a_persons_word_clears_the_request() -> None:
 
 
 def test_a_claim_followed_by_a_verdict_is_one_change_with_both_events_and_the_rows_of_the_verdict() -> None:
-    begun = rules.claim(created().review, reviewer=PERSON, digest=DIGEST, policy=POLICY, now=LATER)
+    begun = claims.claim(created().review, reviewer=PERSON, digest=DIGEST, policy=POLICY, now=LATER)
     remark, patch = finding(begun.review), counter_patch(begun.review)
     verdict = judged(begun.review, Verdict.CHANGES_REQUESTED, findings=(remark,), counter_patch=patch)
-    change = rules.followed_by(begun, verdict)
+    change = transitions.followed_by(begun, verdict)
     assert [event.event_type for event in change.events] == [
         EventType.REVIEW_CLAIMED,
         EventType.VERDICT_SUBMITTED,
@@ -423,24 +426,24 @@ def test_a_claim_followed_by_a_verdict_is_one_change_with_both_events_and_the_ro
 
 
 def test_a_claims_deadline_is_the_policys_from_now() -> None:
-    assert rules.deadline(created().review, review_policy(claim_timeout=60_000), NOW) == NOW + 60_000
+    assert claims.deadline(review_policy(claim_timeout=60_000), NOW) == NOW + 60_000
 
 
 @pytest.mark.parametrize(
     ("seen", "approves", "why"),
     [
-        (rules.Seen(), True, None),
-        (rules.Seen(revision=1, digest=DIGEST, is_complete=True), True, None),
-        (rules.Seen(revision=1, is_complete=True), False, None),
-        (rules.Seen(revision=2), False, "you read revision 2"),
-        (rules.Seen(revision=1, is_complete=True), True, "showed no digest"),
-        (rules.Seen(digest="sha256:other"), False, "its base has changed"),
+        (Seen(), True, None),
+        (Seen(revision=1, digest=DIGEST, is_complete=True), True, None),
+        (Seen(revision=1, is_complete=True), False, None),
+        (Seen(revision=2), False, "you read revision 2"),
+        (Seen(revision=1, is_complete=True), True, "showed no digest"),
+        (Seen(digest="sha256:other"), False, "its base has changed"),
     ],
 )
-def test_a_person_judges_what_was_seen(seen: rules.Seen, approves: bool, why: str | None) -> None:
+def test_a_person_judges_what_was_seen(seen: Seen, approves: bool, why: str | None) -> None:
     def compared() -> None:
-        rules.refuse_other_revision(claimed(), seen)
-        rules.refuse_other_digest(claimed(), seen, approves=approves)
+        verdicts.refuse_other_revision(claimed(), seen)
+        verdicts.refuse_other_digest(claimed(), seen, approves=approves)
 
     if why is None:
         compared()
@@ -450,15 +453,15 @@ def test_a_person_judges_what_was_seen(seen: rules.Seen, approves: bool, why: st
 
 def test_what_has_no_digest_is_not_approved_as_one_that_was_seen() -> None:
     review = replace(claimed(), digest=None)
-    rules.refuse_other_digest(review, rules.Seen(is_complete=True), approves=True)
-    error = refused(Code.CONFLICT, lambda: rules.refuse_other_digest(review, rules.Seen(digest=DIGEST), approves=True))
+    verdicts.refuse_other_digest(review, Seen(is_complete=True), approves=True)
+    error = refused(Code.CONFLICT, lambda: verdicts.refuse_other_digest(review, Seen(digest=DIGEST), approves=True))
     assert "without a digest" in error.message
 
 
 def test_fence_and_identity_are_refused_without_looking_at_what_the_verdict_contains() -> None:
     def judge(review: Review, **by: object) -> Identity:
-        judgement = rules.Judgement(verdict=Verdict.COMMENT, reason=None, **by)
-        return rules.refuse_verdict(review, judgement, pool_managed=False, policy=POLICY)
+        judgement = Judgement(verdict=Verdict.COMMENT, reason=None, **by)
+        return verdicts.refuse_verdict(review, judgement, pool_managed=False, policy=POLICY)
 
     assert judge(claimed(), reviewer_id=REVIEWER) == REVIEWER
     refused(Code.STALE_CLAIM, lambda: judge(claimed(), claim_generation=7))

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gsd_review_broker.domain import rules
 from gsd_review_broker.domain.model import Change, Review
-from gsd_review_broker.domain.rules import Command
+from gsd_review_broker.domain.rules import claims, discussion, transitions
+from gsd_review_broker.domain.rules.transitions import STEPS, Command
 from gsd_review_broker.domain.words import Disposition, Role, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next
 from tests.support.reviews import (
@@ -73,17 +73,19 @@ TABLE: dict[tuple[Command, Status], Status] = {
 }
 
 DO: dict[Command, Callable[[Review], Change]] = {
-    Command.CLAIM: lambda review: rules.claim(review, reviewer=REVIEWER, digest=DIGEST, policy=POLICY, now=LATER),
-    Command.AUTO_REJECT: lambda review: rules.auto_reject(review, git_says="no", now=LATER),
-    Command.SEND_MESSAGE: lambda review: rules.send_message(review, message=message(review), policy=POLICY, now=LATER),
+    Command.CLAIM: lambda review: claims.claim(review, reviewer=REVIEWER, digest=DIGEST, policy=POLICY, now=LATER),
+    Command.AUTO_REJECT: lambda review: claims.auto_reject(review, git_says="no", now=LATER),
+    Command.SEND_MESSAGE: lambda review: discussion.send_message(
+        review, message=message(review), policy=POLICY, now=LATER
+    ),
     Command.APPROVE: lambda review: judged(review, Verdict.APPROVED),
     Command.REQUEST_CHANGES: lambda review: judged(review, Verdict.CHANGES_REQUESTED),
     Command.COMMENT: lambda review: judged(review, Verdict.COMMENT),
-    Command.RELEASE: lambda review: rules.release(review, claim_generation=review.claim_generation, now=LATER),
-    Command.RECLAIM: lambda review: rules.reclaim(review, reason="late", now=LATER),
-    Command.TAKE_OVER: lambda review: rules.take_over(review, person=PERSON, policy=POLICY, now=LATER),
+    Command.RELEASE: lambda review: claims.release(review, claim_generation=review.claim_generation, now=LATER),
+    Command.RECLAIM: lambda review: claims.reclaim(review, reason="late", now=LATER),
+    Command.TAKE_OVER: lambda review: claims.take_over(review, person=PERSON, policy=POLICY, now=LATER),
     Command.REVISE: revised,
-    Command.ACCEPT_COUNTER_PATCH: lambda review: rules.accept_counter_patch(
+    Command.ACCEPT_COUNTER_PATCH: lambda review: discussion.accept_counter_patch(
         review,
         patch=counter_patch(review),
         revision=revision(review.revision),
@@ -93,10 +95,10 @@ DO: dict[Command, Callable[[Review], Change]] = {
         policy=POLICY,
         now=LATER,
     ),
-    Command.REJECT_COUNTER_PATCH: lambda review: rules.reject_counter_patch(
+    Command.REJECT_COUNTER_PATCH: lambda review: discussion.reject_counter_patch(
         review, caller=None, reason="no", now=LATER
     ),
-    Command.RESOLVE_FINDING: lambda review: rules.resolve_finding(
+    Command.RESOLVE_FINDING: lambda review: discussion.resolve_finding(
         review,
         finding=finding(review),
         disposition=Disposition.FIXED,
@@ -128,7 +130,7 @@ def test_each_command_does_from_each_state_what_the_table_says(command: Command,
         DO[command](review)
     assert refused.value.code is Code.INVALID_TRANSITION
     assert source.value in refused.value.message
-    wanted = rules.STEPS[command].target
+    wanted = STEPS[command].target
     if wanted is not None and wanted is not source and review.claimed_by is not None:
         assert wanted.value in refused.value.message
 
@@ -161,13 +163,13 @@ def test_each_step_is_told_by_events_that_lead_from_the_old_state_to_the_new(com
 
 
 def test_the_rules_own_table_holds_no_step_beyond_the_contracts() -> None:
-    own = {(command, source) for command, step in rules.STEPS.items() for source in step.sources}
+    own = {(command, source) for command, step in STEPS.items() for source in step.sources}
     repeated = {(Command.APPROVE, APPROVED), (Command.REQUEST_CHANGES, CHANGES_REQUESTED)}
     assert own == set(TABLE) - repeated
 
 
 def test_closed_is_final() -> None:
-    assert rules.possible_now(CLOSED) == []
+    assert transitions.possible_now(CLOSED) == []
 
 
 def test_the_reviewer_who_closes_is_forbidden() -> None:
@@ -179,6 +181,6 @@ def test_the_reviewer_who_closes_is_forbidden() -> None:
 def test_a_claimed_review_is_not_claimed_twice() -> None:
     review = claimed()
     with pytest.raises(BrokerError) as refused:
-        rules.may_claim(review, reviewer=OTHER, now=LATER)
+        claims.may_claim(review, reviewer=OTHER, now=LATER)
     assert refused.value.code is Code.ALREADY_CLAIMED
-    assert rules.may_claim(review, reviewer=REVIEWER, now=LATER) is False
+    assert claims.may_claim(review, reviewer=REVIEWER, now=LATER) is False

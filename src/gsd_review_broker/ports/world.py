@@ -1,7 +1,49 @@
-"""git, as services see it."""
+"""The world outside, as services see it: the time, wake-ups, git, and what proves an approval."""
 
+import asyncio
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from gsd_review_broker.domain.gate.decision import ReviewedChange
+from gsd_review_broker.domain.model import Milliseconds, ReviewId
+
+
+class Clock(Protocol):
+    def now(self) -> Milliseconds: ...
+
+    def steady(self) -> Milliseconds: ...
+
+
+# The topic of reviewers that wait for work.
+QUEUE = "queue"
+# The topic of the pool's supervisor.
+POOL = "pool"
+# The topic of viewers of all events: each commit with an event.
+EVENTS = "events"
+
+
+def review_topic(review_id: ReviewId) -> str:
+    return f"review:{review_id}"
+
+
+class Wakeups(Protocol):
+    """Hints that something may have changed; the waiter reads again."""
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def closing(self) -> bool: ...
+
+    def publish(self, topics: Iterable[str]) -> None: ...
+
+    def publish_all(self) -> None:
+        """Wake everybody: something may have been missed."""
+        ...
+
+    def listening(self, topic: str, *, counted: bool = True) -> AbstractContextManager[asyncio.Event]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,4 +101,20 @@ class Repository(Protocol):
 
     async def blob(self, workspace: str, object_id: str, *, most: int) -> bytes:
         """A file's content, hashed again. Raises BrokerError if it is missing or has more than `most` bytes."""
+        ...
+
+
+class Signer(Protocol):
+    """Signs what was approved, so that it can be proved without a broker."""
+
+    def sign(self, document: dict[str, Any]) -> str:
+        """Return the document as JSON, with the key's id and the signature. Raises BrokerError."""
+        ...
+
+
+class TicketIssuer(Protocol):
+    """Tells the gate's hook in advance which commit it may let through."""
+
+    def issue(self, approved: ReviewedChange, base: str) -> bool:
+        """For this change on this commit. False where the hook has to ask. Raises OSError."""
         ...

@@ -13,9 +13,16 @@ from gsd_review_broker.domain.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.lists import RANKS, FeedPosition, ListPosition, ReviewFilter, ReviewSummary
-from gsd_review_broker.ports.reader import Reader
-from gsd_review_broker.ports.store import Store, Transaction
+from gsd_review_broker.ports.store import (
+    RANKS,
+    FeedPosition,
+    ListPosition,
+    Reader,
+    ReviewFilter,
+    ReviewSummary,
+    Store,
+    Transaction,
+)
 
 T = TypeVar("T")
 # No project has this name (service/validation.py).
@@ -45,45 +52,75 @@ class ProjectStore:
         raise whole_broker_only("archiving", self._project)
 
 
+class _Forwarded:
+    """A method of the whole store that is not narrowed."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, one: "_ProjectReader", owner: type) -> Any:
+        return getattr(one.whole, self._name)
+
+
 class _ProjectReader:
-    """What is not named here is read by the id of a review, which was found here before."""
+    """Has the reads that a project's caller needs. Each is narrowed to the project or forwarded; no other exists."""
+
+    # These are asked with the id of a review that was found here before.
+    revision = _Forwarded()
+    events = _Forwarded()
+    event_rows = _Forwarded()
+    events_before = _Forwarded()
+    messages = _Forwarded()
+    last_message = _Forwarded()
+    findings = _Forwarded()
+    counter_patches = _Forwarded()
+    open_counter_patch = _Forwarded()
+    counter_patch_of = _Forwarded()
+    work_on = _Forwarded()
+    # These are about no review.
+    last_event_id = _Forwarded()
+    recall = _Forwarded()
+    work_under_way = _Forwarded()
+    work_of = _Forwarded()
+    spent_since = _Forwarded()
+    is_pool_paused = _Forwarded()
+    landed_commit = _Forwarded()
+    overrides_valid_at = _Forwarded()
+    gate_override = _Forwarded()
 
     def __init__(self, reader: Reader, project: str) -> None:
-        self._reader = reader
+        self.whole = reader
         self._project = project
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
 
     # Reviews.
 
     def review(self, review_id: ReviewId) -> Review | None:
-        return self._own(self._reader.review(review_id))
+        return self._own(self.whole.review(review_id))
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
-        """Of the first matches: more are not looked at."""
-        found = self._reader.ids_with_prefix(prefix, 100 * limit)
+        """Look at the first matches only."""
+        found = self.whole.ids_with_prefix(prefix, 100 * limit)
         return [review_id for review_id in found if self.review(review_id) is not None][:limit]
 
     def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]:
         own = self._filter(wanted)
-        return self._reader.reviews(own, after=after, limit=limit) if own else []
+        return self.whole.reviews(own, after=after, limit=limit) if own else []
 
     def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[ReviewSummary]:
         own = self._filter(wanted)
-        return self._reader.summaries(own, after=after, limit=limit) if own else []
+        return self.whole.summaries(own, after=after, limit=limit) if own else []
 
     def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
         own = self._filter(wanted)
-        return self._reader.feed(own, after=after, limit=limit) if own else []
+        return self.whole.feed(own, after=after, limit=limit) if own else []
 
     # Counts.
 
     def totals(self, scope: str, *, most: int) -> Totals:
-        return self._reader.totals(self._project if scope in {EVERYTHING, self._project} else _NOWHERE, most=most)
+        return self.whole.totals(self._project if scope in {EVERYTHING, self._project} else _NOWHERE, most=most)
 
     def pending_by_priority(self) -> dict[str, int]:
-        return self._reader.pending_by_priority(self._project)
+        return self.whole.pending_by_priority(self._project)
 
     def pending_for_pool(self, _now: Milliseconds, *, at_most: int) -> int:
         return min(at_most, sum(self.pending_by_priority().values()))
@@ -101,34 +138,34 @@ class _ProjectReader:
     # The pool: reviewers that were started for this project.
 
     def reviewer(self, reviewer_id: Identity) -> Reviewer | None:
-        reviewer = self._reader.reviewer(reviewer_id)
+        reviewer = self.whole.reviewer(reviewer_id)
         return reviewer if reviewer is not None and reviewer.project == self._project else None
 
     def running_reviewers(self) -> list[Reviewer]:
-        return [one for one in self._reader.running_reviewers() if one.project == self._project]
+        return [one for one in self.whole.running_reviewers() if one.project == self._project]
 
     def ended_reviewers(self, limit: int) -> list[Reviewer]:
-        return [one for one in self._reader.ended_reviewers(limit) if one.project == self._project]
+        return [one for one in self.whole.ended_reviewers(limit) if one.project == self._project]
 
     def held_back(self, now: Milliseconds, limit: int) -> list[tuple[Failure, str | None]]:
-        return [row for row in self._reader.held_back(now, limit) if self.review(row[0].review_id) is not None]
+        return [row for row in self.whole.held_back(now, limit) if self.review(row[0].review_id) is not None]
 
     # The gate: approvals of this project's reviews.
 
     def reviewed_change(self, review_id: ReviewId) -> ReviewedChange | None:
-        return self._reader.reviewed_change(review_id) if self.review(review_id) is not None else None
+        return self.whole.reviewed_change(review_id) if self.review(review_id) is not None else None
 
     def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
-        return self._changes(self._reader.approvals_beginning_at(path, old_id, limit))
+        return self._changes(self.whole.approvals_beginning_at(path, old_id, limit))
 
     def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
-        return self._changes(self._reader.approvals_on_path(path, limit))
+        return self._changes(self.whole.approvals_on_path(path, limit))
 
     def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]:
-        return self._changes(self._reader.approved_and_never_landed(limit))
+        return self._changes(self.whole.approved_and_never_landed(limit))
 
     def landed_commits(self, limit: int) -> list[LandedCommit]:
-        return [one for one in self._reader.landed_commits(limit) if any(self.review(each) for each in one.reviews)]
+        return [one for one in self.whole.landed_commits(limit) if any(self.review(each) for each in one.reviews)]
 
     def landed_without_approval(self, _limit: int) -> list[LandedCommit]:
         """A commit without a review belongs to no project."""
@@ -149,6 +186,15 @@ class _ProjectReader:
 
 
 class _ProjectTransaction(_ProjectReader):
+    now = _Forwarded()
+    save = _Forwarded()
+    extend_claim = _Forwarded()
+    take = _Forwarded()
+    remember = _Forwarded()
+    append = _Forwarded()
+    save_reviewed_change = _Forwarded()
+    save_landed = _Forwarded()
+
     def __init__(self, tx: Transaction, project: str) -> None:
         super().__init__(tx, project)
         self._tx = tx

@@ -1,0 +1,85 @@
+"""How far a review is from the approvals that the policy asks for, and what the gate has to know of an approval.
+
+The approvals so far are read from the review's events, which the audit protects.
+"""
+
+from dataclasses import replace
+
+from gsd_review_broker.domain.gate.decision import ReviewedChange
+from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Review
+from gsd_review_broker.domain.rules import approvals
+from gsd_review_broker.domain.rules.approvals import NO_APPROVALS, ApprovalsSoFar, MissingApproval
+from gsd_review_broker.domain.words import EventType, Status, Verdict
+from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import Applies, Signer
+from gsd_review_broker.service.wire.gate import approval_document
+
+# Events of one review that are looked at; a review with so many rounds has long called for a person.
+_MOST_EVENTS = 2_000
+_OPEN = frozenset({Status.PENDING, Status.CLAIMED, Status.IN_REVIEW})
+
+
+def approvals_so_far(reader: Reader, review: Review, policy: ApprovalPolicy, *, digest: str | None) -> ApprovalsSoFar:
+    """Read the approvals of the content with this digest, if the policy asks for more than one reviewer."""
+    if policy.is_one_reviewer:
+        return NO_APPROVALS
+    events = reader.events(review_id=review.id, after=0, limit=_MOST_EVENTS)
+    revision = reader.revision(review.id, review.revision, with_diff=False)
+    files = revision.affected_files if revision else ()
+    touched = dict.fromkeys(name for file in files for name in (file.path, file.old_path) if name is not None)
+    return ApprovalsSoFar(approvers=approvals.approvers_in(events, review, digest), touched=tuple(touched))
+
+
+def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
+    """Say whether the policy lets this reviewer claim it. A review with one event has no approval yet."""
+    if policy.is_one_reviewer or review.version == 1:
+        return True
+    return approvals.can_add_approval(reviewer, policy, approvals_so_far(reader, review, policy, digest=review.digest))
+
+
+def missing_in(
+    reader: Reader, review: Review, policy: ApprovalPolicy
+) -> tuple[ApprovalsSoFar, tuple[MissingApproval, ...]] | None:
+    """List what an open review still lacks. None if the policy asks for one reviewer, or the review is judged."""
+    if policy.is_one_reviewer or review.status not in _OPEN:
+        return None
+    so_far = approvals_so_far(reader, review, policy, digest=review.digest)
+    return so_far, approvals.missing(policy, so_far)
+
+
+def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:
+    """Keep the exact change that is claimed: in the transaction of the claim, from git's answer about it."""
+    if checked.digest is None or checked.records is None or checked.folder is None:
+        return
+    tx.save_reviewed_change(
+        ReviewedChange(
+            review_id=review.id,
+            revision=review.revision,
+            digest=checked.digest,
+            repository=checked.repository,
+            folder=checked.folder,
+            records=checked.records,
+        )
+    )
+
+
+class ApprovalWatcher:
+    """Sees each approval in its transaction; from then on its content passes the gate."""
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+
+    def __call__(self, tx: Transaction, change: Change) -> None:
+        for event in change.events:
+            if event.event_type is EventType.VERDICT_SUBMITTED and event.metadata.get("verdict") == Verdict.APPROVED:
+                self._approve(tx, change.review)
+
+    def _approve(self, tx: Transaction, review: Review) -> None:
+        kept = tx.reviewed_change(review.id)
+        # What was claimed may be another revision's, or git could not say what it changes: that never passes.
+        if kept is None or kept.digest != review.digest or kept.revision != review.revision:
+            return
+        approved = replace(kept, proposer=review.author, reviewer=review.claimed_by, approved_at=tx.now)
+        document = approval_document(approved)
+        receipt = self._signer.sign(document) if document else None
+        tx.save_reviewed_change(replace(approved, receipt=receipt))
