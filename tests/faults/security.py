@@ -271,8 +271,8 @@ A_CLONE = (
     fault(
         "security H7: a tracked database is opened",
         "settings/config.py",
-        "    for path in checkout.tracked_among(root, state_files(database)):\n",
-        "    for path in checkout.tracked_among(root, state_files(database))[:0]:\n",
+        "    for path in discovery.tracked_among(root, state_files(database)):\n",
+        "    for path in discovery.tracked_among(root, state_files(database))[:0]:\n",
         f"{_STATE}::test_the_broker_and_the_doctor_refuse_a_database_that_came_with_the_clone",
     ),
     fault(

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT, DEFAULT_MODE, Mode, Override
 from gsd_review_broker.domain.model import ApprovalPolicy, Limits, Policy
-from gsd_review_broker.domain.words import DEFAULT_AGENT, OWN_COMMAND, Fence
+from gsd_review_broker.domain.words import DEFAULT_AGENT, OWN_COMMAND, Fence, either
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.locations import DEFAULT_PORT
 from gsd_review_broker.settings.owners import (
@@ -309,10 +310,10 @@ class Settings(Section):
     host: Annotated[
         str,
         Shared(
-            "where to listen; an address other than 127.0.0.1, localhost or ::1 is yours to choose, and needs "
+            f"where to listen; an address other than {either(LOOPBACK)} is yours to choose, and needs "
             "`auth: token` ([how](tokens.md#other-machines))"
         ),
-    ] = "127.0.0.1"
+    ] = LOOPBACK[0]
     port: Annotated[
         int,
         Field(ge=0, le=65535),
@@ -395,7 +396,7 @@ class Settings(Section):
 
     @property
     def is_local(self) -> bool:
-        return self.host in {"127.0.0.1", "localhost", "::1"}
+        return self.host in LOOPBACK
 
     def policy(self) -> Policy:
         limits = {name.removesuffix("_bytes"): limit for name, limit in self.limits.model_dump().items()}
