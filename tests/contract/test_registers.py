@@ -20,6 +20,7 @@ import gsd_review_broker
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gsd import statusline
+from gsd_review_broker.cli.render import describe
 from gsd_review_broker.cli.render.describe import STATUS_STYLES
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.model import (
@@ -35,7 +36,7 @@ from gsd_review_broker.domain.model import (
     field_names,
 )
 from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
-from gsd_review_broker.domain.rules import claims, discussion
+from gsd_review_broker.domain.rules import claims, discussion, pool
 from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
 from gsd_review_broker.domain.rules.transitions import (
     FACTS,
@@ -75,7 +76,7 @@ from gsd_review_broker.service.commands.proposals import NewProposal
 from gsd_review_broker.service.wire.discussion import CounterPatchResult, FindingResult, MessageResult
 from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
 from gsd_review_broker.service.wire.proposals import Proposal
-from gsd_review_broker.service.wire.reviews import EventResult, FeedRow
+from gsd_review_broker.service.wire.reviews import EventResult, FeedRow, ReviewRow
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows
 from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
@@ -246,6 +247,35 @@ def test_a_page_shows_every_field_of_a_summary_in_its_order() -> None:
     assert tuple(typing.get_type_hints(FeedRow)) == ReviewSummary._fields
 
 
+class NamesRead(dict[str, Any]):
+    """Notes which of its names are read."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+
+# Columns that neither `tandem list` nor the list in the dashboard shows; both have them as JSON or on the review's page.
+LEFT_OUT_OF_LISTS = {
+    *("version", "revision", "agent_role", "phase", "plan", "task", "parent_id", "has_diff", "verdict", "created_at"),
+}
+
+
+def test_every_column_of_the_list_is_shown_or_named_as_left_out() -> None:
+    columns = set(typing.get_type_hints(ReviewRow))
+    # Once as a pending review without a proposer_id, once as a claimed one.
+    rows_of = [NamesRead(**dict.fromkeys(columns, value)) for value in ("", "text")]
+    for shown in rows_of:
+        describe.row(shown, short=True)
+    page = (Path(gsd_review_broker.__file__).parent / "web" / "templates" / "parts.html").read_text()
+    read = {*(name for shown in rows_of for name in shown.read), *re.findall(r"\brow\.(\w+)", page)}
+    assert read & columns == columns - LEFT_OUT_OF_LISTS
+
+
 def test_a_proposal_shows_every_field_of_its_origin_and_its_draft() -> None:
     # A proposal has one author for both; who wrote an accepted counter-patch is in the events.
     shown = {*field_names(Origin), *field_names(Draft)} - {"author", "written_by"}
@@ -366,6 +396,44 @@ def test_a_status_that_only_a_newer_broker_knows_is_a_failure() -> None:
 
 def test_every_event_has_a_sentence_in_the_timeline() -> None:
     assert {*_SENTENCES, EventType.VERDICT_SUBMITTED} == set(EventType)
+
+
+# Events that do to a review none of what the register says. A new event stands in the register or in its list here.
+ABOUT_NO_REVIEW = {
+    *(EventType.AUDIT_CHECKPOINT, EventType.REVIEWER_SPAWNED, EventType.REVIEWER_DRAIN_START),
+    *(EventType.REVIEWER_TERMINATED, EventType.GATE_REFUSED, EventType.GATE_OVERRIDDEN, EventType.ACCESS_REFUSED),
+}
+BESIDE_THE_STATE = {
+    *(EventType.VERDICT_REFUSED, EventType.FINDING_RESOLVED, EventType.MESSAGE_SENT, EventType.COUNTER_PATCH_OFFERED),
+    *(EventType.COUNTER_PATCH_REJECTED, EventType.HUMAN_REQUESTED, EventType.HUMAN_CLEARED, EventType.COMMIT_LANDED),
+}
+CLAIM_GOES_ON = {EventType.REVIEW_CREATED, EventType.REVIEW_REVISED, EventType.REVIEW_CLAIMED, *BESIDE_THE_STATE}
+EVENT_REGISTERS = {
+    "gives or clears a verdict's reason": (
+        {*audit._GIVES_REASON, *audit._CLEARS_REASON},
+        {EventType.REVIEW_CREATED, EventType.REVIEW_CLAIMED, EventType.REVIEW_CLOSED, *BESIDE_THE_STATE},
+    ),
+    "brings a revision": (
+        audit._REVISIONS,
+        {
+            *(EventType.REVIEW_CLAIMED, EventType.REVIEW_AUTO_REJECTED, EventType.REVIEW_RELEASED),
+            *(EventType.REVIEW_RECLAIMED, EventType.VERDICT_SUBMITTED, EventType.VERDICT_COMMENT),
+            *(EventType.REVIEW_CLOSED, *BESIDE_THE_STATE),
+        },
+    ),
+    "ends the work of a pool's reviewer": (
+        # A verdict ends it by its own outcome; a diff that does not apply was never claimed.
+        {*pool._ENDS, EventType.VERDICT_SUBMITTED},
+        {EventType.VERDICT_COMMENT, EventType.REVIEW_AUTO_REJECTED, *CLAIM_GOES_ON},
+    ),
+}
+
+
+@pytest.mark.parametrize("register", EVENT_REGISTERS)
+def test_every_event_is_in_each_register_of_events_or_named_as_left_out(register: str) -> None:
+    named, left_out = EVENT_REGISTERS[register]
+    assert named | left_out | ABOUT_NO_REVIEW == set(EventType)
+    assert not named & (left_out | ABOUT_NO_REVIEW)
 
 
 def test_every_agent_has_a_module_with_what_a_start_needs() -> None:
