@@ -18,8 +18,10 @@ import pytest
 
 import gsd_review_broker
 from gsd_review_broker.cli.broker.watching import exit_of
+from gsd_review_broker.cli.commands import all_modules, propose
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gsd import statusline
+from gsd_review_broker.cli.main import build
 from gsd_review_broker.cli.render import describe
 from gsd_review_broker.cli.render.describe import STATUS_STYLES
 from gsd_review_broker.domain import audit
@@ -259,7 +261,7 @@ class NamesRead(dict[str, Any]):
         return super().__getitem__(name)
 
 
-# Columns that neither `tandem list` nor the list in the dashboard shows; both have them as JSON or on the review's page.
+# Columns that neither `tandem list` nor the dashboard's list shows; both have them as JSON or on the review's page.
 LEFT_OUT_OF_LISTS = {
     *("version", "revision", "agent_role", "phase", "plan", "task", "parent_id", "has_diff", "verdict", "created_at"),
 }
@@ -445,3 +447,33 @@ def test_every_agent_has_a_module_with_what_a_start_needs() -> None:
 
 def test_every_client_is_known_by_the_name_of_its_module() -> None:
     assert tuple(client.name for client in every_client()) == CLIENTS
+
+
+def test_every_module_of_commands_has_a_command() -> None:
+    assert {*all_modules()} == names_in("cli", "commands")
+
+
+def test_the_dashboard_has_the_routes_of_every_page() -> None:
+    imported = {
+        module.rpartition(".")[2] for module in re.findall(r"web\.pages\.\w+", source("web", "pages", "dashboard.py"))
+    }
+    assert imported == names_in("web", "pages") - {"dashboard"}
+
+
+def test_every_variable_of_propose_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    monkeypatch.setattr(propose, "_from_environment", asked.add)
+    build(("propose",))
+    assert asked
+    reference = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    variables = {"TANDEM_" + flag.removeprefix("--").upper().replace("-", "_") for flag in asked}
+    assert {name for name in variables if f"`{name}`" not in reference or name not in propose._DETAILS} == set()
+
+
+def source(*place: str) -> str:
+    return Path(gsd_review_broker.__file__).parent.joinpath(*place).read_text()
+
+
+def names_in(*place: str) -> set[str]:
+    folder = Path(gsd_review_broker.__file__).parent.joinpath(*place)
+    return {path.stem for path in folder.glob("*.py")} - {"__init__"}

@@ -14,7 +14,7 @@ PAGES = sorted(
     ]
 )
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# A path below the package, the tests or the repository: `domain/rules/`, `store/sqlite/writer.py`, `domain/audit.check`.
+# A path below the package, the tests or the repository: `domain/rules/`, `domain/audit.check`.
 PATH = re.compile(r"`([a-z_]+/[a-z0-9_/]*(?:\.[a-z_]+)?)`")
 FIRST_FOLDERS = {
     path.name
@@ -31,10 +31,9 @@ def prose(page: Path) -> list[str]:
     lines: list[str] = []
     fenced = False
     for line in page.read_text("utf-8").splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-            line = ""
-        lines.append("" if fenced else line)
+        is_fence = line.lstrip().startswith("```")
+        fenced ^= is_fence
+        lines.append("" if fenced or is_fence else line)
     return lines
 
 
