@@ -99,7 +99,7 @@ def _tool(tool: Tool) -> list[str]:
         + (f". {inspect.getdoc(kind)}" if kind.__doc__ and not kind.__doc__.startswith("dict(") else "")
         for kind in result_types(tool)
     ]
-    roles = ", ".join(sorted(audience.value for audience in tool.audiences)) or "nobody but who connects to `/mcp`"
+    roles = ", ".join(sorted(audience.value for audience in tool.audiences)) or "only clients of `/mcp`"
     return [
         f"## {tool.name}",
         "",
