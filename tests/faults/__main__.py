@@ -20,7 +20,7 @@ from tests.faults.table import FAULTS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "src/gsd_review_broker"
-_COPIED = ("src", "tests", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+_COPIED = ("src", "tests", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.egg-info")
 # One interpreter for each fault: a module that is loaded already would be judged as it was.
 _RUN = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"

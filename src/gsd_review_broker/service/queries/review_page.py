@@ -244,7 +244,7 @@ def _recent(
 def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
     pending = sum(reader.pending_by_priority().values())
     points: list[tuple[Milliseconds, int]] = [(now, pending)]
-    for event in reader.events_before(review_id=None, before=None, limit=_LOOKED_AT):
+    for event in reader.events_before(review_id=None, before=None, limit=_EVENTS_OF_HISTORY):
         if only_own and not is_own_event(reader, event):
             continue
         change = (event.new_status is Status.PENDING) - (event.old_status is Status.PENDING)
