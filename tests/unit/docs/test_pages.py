@@ -103,3 +103,9 @@ def exists(path: str) -> bool:
 def test_every_module_and_folder_that_a_page_names_exists(page: Path) -> None:
     paths = {path for path in PATH.findall("\n".join(prose(page))) if path.split("/")[0] in FIRST_FOLDERS}
     assert sorted(path for path in paths - NOT_OURS if not exists(path)) == []
+
+
+def test_the_table_of_rooms_has_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)
+    assert sorted(rooms) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
