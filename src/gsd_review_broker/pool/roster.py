@@ -12,15 +12,13 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, Usage
 from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.ending import end_all
-from gsd_review_broker.pool.child.output import AgentOutput, in_one_line
-from gsd_review_broker.pool.child.process import Child, Exited, Output
-from gsd_review_broker.pool.child.tree import ProcessFound
-from gsd_review_broker.pool.launch.agents import readers_of
-from gsd_review_broker.pool.launch.launcher import Launcher
-from gsd_review_broker.pool.launch.recipe import MARKER
+from gsd_review_broker.pool import tree
+from gsd_review_broker.pool.agents import readers_of
+from gsd_review_broker.pool.launcher import MARKER, Launcher
+from gsd_review_broker.pool.output import AgentOutput, in_one_line
 from gsd_review_broker.pool.policy import PoolMember
+from gsd_review_broker.pool.process import Child, Exited, Output
+from gsd_review_broker.pool.tree import ProcessFound, end_all
 from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.records import Ending, PoolRecords

@@ -13,13 +13,12 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.domain.words import AGENTS, EndReason
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.pool import policy
-from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.ending import end_all, end_leftovers
-from gsd_review_broker.pool.child.output import tail
-from gsd_review_broker.pool.launch.launcher import Launcher, host_name
+from gsd_review_broker.pool import policy, tree
+from gsd_review_broker.pool.launcher import Launcher, host_name
+from gsd_review_broker.pool.output import tail
 from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
 from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
+from gsd_review_broker.pool.tree import end_all, end_leftovers
 from gsd_review_broker.ports.store import Store
 from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access

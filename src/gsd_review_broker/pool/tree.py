@@ -10,11 +10,16 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.processes import send_signal, start_in, stat_fields
+import structlog
+
+from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.processes import send_signal, start_in, start_of, stat_fields
 
 _PROC = Path("/proc")
 _SET_CHILD_SUBREAPER = 36
@@ -136,3 +141,95 @@ def is_marked(pid: int, mark: bytes) -> bool:
         return mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
         return False
+
+
+_SHORTEST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.25
+# After KILL only the kernel has work left to do.
+_AFTER_KILL_SECONDS = 5.0
+
+FindProcesses = Callable[[], list[ProcessFound]]
+
+
+def end_all(group: int | None, find: FindProcesses, *, grace: float) -> list[ProcessFound]:
+    """Signal the group, if its number is known to be ours, and each process found. Returns those still running."""
+    if not _any_runs(group, find):
+        return []
+    _tell_all(group, find, signal.SIGTERM)
+    if not _wait(lambda: not _any_runs(group, find), grace):
+        _tell_all(group, find, signal.Signals.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        _wait(lambda: not _kill_again(group, find), _AFTER_KILL_SECONDS)
+    return find()
+
+
+def _any_runs(group: int | None, find: FindProcesses) -> bool:
+    return bool(find()) if sys.platform == "linux" else _group_runs(group)
+
+
+def _kill_again(group: int | None, find: FindProcesses) -> bool:
+    """Repeated, to catch processes that were forked between the search and the signal."""
+    if not _any_runs(group, find):
+        return False
+    if sys.platform != "win32":
+        _tell_all(group, find, signal.SIGKILL)
+    return True
+
+
+def _tell_all(group: int | None, find: FindProcesses, kind: signal.Signals) -> None:
+    if group is not None and sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, kind)
+    for one in find():
+        if one.group != group:
+            tell(one, kind)
+
+
+def _group_runs(group: int | None) -> bool:
+    if group is None or sys.platform == "win32":
+        return False
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _wait(done: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    pause = _SHORTEST_PAUSE
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(_LONGEST_PAUSE, pause * 2)
+    return True
+
+
+log = structlog.get_logger()
+
+
+def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> int:
+    """Blocks until they are gone. Returns how many processes there were."""
+    if sys.platform != "linux":
+        return _end_groups(reviewers, grace)
+
+    def left() -> list[ProcessFound]:
+        processes = {one.pid: one for one in marked(mark)}
+        for reviewer in reviewers:
+            # The group's number is known to be its own only while its leader is running.
+            if look(reviewer.pid, reviewer.process_start):
+                processes |= {one.pid: one for one in members(reviewer.pid)}
+        return list(processes.values())
+
+    count = len(left())
+    stubborn = end_all(None, left, grace=grace)
+    if count:
+        log.info("leftovers_ended", processes=count, still_there=[one.pid for one in stubborn])
+    return count
+
+
+def _end_groups(reviewers: list[Reviewer], grace: float) -> int:
+    left = [one for one in reviewers if one.process_start and start_of(one.pid) == one.process_start]
+    for reviewer in left:
+        end_all(reviewer.pid, list[ProcessFound], grace=grace)
+    return len(left)

@@ -1,37 +1,107 @@
 """Turns "one more reviewer" into a running process: its name, folder, files, environment and prompt."""
 
 import asyncio
+import json
 import os
 import re
 import secrets
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer
-from gsd_review_broker.domain.words import ReviewerState
+from gsd_review_broker.domain.words import ReviewerState, Severity
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.files.private import make_private_folder, write_private
-from gsd_review_broker.pool.child.output import LogFile
-from gsd_review_broker.pool.child.process import Child
-from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.recipe import (
-    POOL_MARKER,
-    SURROUNDINGS,
-    LaunchRequest,
-    environment,
-    inside_wsl,
-    prompt,
-    template,
-)
+from gsd_review_broker.pool.agents import Launch, LaunchRequest, filled, launch_for, module_of, variables
+from gsd_review_broker.pool.output import LogFile
+from gsd_review_broker.pool.process import Child
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.wire.broker import LoginState
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.schema import PoolSettings
+
+MARKER = "BROKER_REVIEWER_ID"
+POOL_MARKER = "BROKER_POOL"
+# Variables that decide how and where a program reaches its model and its files. A broker may have been started without
+# them, by a client that passes few variables on.
+SURROUNDINGS = (
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+)
+# Variables that every program may see. A reviewer sees nothing else of the broker's environment.
+_EVERYBODY = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "TERM"),
+        *SURROUNDINGS,
+        "XDG_RUNTIME_DIR",
+        *("SYSTEMROOT", "SystemRoot", "ComSpec", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData"),
+    )
+)
+# Those whose value is one path.
+_PATHS = frozenset(
+    (
+        *("CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "GOOGLE_APPLICATION_CREDENTIALS", "OPENCODE_CONFIG"),
+        *("OPENCODE_CONFIG_DIR", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    )
+)
+_DRIVE = re.compile(r"([A-Za-z]):[\\/]")
+
+
+def inside_wsl(path: str) -> str:
+    """A path of Windows as it is called inside WSL: C:\\folder is /mnt/c/folder there."""
+    drive = _DRIVE.match(path)
+    return f"/mnt/{drive[1].lower()}/{path[drive.end() :]}".replace("\\", "/") if drive else path
+
+
+def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, str]:
+    """The variables that it may see, what the agent needs, and its identity."""
+    inherited = request.inherited
+    names = _EVERYBODY.union(request.passed)
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
+    if any(name.lower().endswith("_proxy") for name in kept):
+        # The broker is on this machine, so no proxy is used.
+        others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
+        kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, *LOOPBACK))))
+    own = {
+        **launch.environment,
+        "BROKER_URL": request.broker_url,
+        MARKER: request.reviewer_id,
+        "BROKER_TOKEN": request.token,
+        POOL_MARKER: pool,
+    }
+    if request.wsl_distro:
+        own["WSLENV"] = _wslenv([*own, *(name for name in kept if name in request.passed)])
+    return {**kept, **own}
+
+
+def _wslenv(names: Iterable[str]) -> str:
+    """WSL passes only the variables on that this one names: `u` from Windows, `p` with the path in it translated."""
+    return ":".join(f"{name}/{'up' if name in _PATHS else 'u'}" for name in sorted(set(names)))
+
+
+_PROJECT = " and project={}"
+
+
+def template(path: Path | None) -> str:
+    """Read again at each start, so that a change of the file applies to the next reviewer."""
+    if path is not None:
+        return path.read_text("utf-8")
+    return resources.files("gsd_review_broker.pool").joinpath("prompts", "reviewer.md").read_text("utf-8")
+
+
+def prompt(text: str, request: LaunchRequest) -> bytes:
+    clause = _PROJECT.format(json.dumps(request.project)) if request.project else ""
+    values = {**variables(request), "project_clause": clause, "severities": ", ".join(Severity)}
+    return filled(text, values).encode("utf-8")
+
 
 _LOGS_KEPT = 20
 _LOG = "output.log"

@@ -3,7 +3,8 @@
 import json
 from typing import Any, cast
 
-from gsd_review_broker.pool.child.output import (
+from gsd_review_broker.pool.agents import AWS, SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
+from gsd_review_broker.pool.output import (
     AgentReport,
     Event,
     Spending,
@@ -15,8 +16,6 @@ from gsd_review_broker.pool.child.output import (
     text_in,
     tokens_in,
 )
-from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
-from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 ENVIRONMENT = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",

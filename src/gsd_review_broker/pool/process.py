@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gsd_review_broker.pool.child.output import Allowance, Lines, LogFile
+from gsd_review_broker.pool.output import Allowance, Lines, LogFile
 
 _CHUNK = 1024 * 1024
 # Cut into lines in pieces of this size, so that nothing waits for long.
