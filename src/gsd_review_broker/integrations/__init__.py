@@ -13,7 +13,15 @@ from gsd_review_broker.integrations.clients import (
     pool_settings,
 )
 from gsd_review_broker.integrations.clients.gsd import InstalledGsd, installed_gsd
-from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
+from gsd_review_broker.integrations.clients.setup import (
+    Choice,
+    Client,
+    Environment,
+    Scope,
+    given_endpoint,
+    running_endpoint,
+    tandem_program,
+)
 from gsd_review_broker.integrations.detection import (
     ClientStatus,
     ConfigFile,
@@ -22,7 +30,6 @@ from gsd_review_broker.integrations.detection import (
     state_of,
     status,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope, given_endpoint, running_endpoint
 from gsd_review_broker.integrations.install import carry_out, connected_role, kept_choice, repair
 from gsd_review_broker.integrations.planning import ClientPlan, Planner, without_ours
 

@@ -14,8 +14,7 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import every_client
-from gsd_review_broker.integrations.clients.setup import Client, ServerEntry
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.clients.setup import Client, Environment, Scope, ServerEntry
 from gsd_review_broker.integrations.files import text_of
 from gsd_review_broker.integrations.formats import FORMATS, Language
 from gsd_review_broker.integrations.formats.entries import (

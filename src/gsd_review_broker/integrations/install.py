@@ -8,9 +8,8 @@ from pathlib import Path
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Choice, Client
+from gsd_review_broker.integrations.clients.setup import Choice, Client, Environment, Scope
 from gsd_review_broker.integrations.detection import receipts_of
-from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.planning import ClientPlan, FileChange, Planner, around_client
 from gsd_review_broker.integrations.receipts import InstallReceipt, InstallReceipts
 

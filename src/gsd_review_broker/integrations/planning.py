@@ -12,9 +12,16 @@ from pathlib import Path
 
 from gsd_review_broker.git.discovery import exclude_file
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
+from gsd_review_broker.integrations.clients.setup import (
+    Asset,
+    Choice,
+    Client,
+    ClientFile,
+    ClientSetup,
+    Environment,
+    Scope,
+)
 from gsd_review_broker.integrations.detection import EntryOwner, places_of
-from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.files import Snapshot, text_of
 from gsd_review_broker.integrations.formats import FORMATS
 from gsd_review_broker.integrations.formats.entries import (

@@ -48,7 +48,7 @@ exec tail -f /dev/null
 CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
-from gsd_review_broker.integrations.environment import Environment
+from gsd_review_broker.integrations.clients.setup import Environment
 from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 

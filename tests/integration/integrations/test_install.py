@@ -29,7 +29,7 @@ from gsd_review_broker.integrations import (
     status,
     tandem_program,
 )
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.receipts import InstallReceipts, digest
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
@@ -699,7 +699,7 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     every = set(all_tools().shown_to(Audience.ALL))
     for role, audience in ((Audience.PROPOSER, Audience.PROPOSER), (Audience.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
-        for text in (*texts.commands(role, texts.claude_command), *texts.skills(role, texts.CLAUDE)):
+        for text in (*setup.commands(role, setup.claude_command), *setup.skills(role, setup.CLAUDE)):
             named = every & set(re.findall(r"[a-z_]+", text.content))
             assert named <= shown, (text.path, named - shown)
 

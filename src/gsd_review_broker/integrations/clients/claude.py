@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     HOOK_TIMEOUT,
     SERVER,
@@ -13,11 +13,12 @@ from gsd_review_broker.integrations.clients.setup import (
     Client,
     ClientFile,
     ClientSetup,
+    Environment,
+    Scope,
     ServerEntry,
     assets_below,
     start_hooks,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 _SERVER_PATH = ("mcpServers", SERVER)
@@ -35,7 +36,7 @@ def _server_value(choice: Choice) -> dict[str, Any]:
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    read = (*texts.commands(choice.role, texts.claude_command), *texts.skills(choice.role, texts.CLAUDE))
+    read = (*setup.commands(choice.role, setup.claude_command), *setup.skills(choice.role, setup.CLAUDE))
     return ClientSetup(
         documents=_settings(choice, folder),
         assets=assets_below(folder, read),

@@ -4,19 +4,20 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
     Choice,
     Client,
     ClientSetup,
+    Environment,
+    Scope,
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
 
-_READER = texts.Addressee(
+_READER = setup.Addressee(
     agent_type="gemini-cli",
     reviewer_id="gemini-reviewer",
     waiting="Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "
@@ -38,7 +39,7 @@ def _value(choice: Choice) -> dict[str, Any]:
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
-    read = (*texts.commands(choice.role, texts.gemini_command), *texts.skills(choice.role, _READER))
+    read = (*setup.commands(choice.role, setup.gemini_command), *setup.skills(choice.role, _READER))
     notes = ("Gemini CLI connects once you trust the folder; it asks when you start it there.",)
     return ClientSetup(
         assets=assets_below(_folder(choice.scope, around), read),

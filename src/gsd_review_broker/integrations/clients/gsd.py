@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
 from gsd_review_broker.integrations.clients.setup import (
     Asset,
@@ -27,10 +27,11 @@ from gsd_review_broker.integrations.clients.setup import (
     Client,
     ClientFile,
     ClientSetup,
+    Environment,
+    Scope,
     assets_below,
     hook,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
 from gsd_review_broker.integrations.formats.entries import ConfigEntry
 
 Runtime = Literal["claude", "codex"]
@@ -220,7 +221,7 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
 
 
 def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[Asset, ...]:
-    return assets_below(runtime_folder(runtime, scope, around), (texts.review_skill(runtime),))
+    return assets_below(runtime_folder(runtime, scope, around), (setup.review_skill(runtime),))
 
 
 def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:

@@ -4,19 +4,20 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
     Choice,
     Client,
     ClientSetup,
+    Environment,
+    Scope,
     ServerEntry,
     assets_below,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
 
-_READER = texts.Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
+_READER = setup.Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 
@@ -44,7 +45,7 @@ def _value(choice: Choice) -> dict[str, Any]:
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".opencode" if choice.scope is Scope.PROJECT else _user_folder(around)
-    read = (*texts.commands(choice.role, texts.opencode_command), *texts.skills(choice.role, _READER))
+    read = (*setup.commands(choice.role, setup.opencode_command), *setup.skills(choice.role, _READER))
     return ClientSetup(assets=assets_below(folder, read))
 
 

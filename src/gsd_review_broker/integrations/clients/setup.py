@@ -1,19 +1,229 @@
-"""The description of a client, and the parts that several of them share."""
+"""Paths on this account: the home folder, the variables that clients use, the project, our own state.
 
+Also the address that a client is given when it connects over HTTP: the one at which the right broker answers.
+"""
+
+import json
+import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gsd_review_broker import LOOPBACK
+from gsd_review_broker.client import Target, UnreachableError, connect
+from gsd_review_broker.client.discovery import answering, described
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients.texts import Text
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.git.discovery import find_root
+from gsd_review_broker.git.program import run_git
 from gsd_review_broker.integrations.formats import Language
 from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.runtime_file import LOOPBACK
+
+
+class Scope(StrEnum):
+    PROJECT = "project"
+    USER = "user"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    home: Path
+    variables: Mapping[str, str]
+    root: Path | None
+    state: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> "Environment":
+        return cls(
+            home=Path.home(),
+            variables=os.environ,
+            root=_work_tree(folder),
+            state=locations.state_folder() / "installed",
+        )
+
+    @property
+    def path(self) -> str:
+        """Where programs are looked for."""
+        return self.variables.get("PATH", os.defpath)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of the Python that runs this, with the commands of our package."""
+        return Path(sys.executable).parent
+
+    def project(self, hint: str = "Go into one, or use --scope user.") -> Path:
+        if self.root is None:
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "this folder is not in a git repository, so there is no project to set up", hint
+            )
+        return self.root
+
+    def in_main_work_tree(self) -> "Environment":
+        return replace(self, root=find_root(self.root) or self.root) if self.root else self
+
+    def base(self, scope: Scope) -> Path | None:
+        """What a receipt is kept for: the project, or None for the account."""
+        return self.project() if scope is Scope.PROJECT else None
+
+    def folder(self, variable: str, *default: str) -> Path:
+        """A client's own folder, unless its variable names another."""
+        named = self.variables.get(variable)
+        return Path(named).absolute() if named else self.home.joinpath(*default)
+
+
+def _work_tree(folder: Path) -> Path | None:
+    """The work tree of the folder: a linked worktree has its own files, but shares the main one's broker."""
+    try:
+        answer = run_git(folder, "rev-parse", "--show-toplevel")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    name = os.fsdecode(answer.output).rstrip("\n")
+    return Path(os.path.realpath(name)) if answer.code == 0 and name else None
+
+
+def running_endpoint(role: Audience, scope: Scope, around: Environment) -> str:
+    """Of the broker that serves this project, or this account, at this moment."""
+    try:
+        broker = connect(_target(scope, around))
+    except UnreachableError as error:
+        hint = "Start it with `tandem up`, then install again. Without --http, the client starts the broker by itself."
+        raise UnreachableError(f"there is no address to write: {error.message}", hint) from error
+    broker.connection.close()
+    return broker.connection.url + role.endpoint
+
+
+def given_endpoint(address: str, role: Audience, scope: Scope, around: Environment) -> str:
+    """As the user gave it, unless the broker of another repository answers there."""
+    endpoint = _checked(address, role)
+    broker = answering(endpoint) if urlsplit(endpoint).hostname in LOOPBACK else None
+    target = _target(scope, around, url=endpoint)
+    if broker is not None and not target.accepts(broker.serves):
+        raise BrokerError(
+            Code.CONFLICT,
+            f"the broker at {broker.connection.url} serves {broker.serves}, not {described(target.locations)}",
+            "Leave --url out: the client then finds the broker of its own folder.",
+        )
+    return endpoint
+
+
+def _target(scope: Scope, around: Environment, url: str | None = None) -> Target:
+    # BROKER_URL names the broker of a running client, and is not meant for a file.
+    folder = around.project() if scope is Scope.PROJECT else around.home
+    environment = {name: value for name, value in around.variables.items() if name != "BROKER_URL"}
+    return Target.of(folder, url=url, user=scope is Scope.USER, environment=environment)
+
+
+def _checked(address: str, role: Audience) -> str:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not address.isprintable() or set(address) & set(" \"'\\<>"):
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"{address!r} is not an http address", "It looks like http://127.0.0.1:8321"
+        )
+    return address if urlsplit(address).path.rstrip("/") else address.rstrip("/") + role.endpoint
+
+
+_COMMANDS = ("propose", "review", "status")
+_SKILLS = ("tandem-proposing", "tandem-reviewing")
+_REVIEW = "tandem-review"
+_SHELLS = {
+    "claude": "Run it in the foreground; Bash stops a command after 120 s.",
+    "codex": "If the shell returns while it still runs, poll it until it exits.",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Addressee:
+    """A client, as its texts address it."""
+
+    agent_type: str
+    reviewer_id: str
+    waiting: str = ""
+    """What its model must know about waiting, if anything."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    path: tuple[str, ...]
+    """Below the client's own folder."""
+    content: str
+
+
+CLAUDE = Addressee(agent_type="claude-code", reviewer_id="claude-reviewer")
+CommandForm = Callable[[str, str], Text]
+
+
+def skills(role: Audience, reader: Addressee) -> tuple[Text, ...]:
+    """Only what the endpoint's tools can do."""
+    fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
+    return tuple(
+        Text(path=("skills", name, "SKILL.md"), content=_addressed(_asset("skills", name, "SKILL.md"), reader))
+        for name in fitting
+    )
+
+
+def review_skill(runtime: str) -> Text:
+    """For GSD's agents. The same text for each runtime, but for what its shell does with a command that waits."""
+    content = _asset("skills", _REVIEW, "SKILL.md").replace("{waiting}", _SHELLS[runtime])
+    return Text(path=("skills", _REVIEW, "SKILL.md"), content=content)
+
+
+def commands(role: Audience, form: CommandForm) -> tuple[Text, ...]:
+    """No command to review if nothing can be claimed."""
+    fits = {"status": True, "propose": role.proposes, "review": role.reviews}
+    return tuple(form(name, _asset("commands", f"{name}.md")) for name in _COMMANDS if fits[name])
+
+
+def claude_command(name: str, source: str) -> Text:
+    """A folder of commands gives them their prefix, /tandem:propose."""
+    return Text(path=("commands", "tandem", f"{name}.md"), content=source)
+
+
+def gemini_command(name: str, source: str) -> Text:
+    """/tandem:propose. JSON's strings are valid TOML."""
+    description, body = _parts(source)
+    prompt = body.replace("$ARGUMENTS", "{{args}}")
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in (("description", description), ("prompt", prompt)))
+    return Text(path=("commands", "tandem", f"{name}.toml"), content="".join(lines))
+
+
+def opencode_command(name: str, source: str) -> Text:
+    """/tandem-propose."""
+    description, body = _parts(source)
+    return Text(path=("commands", f"tandem-{name}.md"), content=f"---\ndescription: {description}\n---\n\n{body}")
+
+
+def _parts(source: str) -> tuple[str, str]:
+    """The description in the front matter, and the text below it."""
+    _, front, body = source.split("---\n", 2)
+    description = next(line for line in front.splitlines() if line.startswith("description: "))
+    return description.removeprefix("description: "), body.lstrip("\n")
+
+
+def _addressed(text: str, reader: Addressee) -> str:
+    return (
+        text.replace("{agent_type}", reader.agent_type)
+        .replace("{reviewer_id}", reader.reviewer_id)
+        .replace("{waiting}", f"\n{reader.waiting}\n" if reader.waiting else "")
+    )
+
+
+def _asset(*name: str) -> str:
+    return resources.files("gsd_review_broker.integrations").joinpath("assets", *name).read_text("utf-8")
+
 
 SERVER = "gsdreview"
 # More than the longest wait that the broker grants, 240 s.
