@@ -16,17 +16,17 @@ from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import every_client
 from gsd_review_broker.integrations.clients.setup import Client, Environment, Scope, ServerEntry
 from gsd_review_broker.integrations.files import text_of
-from gsd_review_broker.integrations.formats import FORMATS, Language
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     MISSING,
     ConfigEntry,
     Format,
     InvalidConfigError,
+    Language,
     UnfitError,
     is_still_ours,
     refused,
 )
-from gsd_review_broker.integrations.receipts import FileRecord, InstallReceipt, InstallReceipts, digest
+from gsd_review_broker.integrations.receipts import FORMATS, FileRecord, InstallReceipt, InstallReceipts, digest
 
 _PATIENCE_SECONDS = 10.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations.formats.entries import refused
+from gsd_review_broker.integrations.formats import refused
 
 _BEGIN = "# These files were written by `tandem install`; `tandem uninstall` removes the lines."
 _BEGIN_OF_OURS = f"{_BEGIN} (And this file.)"

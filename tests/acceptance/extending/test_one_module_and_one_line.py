@@ -49,7 +49,7 @@ CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
 from gsd_review_broker.integrations.clients.setup import Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:

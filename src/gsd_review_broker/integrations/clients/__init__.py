@@ -6,7 +6,7 @@ from typing import cast
 
 from gsd_review_broker.domain.words import CLIENTS, INSTALLABLE
 from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 from gsd_review_broker.settings import locations
 
 POOL = "pool"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
+    CLAUDE,
     HOOK_TIMEOUT,
     SERVER,
     Choice,
@@ -17,9 +17,12 @@ from gsd_review_broker.integrations.clients.setup import (
     Scope,
     ServerEntry,
     assets_below,
+    claude_command,
+    commands,
+    skills,
     start_hooks,
 )
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 _SERVER_PATH = ("mcpServers", SERVER)
 
@@ -36,7 +39,7 @@ def _server_value(choice: Choice) -> dict[str, Any]:
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    read = (*setup.commands(choice.role, setup.claude_command), *setup.skills(choice.role, setup.CLAUDE))
+    read = (*commands(choice.role, claude_command), *skills(choice.role, CLAUDE))
     return ClientSetup(
         documents=_settings(choice, folder),
         assets=assets_below(folder, read),

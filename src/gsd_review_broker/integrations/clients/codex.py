@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     SERVER,
+    Addressee,
     Choice,
     Client,
     ClientFile,
@@ -15,11 +15,12 @@ from gsd_review_broker.integrations.clients.setup import (
     Scope,
     ServerEntry,
     assets_below,
+    skills,
     start_hooks,
 )
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
-_READER = setup.Addressee(agent_type="codex", reviewer_id="codex-reviewer")
+_READER = Addressee(agent_type="codex", reviewer_id="codex-reviewer")
 # For a model that it does not know, Codex would cut a page of a diff at 12,000 characters.
 _OUTPUT_TOKENS = 50_000
 # Without these the tools are not in the first request, and the longest wait is cut off.
@@ -57,7 +58,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
         documents.append(ClientFile(path=folder / "hooks.json", format="json", entries=hooks))
     return ClientSetup(
         documents=tuple(documents),
-        assets=assets_below(folder, setup.skills(choice.role, _READER)),
+        assets=assets_below(folder, skills(choice.role, _READER)),
         notes=tuple(_notes(choice)),
     )
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
+    Addressee,
     Choice,
     Client,
     ClientSetup,
@@ -15,9 +15,12 @@ from gsd_review_broker.integrations.clients.setup import (
     Scope,
     ServerEntry,
     assets_below,
+    commands,
+    gemini_command,
+    skills,
 )
 
-_READER = setup.Addressee(
+_READER = Addressee(
     agent_type="gemini-cli",
     reviewer_id="gemini-reviewer",
     waiting="Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "
@@ -39,7 +42,7 @@ def _value(choice: Choice) -> dict[str, Any]:
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
-    read = (*setup.commands(choice.role, setup.gemini_command), *setup.skills(choice.role, _READER))
+    read = (*commands(choice.role, gemini_command), *skills(choice.role, _READER))
     notes = ("Gemini CLI connects once you trust the folder; it asks when you start it there.",)
     return ClientSetup(
         assets=assets_below(_folder(choice.scope, around), read),

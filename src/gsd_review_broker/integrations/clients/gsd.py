@@ -19,7 +19,6 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
 from gsd_review_broker.integrations.clients.setup import (
     Asset,
@@ -31,8 +30,9 @@ from gsd_review_broker.integrations.clients.setup import (
     Scope,
     assets_below,
     hook,
+    review_skill,
 )
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 Runtime = Literal["claude", "codex"]
 RUNTIMES: tuple[Runtime, ...] = ("claude", "codex")
@@ -221,7 +221,7 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
 
 
 def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[Asset, ...]:
-    return assets_below(runtime_folder(runtime, scope, around), (setup.review_skill(runtime),))
+    return assets_below(runtime_folder(runtime, scope, around), (review_skill(runtime),))
 
 
 def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:

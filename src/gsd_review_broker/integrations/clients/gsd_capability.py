@@ -16,7 +16,7 @@ from typing import Any, cast
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients.setup import Asset, ClientFile, ClientSetup, Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 LOOP, LANE = "tandem", "tandem-reviewer"
 _VERSION = "1.0.0"

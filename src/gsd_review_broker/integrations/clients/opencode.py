@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
+    Addressee,
     Choice,
     Client,
     ClientSetup,
@@ -15,9 +15,12 @@ from gsd_review_broker.integrations.clients.setup import (
     Scope,
     ServerEntry,
     assets_below,
+    commands,
+    opencode_command,
+    skills,
 )
 
-_READER = setup.Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
+_READER = Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 
@@ -45,7 +48,7 @@ def _value(choice: Choice) -> dict[str, Any]:
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".opencode" if choice.scope is Scope.PROJECT else _user_folder(around)
-    read = (*setup.commands(choice.role, setup.opencode_command), *setup.skills(choice.role, _READER))
+    read = (*commands(choice.role, opencode_command), *skills(choice.role, _READER))
     return ClientSetup(assets=assets_below(folder, read))
 
 

@@ -24,10 +24,8 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.git.program import run_git
-from gsd_review_broker.integrations.formats import Language
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry, Language
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.runtime_file import LOOPBACK
 
 
 class Scope(StrEnum):
@@ -156,54 +154,57 @@ class Addressee:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Text:
-    path: tuple[str, ...]
-    """Below the client's own folder."""
-    content: str
+class Asset:
+    """A file that is ours as a whole."""
+
+    path: Path
+    text: str
+    personal: bool = False
+    """Never shared, also where the project's other files are."""
 
 
 CLAUDE = Addressee(agent_type="claude-code", reviewer_id="claude-reviewer")
-CommandForm = Callable[[str, str], Text]
+CommandForm = Callable[[str, str], Asset]
 
 
-def skills(role: Audience, reader: Addressee) -> tuple[Text, ...]:
+def skills(role: Audience, reader: Addressee) -> tuple[Asset, ...]:
     """Only what the endpoint's tools can do."""
     fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
     return tuple(
-        Text(path=("skills", name, "SKILL.md"), content=_addressed(_asset("skills", name, "SKILL.md"), reader))
+        Asset(path=Path("skills", name, "SKILL.md"), text=_addressed(_asset("skills", name, "SKILL.md"), reader))
         for name in fitting
     )
 
 
-def review_skill(runtime: str) -> Text:
+def review_skill(runtime: str) -> Asset:
     """For GSD's agents. The same text for each runtime, but for what its shell does with a command that waits."""
     content = _asset("skills", _REVIEW, "SKILL.md").replace("{waiting}", _SHELLS[runtime])
-    return Text(path=("skills", _REVIEW, "SKILL.md"), content=content)
+    return Asset(path=Path("skills", _REVIEW, "SKILL.md"), text=content)
 
 
-def commands(role: Audience, form: CommandForm) -> tuple[Text, ...]:
+def commands(role: Audience, form: CommandForm) -> tuple[Asset, ...]:
     """No command to review if nothing can be claimed."""
     fits = {"status": True, "propose": role.proposes, "review": role.reviews}
     return tuple(form(name, _asset("commands", f"{name}.md")) for name in _COMMANDS if fits[name])
 
 
-def claude_command(name: str, source: str) -> Text:
+def claude_command(name: str, source: str) -> Asset:
     """A folder of commands gives them their prefix, /tandem:propose."""
-    return Text(path=("commands", "tandem", f"{name}.md"), content=source)
+    return Asset(path=Path("commands", "tandem", f"{name}.md"), text=source)
 
 
-def gemini_command(name: str, source: str) -> Text:
+def gemini_command(name: str, source: str) -> Asset:
     """/tandem:propose. JSON's strings are valid TOML."""
     description, body = _parts(source)
     prompt = body.replace("$ARGUMENTS", "{{args}}")
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in (("description", description), ("prompt", prompt)))
-    return Text(path=("commands", "tandem", f"{name}.toml"), content="".join(lines))
+    return Asset(path=Path("commands", "tandem", f"{name}.toml"), text="".join(lines))
 
 
-def opencode_command(name: str, source: str) -> Text:
+def opencode_command(name: str, source: str) -> Asset:
     """/tandem-propose."""
     description, body = _parts(source)
-    return Text(path=("commands", f"tandem-{name}.md"), content=f"---\ndescription: {description}\n---\n\n{body}")
+    return Asset(path=Path("commands", f"tandem-{name}.md"), text=f"---\ndescription: {description}\n---\n\n{body}")
 
 
 def _parts(source: str) -> tuple[str, str]:
@@ -271,14 +272,6 @@ class ClientFile:
     entries: tuple[ConfigEntry, ...]
     start: str = ""
     """What a new file begins with."""
-    personal: bool = False
-    """Never shared, also where the project's other files are."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asset:
-    path: Path
-    text: str
     personal: bool = False
     """Never shared, also where the project's other files are."""
 
@@ -357,8 +350,8 @@ def tandem_program(around: Environment, *, shared: bool) -> str:
     return shutil.which("tandem", path=str(around.programs)) or "tandem"
 
 
-def assets_below(folder: Path, texts: Iterable[Text]) -> tuple[Asset, ...]:
-    return tuple(Asset(path=folder.joinpath(*text.path), text=text.content) for text in texts)
+def assets_below(folder: Path, assets: Iterable[Asset]) -> tuple[Asset, ...]:
+    return tuple(replace(asset, path=folder / asset.path) for asset in assets)
 
 
 HOOK_TIMEOUT = 30

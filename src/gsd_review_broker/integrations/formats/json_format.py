@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     BYTE_ORDER_MARK,
     MISSING,
     ConfigEntry,
@@ -32,10 +32,6 @@ _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|
 _DEEPEST = 150
 
 Kind = Literal["object", "array", "scalar"]
-
-
-class NotJsonError(ValueError):
-    """The text is not JSON, with or without comments; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +104,8 @@ class _JsonParser:
         self._text = text
         self.offset = len(BYTE_ORDER_MARK) if text.startswith(BYTE_ORDER_MARK) else 0
 
-    def wrong(self, what: str) -> NotJsonError:
-        return NotJsonError(f"{what} at {line_and_column(self._text, self.offset)}")
+    def wrong(self, what: str) -> InvalidConfigError:
+        return InvalidConfigError(f"{what} at {line_and_column(self._text, self.offset)}")
 
     def skip(self) -> None:
         """White space and comments."""
@@ -200,18 +196,18 @@ class JsonFormat:
         route = _route(document, entry.path)
         existing = len(route)
         if document.root is None:
-            return PlacedEntry(entry=entry, edits=(_whole(text, entry),), prior=None, existing=0)
+            return PlacedEntry(entry=entry, edits=(_whole(text, entry),))
         if existing < len(entry.path):
             container = route[-1].node if route else document.root
-            added = _Addition(entry.path[existing], _nested(entry, existing + 1))
-            return PlacedEntry(entry=entry, edits=_inserted(document, container, added), prior=None, existing=existing)
+            name, value = _name(entry.path[existing]), _nested(entry, existing + 1)
+            return PlacedEntry(entry=entry, edits=_inserted(document, container, name, value), existing=existing)
         if entry.is_default:
-            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, existing=existing)
         node = route[-1].node
         if entry.in_list:
-            return PlacedEntry(entry=entry, edits=_appended(document, node, entry), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, edits=_appended(document, node, entry), existing=existing)
         if document.value(node) == entry.value:
-            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, existing=existing)
         value = _Layout.of(document).block(entry.value, _line_indent(text, node.start))
         edit = Edit(node.start, node.end, value)
         return PlacedEntry(entry=entry, edits=(edit,), prior=text[node.start : node.end], existing=existing)
@@ -239,10 +235,7 @@ class JsonFormat:
 
 
 def _parsed(text: str) -> JsoncText:
-    try:
-        document = parse(text)
-    except NotJsonError as error:
-        raise InvalidConfigError(str(error)) from error
+    document = parse(text)
     if document.root is not None and document.root.kind != "object":
         raise InvalidConfigError("the whole file must be one JSON object")
     return document
@@ -267,21 +260,15 @@ def _route(document: JsoncText, path: Sequence[str]) -> list[Item]:
     return route
 
 
+def _name(key: str) -> str:
+    return f"{json.dumps(key, ensure_ascii=False)}: "
+
+
 def _nested(entry: ConfigEntry, depth: int) -> Any:
     value = [entry.value] if entry.in_list else entry.value
     for key in reversed(entry.path[depth:]):
         value = {key: value}
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Addition:
-    key: str | None
-    value: Any
-
-    @property
-    def name(self) -> str:
-        return "" if self.key is None else f"{json.dumps(self.key, ensure_ascii=False)}: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +302,7 @@ def _appended(document: JsoncText, node: Node, entry: ConfigEntry) -> tuple[Edit
         raise UnfitError(f"{'.'.join(entry.path)} is not a list")
     if _index(document, node, entry.value) is not None:
         return ()
-    return _inserted(document, node, _Addition(None, entry.value))
+    return _inserted(document, node, "", entry.value)
 
 
 def _index(document: JsoncText, node: Node, value: Any) -> int | None:
@@ -324,10 +311,10 @@ def _index(document: JsoncText, node: Node, value: Any) -> int | None:
     return next((i for i, item in enumerate(node.items) if document.value(item.node) == value), None)
 
 
-def _inserted(document: JsoncText, container: Node, added: _Addition) -> tuple[Edit, ...]:
+def _inserted(document: JsoncText, container: Node, name: str, value: Any) -> tuple[Edit, ...]:
     """As the container's last item, in the layout that it has."""
     if not container.items:
-        return (_first(document, container, added),)
+        return (_first(document, container, name, value),)
     text = document.text
     last = container.items[-1]
     style = _Layout.of(document)
@@ -336,29 +323,29 @@ def _inserted(document: JsoncText, container: Node, added: _Addition) -> tuple[E
     opening = "" if last.comma is not None else ","
     end = last.node.end if last.comma is None else last.comma + 1
     if not _on_own_line(text, last):
-        written = f" {added.name}{json.dumps(added.value, ensure_ascii=False)}"
+        written = f" {name}{json.dumps(value, ensure_ascii=False)}"
         return (Edit(end, end, opening + written + closing),)
     indent = _line_indent(text, last.start)
-    written = f"{style.newline}{indent}{added.name}{style.block(added.value, indent)}{closing}"
+    written = f"{style.newline}{indent}{name}{style.block(value, indent)}{closing}"
     place = _after_remarks(text, end, container.end - 1)
     if place == end or not opening:
         return (Edit(place, place, opening + written),)
     return (Edit(end, end, opening), Edit(place, place, written))
 
 
-def _first(document: JsoncText, container: Node, added: _Addition) -> Edit:
+def _first(document: JsoncText, container: Node, name: str, value: Any) -> Edit:
     text = document.text
     place = container.start + 1
     for _, end in comments(text, place, container.end - 1):
         place = end
     rest = text[place : container.end - 1]
     if _is_inline(document, container):
-        return Edit(place, place, f"{added.name}{json.dumps(added.value, ensure_ascii=False)}")
+        return Edit(place, place, f"{name}{json.dumps(value, ensure_ascii=False)}")
     style = _Layout.of(document)
     outer = _line_indent(text, container.start)
     inner = outer + style.indent
     tail = "" if "\n" in rest else style.newline + outer
-    return Edit(place, place, f"{style.newline}{inner}{added.name}{style.block(added.value, inner)}{tail}")
+    return Edit(place, place, f"{style.newline}{inner}{name}{style.block(value, inner)}{tail}")
 
 
 def _is_inline(document: JsoncText, container: Node) -> bool:
@@ -421,9 +408,8 @@ def _cut(text: str, container: Node, index: int) -> tuple[Edit, ...]:
         cuts = (cut,)
     if len(container.items) > 1:
         return cuts
-    left = applied(text[container.start : container.end], [_moved(edit, -container.start) for edit in cuts])
+    left = applied(
+        text[container.start : container.end],
+        [Edit(one.start - container.start, one.end - container.start, "") for one in cuts],
+    )
     return (Edit(container.start, container.end, left[0] + left[-1]),) if not left[1:-1].strip() else cuts
-
-
-def _moved(edit: Edit, by: int) -> Edit:
-    return Edit(edit.start + by, edit.end + by, edit.text)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     BYTE_ORDER_MARK,
     MISSING,
     ConfigEntry,
@@ -46,10 +46,10 @@ class TomlFormat:
         there = _at(data, entry.path)
         existing = _depth(data, entry.path)
         if there == entry.value or (entry.is_default and there is not MISSING):
-            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, existing=existing)
         if there is MISSING:
             edit = _added(text, entry) if isinstance(entry.value, dict) else _added_line(text, entry)
-            placed = PlacedEntry(entry=entry, edits=(edit,), prior=None, existing=existing)
+            placed = PlacedEntry(entry=entry, edits=(edit,), existing=existing)
         else:
             placed = _replaced(text, entry, existing)
         _verify(text, applied(text, placed.edits), entry)
