@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import every_client
-from gsd_review_broker.integrations.clients.setup import Client, Environment, Scope, ServerEntry
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, Environment, Scope
 from gsd_review_broker.integrations.files import text_of
 from gsd_review_broker.integrations.formats import (
     MISSING,
@@ -82,9 +82,12 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
 
 def places_of(client: Client, around: Environment) -> tuple[ConfigFile, ...]:
     """Empty for a client that has no server entry."""
-    server = client.server
+    if client.server is None:
+        return ()
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
-    return tuple(_place(client, server, scope, around) for scope in scopes) if server else ()
+    return tuple(
+        _place(client, client.server(Choice(url=None, scope=scope), around), scope, around) for scope in scopes
+    )
 
 
 def _version(program: str | None) -> str | None:
@@ -108,31 +111,30 @@ def _version(program: str | None) -> str | None:
     return match[0] if match and done.returncode == 0 else None
 
 
-def _place(client: Client, server: ServerEntry, scope: Scope, around: Environment) -> ConfigFile:
-    path = server.file(scope, around)
+def _place(client: Client, server: ClientFile, scope: Scope, around: Environment) -> ConfigFile:
+    path, keys = server.path, server.entries[0].path
     try:
-        value = _entry(server, path)
+        value = _entry(server, keys)
         if value is None:
             return ConfigFile(scope=scope, path=path, owner=EntryOwner.ABSENT)
         receipt = InstallReceipts(around.state).read(client.name, around.base(scope))
         record = receipt.record(path) if receipt else None
     except BrokerError as error:
         return ConfigFile(scope=scope, path=path, owner=EntryOwner.UNREADABLE, problem=error.message)
-    ours = any(e.path == server.path and is_still_ours(value, e.value) for e in (record.entries if record else ()))
+    ours = any(e.path == keys and is_still_ours(value, e.value) for e in (record.entries if record else ()))
     return ConfigFile(
         scope=scope, path=path, owner=EntryOwner.OURS if ours else EntryOwner.FOREIGN, url=_address(value)
     )
 
 
-def _entry(server: ServerEntry, path: Path) -> Any:
-    form = FORMATS[server.format]
-    snapshot = files.read(path)
+def _entry(file: ClientFile, keys: tuple[str, ...]) -> Any:
+    snapshot = files.read(file.path)
     if snapshot.content is None:
         return None
     try:
-        value = form.find(text_of(snapshot), server.path)
+        value = FORMATS[file.format].find(text_of(snapshot), keys)
     except (InvalidConfigError, UnfitError) as error:
-        raise refused(path, str(error), "Fix the file.") from error
+        raise refused(file.path, str(error), "Fix the file.") from error
     return None if value is MISSING else value
 
 

@@ -1,4 +1,4 @@
-"""One child as a stream: started, lines, exited.
+"""One child as a stream: lines, then its exit.
 
 Threads read its pipes, so that the event loop is not affected by how much it writes or whether it reads.
 """
@@ -33,11 +33,6 @@ _READ = Allowance(per_second=READ_PER_SECOND, at_once=READ_PER_SECOND // 4)
 
 
 @dataclass(frozen=True, slots=True)
-class ChildStarted:
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
     """Complete lines that arrived together, as far as they were kept, without the child's secret."""
 
@@ -51,7 +46,7 @@ class Exited:
     code: int
 
 
-ChildEvent = ChildStarted | Output | Exited
+ChildEvent = Output | Exited
 
 
 class Child:
@@ -84,7 +79,6 @@ class Child:
         """Raises OSError if the program cannot be started. The secret is replaced in everything it prints."""
         process = await asyncio.to_thread(_popen, argv, environment, folder)
         child = cls(process, log, secret.encode())
-        child._events.put_nowait(ChildStarted(process.pid))
         readers = [child._in_thread(child._read, pipe) for pipe in (process.stdout, process.stderr)]
         child._in_thread(child._wait, readers)
         return child

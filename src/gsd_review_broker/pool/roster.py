@@ -17,7 +17,7 @@ from gsd_review_broker.pool.agents import readers_of
 from gsd_review_broker.pool.launcher import MARKER, Launcher
 from gsd_review_broker.pool.output import AgentOutput, in_one_line
 from gsd_review_broker.pool.policy import PoolMember
-from gsd_review_broker.pool.process import Child, Exited, Output
+from gsd_review_broker.pool.process import Child, Output
 from gsd_review_broker.pool.tree import ProcessFound, end_all
 from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
@@ -236,7 +236,7 @@ class Roster:
             async for event in running.child.events():
                 if isinstance(event, Output):
                     await self._read(running, event)
-                elif isinstance(event, Exited):
+                else:
                     code = event.code
         finally:
             await self._record_the_end(running, code)

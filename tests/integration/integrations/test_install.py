@@ -699,7 +699,7 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     every = set(all_tools().shown_to(Audience.ALL))
     for role, audience in ((Audience.PROPOSER, Audience.PROPOSER), (Audience.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
-        for text in (*setup.commands(role, setup.claude_command), *setup.skills(role, setup.CLAUDE)):
+        for text in (*setup.commands(role, setup.claude_command), *setup.skills(role, "claude", "claude-code")):
             named = every & set(re.findall(r"[a-z_]+", text.text))
             assert named <= shown, (text.path, named - shown)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.integrations.clients.setup import (
-    CLAUDE,
     HOOK_TIMEOUT,
     SERVER,
     Choice,
@@ -15,7 +14,6 @@ from gsd_review_broker.integrations.clients.setup import (
     ClientSetup,
     Environment,
     Scope,
-    ServerEntry,
     assets_below,
     claude_command,
     commands,
@@ -24,22 +22,18 @@ from gsd_review_broker.integrations.clients.setup import (
 )
 from gsd_review_broker.integrations.formats import ConfigEntry
 
-_SERVER_PATH = ("mcpServers", SERVER)
 
-
-def _file(scope: Scope, around: Environment) -> Path:
-    in_project = scope is Scope.PROJECT
-    return around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
-
-
-def _server_value(choice: Choice) -> dict[str, Any]:
-    return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
+def _server(choice: Choice, around: Environment) -> ClientFile:
+    in_project = choice.scope is Scope.PROJECT
+    path = around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
+    value = {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
+    return ClientFile(path=path, entries=(ConfigEntry(path=("mcpServers", SERVER), value=value),))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    read = (*commands(choice.role, claude_command), *skills(choice.role, CLAUDE))
+    read = (*commands(choice.role, claude_command), *skills(choice.role, "claude", "claude-code"))
     return ClientSetup(
         documents=_settings(choice, folder),
         assets=assets_below(folder, read),
@@ -59,11 +53,11 @@ def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
-    settings = ClientFile(path=folder / "settings.json", format="json", entries=hooks)
+    settings = ClientFile(path=folder / "settings.json", entries=hooks)
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
     enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
-    local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
+    local = ClientFile(path=folder / "settings.local.json", entries=(enabled, allowed), personal=True)
     return settings, local
 
 
@@ -89,10 +83,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
 CLIENT = Client(
     name="claude",
     full_name="Claude Code",
-    server=ServerEntry(file=_file, path=_SERVER_PATH, value=_server_value),
+    server=_server,
     more=_more,
-    sentences={
-        Audience.PROPOSER: "/tandem:propose",
-        Audience.REVIEWER: "/tandem:review",
-    },
+    sentences={Audience.PROPOSER: "/tandem:propose", Audience.REVIEWER: "/tandem:review"},
 )

@@ -231,7 +231,7 @@ def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
     name = "hooks.json" if runtime == "codex" else "settings.local.json" if is_personal else "settings.json"
     command = shlex.join([choice.tandem, "gsd", "session-start"])
     entry = ConfigEntry(path=("hooks", "SessionStart"), value=hook(command), in_list=True)
-    return ClientFile(path=folder / name, format="json", entries=(entry,), personal=is_personal)
+    return ClientFile(path=folder / name, entries=(entry,), personal=is_personal)
 
 
 def _project_wiring(
@@ -272,7 +272,7 @@ def _wired(file: Path, present: dict[str, Any], skill: str) -> tuple[tuple[Clien
         f"[{json.dumps((known or {}).get(name))}]"
         for name in others
     )
-    return ((ClientFile(path=file, format="json", entries=entries),) if entries else ()), notes
+    return ((ClientFile(path=file, entries=entries),) if entries else ()), notes
 
 
 def _read(file: Path, *, within: Path | None) -> dict[str, Any] | None:

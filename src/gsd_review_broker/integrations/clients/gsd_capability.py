@@ -127,7 +127,7 @@ def _ledger(root: Path) -> ClientFile:
         for name in (LOOP, LANE)
     )  # fmt: skip
     start = '{\n  "version": "1",\n  "updatedAt": "1970-01-01T00:00:00.000Z",\n  "entries": {}\n}\n'
-    return ClientFile(path=root / ".gsd-capabilities.json", format="json", entries=entries, start=start, personal=True)
+    return ClientFile(path=root / ".gsd-capabilities.json", entries=entries, start=start, personal=True)
 
 
 def _consents(root: Path, tandem: str, manifests: dict[str, str], around: Environment) -> ClientFile:
@@ -146,7 +146,7 @@ def _consents(root: Path, tandem: str, manifests: dict[str, str], around: Enviro
         for name, text in manifests.items()
     )  # fmt: skip
     start = '{\n  "version": "1",\n  "records": {}\n}\n'
-    return ClientFile(path=path, format="json", entries=entries, start=start)
+    return ClientFile(path=path, entries=entries, start=start)
 
 
 def _key(root: Path, name: str) -> str:

@@ -144,16 +144,6 @@ _SHELLS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Addressee:
-    """A client, as its texts address it."""
-
-    agent_type: str
-    reviewer_id: str
-    waiting: str = ""
-    """What its model must know about waiting, if anything."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Asset:
     """A file that is ours as a whole."""
 
@@ -163,23 +153,30 @@ class Asset:
     """Never shared, also where the project's other files are."""
 
 
-CLAUDE = Addressee(agent_type="claude-code", reviewer_id="claude-reviewer")
 CommandForm = Callable[[str, str], Asset]
 
 
-def skills(role: Audience, reader: Addressee) -> tuple[Asset, ...]:
-    """Only what the endpoint's tools can do."""
+def skills(role: Audience, client: str, agent_type: str, *, waiting: str = "") -> tuple[Asset, ...]:
+    """Return what the endpoint's tools can do. `waiting` is what the client's model must know about waiting."""
+    values = {
+        "{agent_type}": agent_type,
+        "{reviewer_id}": f"{client}-reviewer",
+        "{waiting}": f"\n{waiting}\n" if waiting else "",
+    }
     fitting = [name for name, fits in zip(_SKILLS, (role.proposes, role.reviews), strict=True) if fits]
-    return tuple(
-        Asset(path=Path("skills", name, "SKILL.md"), text=_addressed(_asset("skills", name, "SKILL.md"), reader))
-        for name in fitting
-    )
+    return tuple(_skill(name, values) for name in fitting)
 
 
 def review_skill(runtime: str) -> Asset:
-    """For GSD's agents. The same text for each runtime, but for what its shell does with a command that waits."""
-    content = _asset("skills", _REVIEW, "SKILL.md").replace("{waiting}", _SHELLS[runtime])
-    return Asset(path=Path("skills", _REVIEW, "SKILL.md"), text=content)
+    """Return the skill of GSD's agents. Only what a runtime's shell does with a command that waits differs."""
+    return _skill(_REVIEW, {"{waiting}": _SHELLS[runtime]})
+
+
+def _skill(name: str, values: Mapping[str, str]) -> Asset:
+    text = _asset("skills", name, "SKILL.md")
+    for placeholder, value in values.items():
+        text = text.replace(placeholder, value)
+    return Asset(path=Path("skills", name, "SKILL.md"), text=text)
 
 
 def commands(role: Audience, form: CommandForm) -> tuple[Asset, ...]:
@@ -212,14 +209,6 @@ def _parts(source: str) -> tuple[str, str]:
     _, front, body = source.split("---\n", 2)
     description = next(line for line in front.splitlines() if line.startswith("description: "))
     return description.removeprefix("description: "), body.lstrip("\n")
-
-
-def _addressed(text: str, reader: Addressee) -> str:
-    return (
-        text.replace("{agent_type}", reader.agent_type)
-        .replace("{reviewer_id}", reader.reviewer_id)
-        .replace("{waiting}", f"\n{reader.waiting}\n" if reader.waiting else "")
-    )
 
 
 def _asset(*name: str) -> str:
@@ -267,8 +256,10 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientFile:
+    """A file with entries of ours beside those of others."""
+
     path: Path
-    format: Language
+    format: Language = "json"
     entries: tuple[ConfigEntry, ...]
     start: str = ""
     """What a new file begins with."""
@@ -287,27 +278,6 @@ class ClientSetup:
         return frozenset(str(file.path) for file in (*self.documents, *self.assets) if file.personal)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerEntry:
-    """Where a client looks for MCP servers, and what stands there for ours."""
-
-    file: Callable[[Scope, Environment], Path]
-    path: tuple[str, str]
-    """The keys that lead to our entry."""
-    value: Callable[[Choice], dict[str, Any]]
-    format: Language = "json"
-    start: str = ""
-    """What a new file begins with."""
-
-    def document(self, choice: Choice, around: Environment) -> ClientFile:
-        return ClientFile(
-            path=self.file(choice.scope, around),
-            format=self.format,
-            entries=(ConfigEntry(path=self.path, value=self.value(choice)),),
-            start=self.start,
-        )
-
-
 def _nothing_more(choice: Choice, around: Environment) -> ClientSetup:  # noqa: ARG001 - a client's own looks at them
     return ClientSetup()
 
@@ -319,8 +289,8 @@ class Client:
     name: str
     """As the user types it; its program on the PATH has the same."""
     full_name: str
-    server: ServerEntry | None
-    """None where it has other files of ours and calls no broker."""
+    server: Callable[[Choice, Environment], ClientFile] | None
+    """The file in which it looks for MCP servers, with our entry; None for a client that calls no broker."""
     more: Callable[[Choice, Environment], ClientSetup] = _nothing_more
     """Documents, assets and notes beside the server's entry."""
     sentences: Mapping[Audience, str] = field(default_factory=dict[Audience, str], hash=False)
@@ -335,7 +305,7 @@ class Client:
         more = self.more(choice, around)
         if self.server is None:
             return more
-        server = self.server.document(choice, around)
+        server = self.server(choice, around)
         # A client may have more to say in the file of the server's entry.
         same = [document for document in more.documents if document.path == server.path]
         entries = (*(entry for document in same for entry in document.entries), *server.entries)
