@@ -64,7 +64,7 @@ class ClientStatus:
 
 
 def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
-    """Of every client. Asking the programs for their versions takes a second or two."""
+    """Return the status of every client. Asking the programs for their versions takes a second or two."""
     clients = every_client()
     programs = [shutil.which(client.name, path=around.path) for client in clients]
     with ThreadPoolExecutor(len(programs)) as pool:
@@ -81,7 +81,7 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
 
 
 def places_of(client: Client, around: Environment) -> tuple[ConfigFile, ...]:
-    """Empty for a client that has no server entry."""
+    """Return where a client looks for MCP servers: nothing for one without a server entry."""
     if client.server is None:
         return ()
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
@@ -139,7 +139,7 @@ def _entry(file: ClientFile, keys: tuple[str, ...]) -> Any:
 
 
 def _address(value: Any) -> str | None:
-    """A URL, or the words of a program."""
+    """Return a URL, or the words of a program."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     url = entry.get("url") or entry.get("httpUrl")
     if url:
@@ -170,7 +170,7 @@ class IntegrationState:
 
 
 def state_of(client: Client, around: Environment) -> IntegrationState:
-    """In the project and in the account together."""
+    """Judge the installations in the project and in the account together."""
     try:
         receipts = list(receipts_of(client, around))
     except BrokerError as error:

@@ -51,7 +51,7 @@ class ClientPlan:
 
     @property
     def address(self) -> str | None:
-        """What the client is connected to: a URL, or a program's words; None if nothing of ours was there."""
+        """Return what the client is connected to: a URL, or a program's words; None if we had installed nothing."""
         if self.choice is not None:
             return self.choice.shown
         return self.before.address if self.before else None
@@ -118,7 +118,7 @@ class Planner:
         return replace(snapshot, content=self._planned_files.get(snapshot.real, snapshot.content))
 
     def _wanted(self, setup: ClientSetup, receipt: InstallReceipt | None, base: Path | None) -> list[FileChange]:
-        """Files of an earlier installation that are no longer wanted are undone as well."""
+        """Plan the wanted files, and undo those of an earlier installation that are no longer wanted."""
         changes: list[FileChange] = []
         for one in (*setup.documents, *setup.assets):
             record = receipt.record(one.path) if receipt else None
@@ -131,7 +131,7 @@ class Planner:
         return changes + [plan_undoing(self._read(Path(record.path), base), record) for record in old]
 
     def _excluding(self, receipt: InstallReceipt) -> list[FileChange]:
-        """The lines of this receipt and of all others that share its exclude file; nothing if it says so already."""
+        """Write the lines of this receipt and of all others that share its exclude file, unless they are there."""
         if receipt.exclude is None:
             return []
         same = [other for other in self._receipts.beside(receipt) if other.exclude == receipt.exclude]
@@ -146,8 +146,7 @@ def around_client(client: Client, around: Environment) -> Environment:
 
 
 def without_ours(path: Path, around: Environment) -> bytes | None:
-    """A project's file as it would be without our entries; None if it would not be there. Several clients may have
-    written into it."""
+    """Return a project's file without the entries that any client has from us; None if it would not exist."""
     receipts = [receipt for receipt in InstallReceipts(around.state).projects() if receipt.root == str(around.root)]
     records = [record for receipt in receipts for record in receipt.files if record.path == str(path)]
     snapshot = files.read(path, within=around.root if records else None)
@@ -179,7 +178,7 @@ def _receipt(
 
 
 def _with_shared(receipt: InstallReceipt, others: list[InstallReceipt]) -> InstallReceipt:
-    """What another installation of ours created is gone with the last of us, in whichever order we leave."""
+    """Record what other installations created, so that the last to be removed takes it away."""
     created = {record.path for other in others for record in other.files if record.created}
     made = {folder for other in others for folder in other.folders}
     used = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
@@ -192,7 +191,7 @@ def _with_shared(receipt: InstallReceipt, others: list[InstallReceipt]) -> Insta
 
 
 def _needs(choice: Choice) -> tuple[str, ...]:
-    """What one broker for all repositories needs. Over `tandem mcp`, each repository has its own."""
+    """Say what one broker for all repositories needs. Over `tandem mcp`, each repository has its own."""
     if choice.scope is Scope.PROJECT or choice.url is None:
         return ()
     need = (
@@ -202,7 +201,7 @@ def _needs(choice: Choice) -> tuple[str, ...]:
 
 
 def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
-    """What the user may have meant, if there is nothing to undo."""
+    """Say what the user may have meant, if there is nothing to undo."""
     notes: list[str] = []
     for place in places_of(client, around):
         if place.owner is EntryOwner.OURS:
@@ -213,8 +212,7 @@ def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
 
 
 def _with_excluded(receipt: InstallReceipt, setup: ClientSetup, choice: Choice) -> InstallReceipt:
-    """The files that we created are kept out of git, unless they are to be shared. A file that was there stays as
-    visible as it was."""
+    """Keep the files that we created out of git, unless they are to be shared. Git treats other files as before."""
     root = Path(receipt.root) if receipt.root else None
     exclude = exclude_file(root) if root else None
     if root is None or exclude is None:
@@ -251,13 +249,13 @@ def carry_out(plan: ClientPlan) -> ClientPlan:
 
 
 def connected_role(client: str, around: Environment) -> str | None:
-    """The role in which a client was connected to this project; None if it was not."""
+    """Return the role in which a client was connected to this project; None if it was not."""
     receipt = InstallReceipts(around.state).read(client, around.project())
     return receipt.role if receipt else None
 
 
 def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
-    """With what an earlier installation in the same role was asked for: a plain run takes nothing away."""
+    """Add what an earlier installation in the same role asked for: a plain run removes nothing."""
     around = around_client(client, around)
     receipt = InstallReceipts(around.state).read(client.name, around.base(choice.scope))
     if receipt is None or receipt.role != choice.role.value:
@@ -274,7 +272,7 @@ def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
 
 
 def repair(client: Client, around: Environment) -> list[ClientPlan]:
-    """Installs again what was installed, as it was asked for then. Nothing where there is no receipt."""
+    """Install again what the receipts list, with the same choices."""
     done: list[ClientPlan] = []
     for receipt in list(receipts_of(client, around)):
         try:
@@ -287,7 +285,7 @@ def repair(client: Client, around: Environment) -> list[ClientPlan]:
 
 
 def _choice(receipt: InstallReceipt) -> Choice:
-    """With the program of the first time: a hook's PATH is often not that of the user's shell."""
+    """Keep the program of the first time: a hook's PATH is often not that of the user's shell."""
     is_address = receipt.address.startswith(("http://", "https://"))
     return Choice(
         url=receipt.address if is_address else None,
@@ -302,7 +300,7 @@ def _choice(receipt: InstallReceipt) -> Choice:
 
 
 def _refuse_outdated(receipts: InstallReceipts, plan: ClientPlan) -> None:
-    """Before the receipt is written. What other programs write after this is found out file by file."""
+    """Check before the receipt is written. What other programs write later is noticed at each file."""
     if receipts.read(plan.client.name, plan.around.base(plan.scope)) != plan.before:
         raise files.ChangedError
     for change in plan.changes:
@@ -318,7 +316,7 @@ def _planned_again(plan: ClientPlan) -> ClientPlan:
 
 
 def _carry_out(receipts: InstallReceipts, plan: ClientPlan) -> None:
-    """The receipt is written first, so that everything after it can be undone. A failure undoes what was done."""
+    """Write the receipt first, so that everything after it can be undone. A failure undoes what was done."""
     before, after = plan.before, plan.after
     if after is None:
         if before is not None:

@@ -47,7 +47,7 @@ class FileRecord(BaseModel):
 
     path: str
     created: bool
-    """An installation of ours made the file."""
+    """One of our installations made the file."""
     former: str | None
     """What it said before us; None if there was no such file."""
     digests: tuple[str, ...]
@@ -59,7 +59,7 @@ class FileRecord(BaseModel):
     entries: tuple[ConfigEntry, ...] = ()
 
     def placed(self) -> list[PlacedEntry]:
-        """How each entry was put into the former content."""
+        """Return how each entry was put into the former content."""
         form = FORMATS[self.format or "json"]
         text = self.start if self.former is None else self.former
         placed: list[PlacedEntry] = []
@@ -116,11 +116,11 @@ class InstallReceipts:
         return self._read(self.path(client, root))
 
     def projects(self) -> list[InstallReceipt]:
-        """The receipts of every project; unreadable ones are skipped."""
+        """Return the receipts of every project; unreadable ones are skipped."""
         return [receipt for receipt in self._every() if receipt.root is not None]
 
     def beside(self, receipt: InstallReceipt) -> list[InstallReceipt]:
-        """All other receipts, of which some may name the same files; unreadable ones are skipped."""
+        """Return all other receipts, of which some may name the same files; unreadable ones are skipped."""
         own = receipt.root, receipt.client
         return [other for other in self._every() if (other.root, other.client) != own]
 
@@ -164,7 +164,7 @@ class InstallReceipts:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """One installation at a time on this account."""
+        """Hold the lock for one installation at a time on this account."""
         with ExitStack() as stack:
             with files.explained(self._folder):
                 make_private_folder(self._folder)
@@ -173,7 +173,7 @@ class InstallReceipts:
 
 
 def _of_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """The first form kept the edits that lead back, and not the former content, which is computed here."""
+    """Compute the former content. The first version kept only the edits that lead back to it."""
     return values | {"version": 2, "files": [_record_of_version_1(record) for record in values["files"]]}
 
 
@@ -236,7 +236,7 @@ class FileChange:
         return "created" if self.snapshot.content is None else "changed"
 
     def difference(self) -> str:
-        """Unified, as `diff` shows it; empty if nothing changes."""
+        """Return a unified diff; empty if nothing changes."""
         name = str(self.path)
         before, after = (_lines(content) for content in (self.snapshot.content, self.after))
         lines = difflib.unified_diff(
@@ -291,7 +291,7 @@ def plan_document(document: ClientFile, record: FileRecord | None, snapshot: Sna
 
 
 def _digest_of(snapshot: Snapshot, record: FileRecord | None) -> tuple[str, ...]:
-    """Of the present content, if we wrote it."""
+    """Return the digest of the present content, if we wrote it."""
     now = digest(snapshot.content or b"")
     return (now,) if record is not None and now in record.digests else ()
 
@@ -303,7 +303,7 @@ def _is_installed(form: Format, text: str, document: ClientFile, record: FileRec
 
 
 def _with_entries(form: Format, text: str, document: ClientFile) -> tuple[str, list[ConfigEntry]]:
-    """The new content, and the entries that were not there. The content is parsed again, as a client would do."""
+    """Return the new content, parsed again as a client would do, and the entries that were not there."""
     placed: list[ConfigEntry] = []
     for entry in document.entries:
         edits = form.put(text, entry).edits
@@ -357,7 +357,7 @@ def _plan_document_undone(form: Format, snapshot: Snapshot, record: FileRecord) 
 
 
 def _without_entries(form: Format, text: str, record: FileRecord) -> str:
-    """Exactly, if the file is as we left it; otherwise our entries are removed from what others made of it."""
+    """Return the former content if the file is unchanged; otherwise remove our entries from what others made of it."""
     if digest(text.encode()) in record.digests:
         return record.start if record.former is None else record.former
     for placed in reversed(record.placed()):

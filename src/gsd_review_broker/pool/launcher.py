@@ -56,13 +56,13 @@ _DRIVE = re.compile(r"([A-Za-z]):[\\/]")
 
 
 def inside_wsl(path: str) -> str:
-    """A path of Windows as it is called inside WSL: C:\\folder is /mnt/c/folder there."""
+    """Return the name of a Windows path inside WSL: C:\\folder is /mnt/c/folder there."""
     drive = _DRIVE.match(path)
     return f"/mnt/{drive[1].lower()}/{path[drive.end() :]}".replace("\\", "/") if drive else path
 
 
 def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, str]:
-    """The variables that it may see, what the agent needs, and its identity."""
+    """Return the variables that it may see, what the agent needs, and its identity."""
     inherited = request.inherited
     names = _EVERYBODY.union(request.passed)
     kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
@@ -83,7 +83,7 @@ def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, 
 
 
 def _wslenv(names: Iterable[str]) -> str:
-    """WSL passes only the variables on that this one names: `u` from Windows, `p` with the path in it translated."""
+    """Name the variables that WSL passes on: `u` from Windows, `p` with the path in it translated."""
     return ":".join(f"{name}/{'up' if name in _PATHS else 'u'}" for name in sorted(set(names)))
 
 
@@ -149,11 +149,11 @@ class Launcher:
 
     @property
     def mark(self) -> bytes:
-        """The mark in the environment of every process of this pool."""
+        """Return the mark in the environment of every process of this pool."""
         return f"{POOL_MARKER}={self._place.pool}".encode()
 
     def name(self, agent: Agent, taken: Collection[str]) -> tuple[Identity, str]:
-        """The lowest free number, and eight digits that are unique to this start."""
+        """Choose the lowest free number, and eight digits that are unique to this start."""
         number = 1
         while f"{agent}-r{number}" in taken:
             number += 1
@@ -161,7 +161,7 @@ class Launcher:
         return Identity(f"{display_name}-{secrets.token_hex(4)}"), display_name
 
     def missing(self, agent: Agent) -> str | None:
-        """Why its program cannot be started, as far as that is known in advance."""
+        """Say why its program cannot be started, as far as that is known in advance."""
         command = self._settings.settings_of(agent).command
         program = command[0] if command else agent
         if sys.platform == "win32" and not command:
@@ -173,7 +173,7 @@ class Launcher:
     async def start(
         self, agent: Agent, project: str | None, *, identity: Identity, display_name: str, token: str
     ) -> StartedReviewer:
-        """Raises BrokerError if the program cannot be started. The prompt is not written yet."""
+        """Raise BrokerError if the program cannot be started. The prompt is not written yet."""
         home = self._place.folder / identity
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
@@ -233,7 +233,7 @@ class Launcher:
         return frozenset((*module_of(agent).ENVIRONMENT, *self._settings.environment))
 
     def login(self, agent: Agent) -> LoginState:
-        """What the broker's environment and the agent's files show of it."""
+        """Return what the broker's environment and the agent's files show of it."""
         login = module_of(agent).LOGIN
         names = (*self._passed(agent), *SURROUNDINGS)
         is_elsewhere = self._settings.settings_of(agent).command is not None or sys.platform == "win32"
@@ -249,7 +249,7 @@ class Launcher:
         }
 
     def log_path(self, identity: Identity) -> Path:
-        """Only names that we made ourselves may name a folder."""
+        """Refuse a name that we did not make: it may not name a folder."""
         if not _OUR_NAME.fullmatch(identity):
             raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
         return self._place.folder / identity / _LOG

@@ -76,7 +76,7 @@ class Child:
         log: LogFile,
         secret: str = "",
     ) -> "Child":
-        """Raises OSError if the program cannot be started. The secret is replaced in everything it prints."""
+        """Raise OSError if the program cannot be started. The secret is replaced in everything it prints."""
         process = await asyncio.to_thread(_popen, argv, environment, folder)
         child = cls(process, log, secret.encode())
         readers = [child._in_thread(child._read, pipe) for pipe in (process.stdout, process.stderr)]
@@ -88,7 +88,7 @@ class Child:
         self._in_thread(self._write, prompt)
 
     async def events(self) -> AsyncGenerator[ChildEvent]:
-        """The last event is Exited. The caller then stops what it left behind and calls `reap`."""
+        """Yield events until Exited. The caller then stops what the child left behind and calls `reap`."""
         while True:
             event = await self._events.get()
             yield event
@@ -207,7 +207,7 @@ def _popen(argv: Sequence[str], environment: Mapping[str, str], folder: Path) ->
 
 
 def _exit_code(process: "subprocess.Popen[bytes]") -> int:
-    """Waits without reaping if possible: the number of a zombie, and of its group, cannot be reused."""
+    """Wait without reaping if possible: the number of a zombie, and of its group, cannot be reused."""
     if not hasattr(os, "waitid"):
         return process.wait()
     try:

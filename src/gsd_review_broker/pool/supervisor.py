@@ -95,18 +95,18 @@ class Supervisor:
 
     @property
     def name(self) -> str:
-        """The value that its processes carry in their environment (BROKER_POOL)."""
+        """Return the value that its processes carry in their environment (BROKER_POOL)."""
         return self._launcher.pool
 
     @property
     def folder(self) -> Path:
-        """Where its reviewers have their folders."""
+        """Return where its reviewers have their folders."""
         return self._launcher.folder
 
     # Start and stop of the pool.
 
     async def start(self) -> None:
-        """Processes that an earlier broker left behind are always stopped; the pool starts only if it is configured."""
+        """Stop what an earlier broker left behind, always; start the pool only if it is configured."""
         await self._records.known()
         await self._end_leftovers()
         if not self._settings.is_on:
@@ -219,7 +219,7 @@ class Supervisor:
         return self.roster.stopping or self._wakeups.closing
 
     async def _whole(self, starting: Coroutine[Any, Any, T]) -> T:
-        """A start is completed even if its caller goes away; otherwise an unknown process would run."""
+        """Complete a start even if its caller goes away; otherwise an unknown process would run."""
         task = asyncio.create_task(starting)
         self._starting.add(task)
         task.add_done_callback(self._started)
@@ -256,7 +256,7 @@ class Supervisor:
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
-        """From its own report, or else from its last call."""
+        """Return what it reports itself, or else its last call."""
         running, called = self.roster.get(reviewer_id), self._records.last_call(reviewer_id)
         if running is None:
             return None
@@ -269,7 +269,7 @@ class Supervisor:
         return max((moment for moment in moments if moment is not None), default=None)
 
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:
-        """Requested by a user: earlier failures do not count; room, caps and cooldown do."""
+        """Start a reviewer for a user. Room, caps and cooldown apply; the pause after failures does not."""
         wanted = self._agent(agent)
         started: Reviewer | None = None
         while started is None:
@@ -278,7 +278,7 @@ class Supervisor:
         return started
 
     async def _start_asked(self, agent: Agent, project: str | None) -> Reviewer | None:
-        """None if another one was started while this one waited."""
+        """Return None if another one was started while this one waited."""
         async with self._spawning:
             if self._cooldown_left() > 0:
                 return None
@@ -331,9 +331,7 @@ class Supervisor:
 
 
 def _end_strays() -> None:
-    """Adopted processes that cleared their environment and were never seen. They can be identified once all reviewers
-    are gone.
-    """
+    """Stop adopted processes that cleared their environment and were never seen, once all reviewers are gone."""
     end_all(None, lambda: [one for one in tree.strays() if one.runs], grace=0)
     tree.reap_strays()
 

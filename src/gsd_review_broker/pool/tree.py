@@ -42,7 +42,7 @@ class ProcessFound:
 
 
 def adopt_orphans() -> bool:
-    """Orphans of a reviewer become children of the broker, where they can be found. Linux only."""
+    """Make orphans of a reviewer children of the broker, where they can be found. Linux only."""
     if sys.platform != "linux":
         return False
     with contextlib.suppress(OSError, AttributeError):
@@ -53,7 +53,7 @@ def adopt_orphans() -> bool:
 def members(
     leader: int, known: frozenset[tuple[int, str]] = frozenset(), mark: bytes | None = None
 ) -> list[ProcessFound]:
-    """A reviewer's running processes, as far as /proc shows them.
+    """Return a reviewer's running processes, as far as /proc shows them.
 
     The leader's number must still be its own (not reaped, or just checked). Then every process in its group or session
     belongs to it.
@@ -73,18 +73,18 @@ def members(
 
 
 def marked(mark: bytes) -> list[ProcessFound]:
-    """The processes with this line in their environment."""
+    """Return the processes with this line in their environment."""
     return [one for one in _processes() if one.runs and one.pid != os.getpid() and is_marked(one.pid, mark)]
 
 
 def look(pid: int, start: str | None) -> ProcessFound | None:
-    """The process with this number, if it has this start time."""
+    """Return the process with this number, if it has this start time."""
     process = _look(pid)
     return process if process and process.start == start and process.runs else None
 
 
 def descendants(leader: int) -> frozenset[tuple[int, str]]:
-    """The descendants of this process, by what /proc shows now."""
+    """Return the descendants of this process, by what /proc shows now."""
     children: dict[int, list[ProcessFound]] = {}
     for one in _processes():
         children.setdefault(one.parent, []).append(one)
@@ -99,13 +99,13 @@ def descendants(leader: int) -> frozenset[tuple[int, str]]:
 
 
 def strays() -> list[ProcessFound]:
-    """Adopted processes that left their session and whose leader is gone. The broker itself starts none like that."""
+    """Return adopted processes that left their session and whose leader is gone. The broker starts none like that."""
     mine, session = os.getpid(), os.getsid(0) if hasattr(os, "getsid") else 0
     return [one for one in _processes() if one.parent == mine and one.session not in {session, one.pid}]
 
 
 def reap_strays() -> None:
-    """Adopted processes that have stopped wait to be reaped."""
+    """Reap the adopted processes that have stopped."""
     for one in strays():
         if not one.runs:
             with contextlib.suppress(ChildProcessError, OSError):
@@ -167,7 +167,7 @@ def _any_runs(group: int | None, find: FindProcesses) -> bool:
 
 
 def _kill_again(group: int | None, find: FindProcesses) -> bool:
-    """Repeated, to catch processes that were forked between the search and the signal."""
+    """Kill once more those that were forked between the search and the signal; return whether any ran."""
     if not _any_runs(group, find):
         return False
     if sys.platform != "win32":
@@ -209,7 +209,7 @@ log = structlog.get_logger()
 
 
 def end_leftovers(reviewers: list[Reviewer], mark: bytes, *, grace: float) -> int:
-    """Blocks until they are gone. Returns how many processes there were."""
+    """Block until they are gone. Return how many processes there were."""
     if sys.platform != "linux":
         return _end_groups(reviewers, grace)
 

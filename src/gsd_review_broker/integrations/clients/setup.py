@@ -51,12 +51,12 @@ class Environment:
 
     @property
     def path(self) -> str:
-        """Where programs are looked for."""
+        """Return where programs are looked for."""
         return self.variables.get("PATH", os.defpath)
 
     @property
     def programs(self) -> Path:
-        """The folder of the Python that runs this, with the commands of our package."""
+        """Return the folder of the running Python, with the commands of our package."""
         return Path(sys.executable).parent
 
     def project(self, hint: str = "Go into one, or use --scope user.") -> Path:
@@ -70,17 +70,17 @@ class Environment:
         return replace(self, root=find_root(self.root) or self.root) if self.root else self
 
     def base(self, scope: Scope) -> Path | None:
-        """What a receipt is kept for: the project, or None for the account."""
+        """Return what a receipt is kept for: the project, or None for the account."""
         return self.project() if scope is Scope.PROJECT else None
 
     def folder(self, variable: str, *default: str) -> Path:
-        """A client's own folder, unless its variable names another."""
+        """Return a client's folder: the one that its variable names, or its default."""
         named = self.variables.get(variable)
         return Path(named).absolute() if named else self.home.joinpath(*default)
 
 
 def _work_tree(folder: Path) -> Path | None:
-    """The work tree of the folder: a linked worktree has its own files, but shares the main one's broker."""
+    """Find the work tree of the folder: a linked one has its own files, but shares the main one's broker."""
     try:
         answer = run_git(folder, "rev-parse", "--show-toplevel")
     except (OSError, subprocess.TimeoutExpired):
@@ -90,7 +90,7 @@ def _work_tree(folder: Path) -> Path | None:
 
 
 def running_endpoint(role: Audience, scope: Scope, around: Environment) -> str:
-    """Of the broker that serves this project, or this account, at this moment."""
+    """Return the address of the broker that now serves this project, or this account."""
     try:
         broker = connect(_target(scope, around))
     except UnreachableError as error:
@@ -101,7 +101,7 @@ def running_endpoint(role: Audience, scope: Scope, around: Environment) -> str:
 
 
 def given_endpoint(address: str, role: Audience, scope: Scope, around: Environment) -> str:
-    """As the user gave it, unless the broker of another repository answers there."""
+    """Return the address that the user gave; refuse it if the broker of another repository answers there."""
     endpoint = _checked(address, role)
     broker = answering(endpoint) if urlsplit(endpoint).hostname in LOOPBACK else None
     target = _target(scope, around, url=endpoint)
@@ -109,7 +109,7 @@ def given_endpoint(address: str, role: Audience, scope: Scope, around: Environme
         raise BrokerError(
             Code.CONFLICT,
             f"the broker at {broker.connection.url} serves {broker.serves}, not {described(target.locations)}",
-            "Leave --url out: the client then finds the broker of its own folder.",
+            "Leave --url out: the client then finds the broker of its folder.",
         )
     return endpoint
 
@@ -180,18 +180,18 @@ def _skill(name: str, values: Mapping[str, str]) -> Asset:
 
 
 def commands(role: Audience, form: CommandForm) -> tuple[Asset, ...]:
-    """No command to review if nothing can be claimed."""
+    """Return what the role can do: no command to review if nothing can be claimed."""
     fits = {"status": True, "propose": role.proposes, "review": role.reviews}
     return tuple(form(name, _asset("commands", f"{name}.md")) for name in _COMMANDS if fits[name])
 
 
 def claude_command(name: str, source: str) -> Asset:
-    """A folder of commands gives them their prefix, /tandem:propose."""
+    """Return /tandem:propose; the folder gives the prefix."""
     return Asset(path=Path("commands", "tandem", f"{name}.md"), text=source)
 
 
 def gemini_command(name: str, source: str) -> Asset:
-    """/tandem:propose. JSON's strings are valid TOML."""
+    """Return /tandem:propose. JSON's strings are valid TOML."""
     description, body = _parts(source)
     prompt = body.replace("$ARGUMENTS", "{{args}}")
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in (("description", description), ("prompt", prompt)))
@@ -199,13 +199,13 @@ def gemini_command(name: str, source: str) -> Asset:
 
 
 def opencode_command(name: str, source: str) -> Asset:
-    """/tandem-propose."""
+    """Return /tandem-propose."""
     description, body = _parts(source)
     return Asset(path=Path("commands", f"tandem-{name}.md"), text=f"---\ndescription: {description}\n---\n\n{body}")
 
 
 def _parts(source: str) -> tuple[str, str]:
-    """The description in the front matter, and the text below it."""
+    """Return the description in the front matter, and the text below it."""
     _, front, body = source.split("---\n", 2)
     description = next(line for line in front.splitlines() if line.startswith("description: "))
     return description.removeprefix("description: "), body.lstrip("\n")
@@ -249,7 +249,7 @@ class Choice:
 
     @property
     def as_program(self) -> dict[str, Any]:
-        """The usual form of a server that the client starts."""
+        """Return the usual form of a server that the client starts."""
         program, *arguments = self.program
         return {"command": program, "args": arguments}
 
@@ -314,7 +314,7 @@ class Client:
 
 
 def tandem_program(around: Environment, *, shared: bool) -> str:
-    """By its name if the PATH leads to it, and in files that others use too; else where this Python has it."""
+    """Return its name if the PATH leads to it or the file is shared, and otherwise its place beside this Python."""
     if shared or shutil.which("tandem", path=around.path):
         return "tandem"
     return shutil.which("tandem", path=str(around.programs)) or "tandem"
@@ -339,7 +339,7 @@ def hook(command: str) -> dict[str, Any]:
 
 
 def up_command(choice: Choice) -> str | None:
-    """On exactly the port that the client connects to: a broker on another port would silently be the wrong one."""
+    """Name the port that the client connects to: a broker on another port would silently be the wrong one."""
     parts = urlsplit(choice.url or "")
     if parts.hostname not in LOOPBACK:
         return None

@@ -60,30 +60,28 @@ class UnfitError(ValueError):
 
 class Format(Protocol):
     def check(self, text: str) -> None:
-        """Raises InvalidConfigError."""
+        """Raise InvalidConfigError if the text is not valid."""
         ...
 
     def find(self, text: str, path: Sequence[str]) -> Any:
-        """The value at a path, or MISSING."""
+        """Return the value at a path, or MISSING."""
         ...
 
     def put(self, text: str, entry: ConfigEntry) -> PlacedEntry:
-        """No edits if it is already there."""
+        """Place an entry, without edits if it is already there."""
         ...
 
     def take(self, text: str, placed: PlacedEntry) -> tuple[Edit, ...]:
-        """The edits that remove it from a text that others have changed since; none if it is no longer ours."""
+        """Return the edits that remove it from a text that others have changed; none if it is no longer ours."""
         ...
 
     def is_blank(self, text: str) -> bool:
-        """Is it empty, so that a file of ours may be removed?"""
+        """Return whether it is empty, so that a file that we made may be removed."""
         ...
 
 
 def is_still_ours(value: Any, written: Any) -> bool:
-    """A client adds its own keys to a server's entry (approvals, for example). With another address it is no longer
-    ours.
-    """
+    """Compare the addresses only: a client adds keys (approvals, for example) to a server's entry."""
     if isinstance(value, dict) and isinstance(written, dict):
         theirs = cast("dict[str, Any]", value)
         ours = cast("dict[str, Any]", written)
@@ -96,7 +94,7 @@ def refused(path: object, why: str, hint: str) -> BrokerError:
 
 
 def applied(text: str, edits: Sequence[Edit]) -> str:
-    """Edits are in order and do not overlap; all offsets are those of the text as it was."""
+    """Apply edits that are in order and do not overlap; all offsets are those of the given text."""
     pieces: list[str] = []
     reached = 0
     for edit in edits:

@@ -83,7 +83,7 @@ def parse(text: str) -> JsoncText:
 
 
 def comments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The comments in a range that otherwise contains only white space."""
+    """Find the comments in a range that otherwise contains only white space."""
     offset = start
     while offset < end:
         offset = _after_space(text, offset)
@@ -108,7 +108,7 @@ class _JsonParser:
         return InvalidConfigError(f"{what} at {line_and_column(self._text, self.offset)}")
 
     def skip(self) -> None:
-        """White space and comments."""
+        """Skip white space and comments."""
         match = _GAP.match(self._text, self.offset)
         self.offset = match.end() if match else self.offset
 
@@ -242,7 +242,7 @@ def _parsed(text: str) -> JsoncText:
 
 
 def _route(document: JsoncText, path: Sequence[str]) -> list[Item]:
-    """The members along a path, as far as they exist."""
+    """Return the members along a path, as far as they exist."""
     route: list[Item] = []
     node = document.root
     for depth, key in enumerate(path):
@@ -290,7 +290,7 @@ class _Layout:
 
 
 def _whole(text: str, entry: ConfigEntry) -> Edit:
-    """For a file without content."""
+    """Write a file that has no content yet."""
     style = _Layout(newline_of(text), _INDENT)
     written = style.block(_nested(entry, 0), "") + style.newline
     apart = "" if text in ("", BYTE_ORDER_MARK) or text.endswith("\n") else style.newline
@@ -312,7 +312,7 @@ def _index(document: JsoncText, node: Node, value: Any) -> int | None:
 
 
 def _inserted(document: JsoncText, container: Node, name: str, value: Any) -> tuple[Edit, ...]:
-    """As the container's last item, in the layout that it has."""
+    """Insert the container's last item, in the layout that it has."""
     if not container.items:
         return (_first(document, container, name, value),)
     text = document.text
@@ -349,7 +349,7 @@ def _first(document: JsoncText, container: Node, name: str, value: Any) -> Edit:
 
 
 def _is_inline(document: JsoncText, container: Node) -> bool:
-    """An empty container has no layout of its own: it follows its line."""
+    """Return whether an empty container, which has no layout, follows its line."""
     root = document.root
     if root is None or container is root:
         return False
@@ -361,7 +361,7 @@ def _is_inline(document: JsoncText, container: Node) -> bool:
 
 
 def _after_remarks(text: str, start: int, end: int) -> int:
-    """After the comments on the same line: they are about what stands before them."""
+    """Skip the comments on the same line: they are about what stands before them."""
     place = start
     for begin, finish in comments(text, start, end):
         if "\n" in text[place:begin]:

@@ -61,7 +61,7 @@ class Login:
     in_keychain: bool = False
 
     def seen(self, environment: Mapping[str, str]) -> str | None:
-        """What logs it in: a variable's name or a file's path."""
+        """Return what logs it in: a variable's name or a file's path."""
         for name in self.variables:
             if environment.get(name):
                 return name
@@ -119,7 +119,7 @@ def refuse_unsafe(name: str, value: str, what: Literal["model", "distribution", 
 
 
 def refuse_unprintable(request: LaunchRequest) -> None:
-    """No value may start a new line: each goes into a prompt, an argument list or an environment."""
+    """Refuse a value that starts a new line: each goes into a prompt, an argument list or an environment."""
     for name, value in variables(request).items():
         if hidden_in(value):
             raise BrokerError(
@@ -130,7 +130,7 @@ def refuse_unprintable(request: LaunchRequest) -> None:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Each variable once: filled-in text is not expanded again."""
+    """Fill in each variable once: filled-in text is not expanded again."""
     return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)
 
 
@@ -146,7 +146,7 @@ def variables(request: LaunchRequest) -> dict[str, str]:
 
 
 def with_own_command(request: LaunchRequest, launch: Launch) -> Launch:
-    """The user's argument list, filled in element by element; the agent's environment and files stay."""
+    """Use the user's argument list, filled in element by element; the agent's environment and files stay."""
     if request.command is None:
         return launch
     values = variables(request)
@@ -154,8 +154,7 @@ def with_own_command(request: LaunchRequest, launch: Launch) -> Launch:
 
 
 def through_wsl(launch: Launch, distribution: str) -> Launch:
-    """On Windows the agents run in WSL. Its shell parses the line once more, so each element that it would split is
-    quoted for it."""
+    """Run the agent in WSL, on Windows. Its shell parses the line once more, so each element is quoted for it."""
     quoted = (shlex.quote(element) for element in launch.argv)
     return replace(launch, argv=("wsl", "-d", refuse_unsafe("wsl_distro", distribution, "distribution"), "--", *quoted))
 
@@ -168,13 +167,13 @@ class AgentModule(Protocol):
 
     @property
     def LOGIN(self) -> Login | None:  # noqa: N802 - a constant of the module
-        """How it is logged in; None for a program that the broker does not know."""
+        """Say how it is logged in; None for a program that the broker does not know."""
         ...
 
     def launch(self, request: LaunchRequest) -> Launch: ...
 
     def read_event(self, event: Event, spending: Spending) -> AgentReport | None:
-        """What one line of its output says; None for an event that it does not have."""
+        """Read one line of its output; None for an event that it does not have."""
         ...
 
 
@@ -184,13 +183,13 @@ def module_of(agent: str) -> AgentModule:
 
 
 def readers_of(agent: str) -> tuple[EventReader, ...]:
-    """A program of the user's may start any of the agents, so all their events are read."""
+    """Return every agent's reader for a program of the user's, which may start any of them."""
     names = PROGRAMS if agent == OWN_COMMAND else (agent,)
     return tuple(module_of(name).read_event for name in names)
 
 
 def launch_for(request: LaunchRequest) -> Launch:
-    """The argument list, environment and files of a reviewer; every value that goes into them is checked first."""
+    """Return the argument list, environment and files of a reviewer, after a check of every value in them."""
     refuse_unprintable(request)
     if request.model:
         refuse_unsafe("model", request.model, "model")

@@ -28,7 +28,7 @@ LOGIN = Login(
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Runs in its scratch folder. In the workspace it would read AGENTS.md and .codex, which a proposal may have
+    """Run it in its scratch folder. In the workspace it would read AGENTS.md and .codex, which a proposal may have
     written.
 
     Its sandbox lets it read everywhere and write nowhere.

@@ -19,5 +19,5 @@ def launch(request: LaunchRequest) -> Launch:
 
 
 def read_event(event: Event, spending: Spending) -> AgentReport | None:  # noqa: ARG001 - every agent's takes it
-    """It may start any of the others; `readers_of` reads their events."""
+    """Ignore events here: it may start any of the others, and `readers_of` reads theirs."""
     return None

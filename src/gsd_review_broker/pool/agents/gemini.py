@@ -20,9 +20,9 @@ _MODEL = {"disableLoopDetection": True}
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Its scratch folder holds its settings.
+    """Put its settings into its scratch folder.
 
-    It may read the workspace, and shows its model a GEMINI.md from there. No setting prevents that, so the prompt
+    Gemini may read the workspace, and shows its model a GEMINI.md from there. No setting prevents that, so the prompt
     explains what such files are.
     """
     server = {

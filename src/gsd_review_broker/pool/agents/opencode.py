@@ -32,7 +32,7 @@ _READING = ("read", "grep", "glob", "list", "external_directory")
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Runs in its scratch folder, like the others; it may read outside of it."""
+    """Run it in its scratch folder, like the others; it may read outside of it."""
     configuration = {
         "mcp": {
             SERVER: {
