@@ -71,7 +71,7 @@ from gsd_review_broker.domain.words import (
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import every_client
 from gsd_review_broker.mcp.server import all_tools
-from gsd_review_broker.pool.launch.agents import module_of
+from gsd_review_broker.pool.agents import module_of
 from gsd_review_broker.ports.store import ReviewFilter, ReviewSummary
 from gsd_review_broker.service import access
 from gsd_review_broker.service.commands.proposals import NewProposal

@@ -18,7 +18,7 @@ _HOOK = "tests/acceptance/gate/test_hook.py"
 _PRIVATE = "tests/integration/files/test_private.py"
 _POOL = "tests/unit/settings/test_pool.py"
 _SOURCES = "tests/acceptance/gate/test_policy_sources.py"
-_RECIPE = "tests/unit/pool/launch/test_recipe.py"
+_RECIPE = "tests/unit/pool/test_recipe.py"
 _IDENTITY = "tests/acceptance/pool/test_identity.py"
 _ACCESS = "tests/unit/domain/rules/test_access.py"
 _ODD = "tests/integration/service/test_odd_moments.py"
@@ -567,14 +567,14 @@ A_REVIEWER = (
     ),
     fault(
         "security H8: a project is not quoted in the prompt",
-        "pool/launch/recipe.py",
+        "pool/launcher.py",
         "_PROJECT.format(json.dumps(request.project))",
         "_PROJECT.format(request.project)",
         f"{_RECIPE}::test_a_project_is_quoted_in_the_prompt",
     ),
     fault(
         "security H8: a value may begin a line in a prompt",
-        "pool/launch/agents/__init__.py",
+        "pool/agents/__init__.py",
         "    refuse_unprintable(request)\n",
         "",
         f"{_RECIPE}::test_no_value_begins_a_line_in_a_prompt",

@@ -14,7 +14,7 @@ PLUG_INS = (
     "cli.commands.",
     "integrations.clients.",
     "mcp.tools.",
-    "pool.launch.agents.",
+    "pool.agents.",
     "store.migrations.",
     "web.pages.",
 )

@@ -40,7 +40,7 @@ class Account:
 
     def document(self, client: Client, scope: Scope) -> Path:
         assert client.server is not None
-        return client.server.file(scope, self.around)
+        return client.server(Choice(url=None, scope=scope), self.around).path
 
     def install(
         self,

@@ -14,8 +14,8 @@ from typing import Self
 
 from gsd_review_broker.git.scratch import PLACE as SCRATCH
 from gsd_review_broker.git.scratch import prefix_of
-from gsd_review_broker.pool.child.ending import end_leftovers
-from gsd_review_broker.pool.launch.recipe import POOL_MARKER
+from gsd_review_broker.pool.launcher import POOL_MARKER
+from gsd_review_broker.pool.tree import end_leftovers
 from gsd_review_broker.settings.state_files import Database
 from tests.support.forks import Forked, can_fork, run_forked
 from tests.support.mcp import Mcp

@@ -201,7 +201,7 @@ class CallerKind(StrEnum):
 # Programs and their vendors.
 
 # The programs that the pool can start as reviewers. To add one: its name here, and a module of the same name in
-# `pool/launch/agents` (a dash in the name is an underscore in the module's). If it is always the same vendor's model
+# `pool/agents` (a dash in the name is an underscore in the module's). If it is always the same vendor's model
 # that it uses, it gets a line in VENDORS, too.
 AGENTS = ("codex", "claude", "gemini", "opencode", "command")
 # The user's own program, which takes any model.

@@ -1,8 +1,8 @@
 """Sets up each client: its own configuration, written and undone exactly.
 
-`clients` has one module for each client, which says what it needs and where. `planning` computes the changes, `install`
+`clients` has one module for each client, which says what it needs and where. `planning` computes the changes and
 carries them out. `formats` edits JSON and TOML as text, so that foreign entries keep every byte. `files` replaces a
-file. `receipts` keeps what each file said before. `detection` tells what is installed.
+file. `receipts` plans one file, and keeps what it said before. `detection` tells what is installed.
 """
 
 from gsd_review_broker.integrations.clients import (
@@ -13,7 +13,15 @@ from gsd_review_broker.integrations.clients import (
     pool_settings,
 )
 from gsd_review_broker.integrations.clients.gsd import InstalledGsd, installed_gsd
-from gsd_review_broker.integrations.clients.setup import Choice, Client, tandem_program
+from gsd_review_broker.integrations.clients.setup import (
+    Choice,
+    Client,
+    Environment,
+    Scope,
+    given_endpoint,
+    running_endpoint,
+    tandem_program,
+)
 from gsd_review_broker.integrations.detection import (
     ClientStatus,
     ConfigFile,
@@ -22,9 +30,15 @@ from gsd_review_broker.integrations.detection import (
     state_of,
     status,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope, given_endpoint, running_endpoint
-from gsd_review_broker.integrations.install import carry_out, connected_role, kept_choice, repair
-from gsd_review_broker.integrations.planning import ClientPlan, Planner, without_ours
+from gsd_review_broker.integrations.planning import (
+    ClientPlan,
+    Planner,
+    carry_out,
+    connected_role,
+    kept_choice,
+    repair,
+    without_ours,
+)
 
 __all__ = [
     "POOL",

@@ -14,20 +14,19 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients import every_client
-from gsd_review_broker.integrations.clients.setup import Client, ServerEntry
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, Environment, Scope
 from gsd_review_broker.integrations.files import text_of
-from gsd_review_broker.integrations.formats import FORMATS, Language
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     MISSING,
     ConfigEntry,
     Format,
     InvalidConfigError,
+    Language,
     UnfitError,
     is_still_ours,
     refused,
 )
-from gsd_review_broker.integrations.receipts import FileRecord, InstallReceipt, InstallReceipts, digest
+from gsd_review_broker.integrations.receipts import FORMATS, FileRecord, InstallReceipt, InstallReceipts, digest
 
 _PATIENCE_SECONDS = 10.0
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
@@ -65,7 +64,7 @@ class ClientStatus:
 
 
 def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
-    """Of every client. Asking the programs for their versions takes a second or two."""
+    """Return the status of every client. Asking the programs for their versions takes a second or two."""
     clients = every_client()
     programs = [shutil.which(client.name, path=around.path) for client in clients]
     with ThreadPoolExecutor(len(programs)) as pool:
@@ -82,10 +81,13 @@ def status(around: Environment, *, versions: bool = True) -> list[ClientStatus]:
 
 
 def places_of(client: Client, around: Environment) -> tuple[ConfigFile, ...]:
-    """Empty for a client that has no server entry."""
-    server = client.server
+    """Return where a client looks for MCP servers: nothing for one without a server entry."""
+    if client.server is None:
+        return ()
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
-    return tuple(_place(client, server, scope, around) for scope in scopes) if server else ()
+    return tuple(
+        _place(client, client.server(Choice(url=None, scope=scope), around), scope, around) for scope in scopes
+    )
 
 
 def _version(program: str | None) -> str | None:
@@ -109,36 +111,35 @@ def _version(program: str | None) -> str | None:
     return match[0] if match and done.returncode == 0 else None
 
 
-def _place(client: Client, server: ServerEntry, scope: Scope, around: Environment) -> ConfigFile:
-    path = server.file(scope, around)
+def _place(client: Client, server: ClientFile, scope: Scope, around: Environment) -> ConfigFile:
+    path, keys = server.path, server.entries[0].path
     try:
-        value = _entry(server, path)
+        value = _entry(server, keys)
         if value is None:
             return ConfigFile(scope=scope, path=path, owner=EntryOwner.ABSENT)
         receipt = InstallReceipts(around.state).read(client.name, around.base(scope))
         record = receipt.record(path) if receipt else None
     except BrokerError as error:
         return ConfigFile(scope=scope, path=path, owner=EntryOwner.UNREADABLE, problem=error.message)
-    ours = any(e.path == server.path and is_still_ours(value, e.value) for e in (record.entries if record else ()))
+    ours = any(e.path == keys and is_still_ours(value, e.value) for e in (record.entries if record else ()))
     return ConfigFile(
         scope=scope, path=path, owner=EntryOwner.OURS if ours else EntryOwner.FOREIGN, url=_address(value)
     )
 
 
-def _entry(server: ServerEntry, path: Path) -> Any:
-    form = FORMATS[server.format]
-    snapshot = files.read(path)
+def _entry(file: ClientFile, keys: tuple[str, ...]) -> Any:
+    snapshot = files.read(file.path)
     if snapshot.content is None:
         return None
     try:
-        value = form.find(text_of(snapshot), server.path)
+        value = FORMATS[file.format].find(text_of(snapshot), keys)
     except (InvalidConfigError, UnfitError) as error:
-        raise refused(path, str(error), "Fix the file.") from error
+        raise refused(file.path, str(error), "Fix the file.") from error
     return None if value is MISSING else value
 
 
 def _address(value: Any) -> str | None:
-    """A URL, or the words of a program."""
+    """Return a URL, or the words of a program."""
     entry = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     url = entry.get("url") or entry.get("httpUrl")
     if url:
@@ -169,7 +170,7 @@ class IntegrationState:
 
 
 def state_of(client: Client, around: Environment) -> IntegrationState:
-    """In the project and in the account together."""
+    """Judge the installations in the project and in the account together."""
     try:
         receipts = list(receipts_of(client, around))
     except BrokerError as error:

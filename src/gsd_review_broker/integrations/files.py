@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations.formats.entries import refused
+from gsd_review_broker.integrations.formats import refused
 
 _BEGIN = "# These files were written by `tandem install`; `tandem uninstall` removes the lines."
 _BEGIN_OF_OURS = f"{_BEGIN} (And this file.)"
@@ -32,10 +32,7 @@ class Snapshot:
 
 
 def read(path: Path, *, within: Path | None = None) -> Snapshot:
-    """With `within`, a link that leads out of that folder is refused.
-
-    A cloned repository must not choose what is written elsewhere.
-    """
+    """Refuse a link that leads out of `within`: a cloned repository must not choose what is written outside."""
     with explained(path):
         real = Path(os.path.realpath(path))
         if within is not None and not real.is_relative_to(os.path.realpath(within)):
@@ -95,7 +92,7 @@ def refuse_changed(snapshot: Snapshot) -> None:
 
 
 def missing_folders(path: Path) -> list[Path]:
-    """The folders that must be made for a file, outermost first."""
+    """Return the folders that must be made for a file, outermost first."""
     missing: list[Path] = []
     for folder in Path(os.path.realpath(path)).parents:
         if folder.exists():
@@ -111,7 +108,7 @@ def make_folders(folders: list[Path]) -> None:
 
 
 def remove_empty(folders: list[Path]) -> list[Path]:
-    """Innermost first; a folder that is not empty stays."""
+    """Remove the empty folders, innermost first, and return them."""
     gone: list[Path] = []
     for folder in reversed(folders):
         with suppress(OSError):
@@ -134,7 +131,7 @@ def _write_draft(draft: Path, content: bytes, mode: int, status: os.stat_result 
 
 
 def _put_new(draft: Path, real: Path) -> None:
-    """A hard link cannot replace a file that has appeared meanwhile; without hard links, check and rename."""
+    """Link it, which cannot replace a file that has appeared meanwhile; without hard links, check and rename."""
     try:
         os.link(draft, real)
     except FileExistsError:
@@ -146,7 +143,7 @@ def _put_new(draft: Path, real: Path) -> None:
 
 
 def _refuse_read_only(snapshot: Snapshot) -> None:
-    """Renaming would bypass the read-only mark, also for root; it was set on purpose."""
+    """Respect the read-only mark, which renaming would bypass, also for root."""
     if snapshot.status is not None and not snapshot.status.st_mode & _WRITABLE:
         raise refused(snapshot.path, "is read-only", f"Allow it with `chmod u+w {snapshot.real}`.")
 
@@ -174,8 +171,8 @@ def explained(path: Path) -> Generator[None]:
 
 
 def with_lines_of_ours(content: bytes | None, lines: list[str]) -> bytes | None:
-    """An exclude file of git with these lines in a block at its top. So the rest of the file keeps every byte, and a
-    later line of the user's overrules ours."""
+    """Put these lines into a block at the top of an exclude file of git. So the rest of the file keeps every byte, and
+    a later line of the user's overrules ours."""
     before, is_ours, rest = _split(content or b"")
     is_ours = is_ours or content is None
     if not lines:
@@ -185,7 +182,7 @@ def with_lines_of_ours(content: bytes | None, lines: list[str]) -> bytes | None:
 
 
 def _split(content: bytes) -> tuple[bytes, bool, bytes]:
-    """What stands before our block, whether we made the file, and what stands after the block."""
+    """Return what stands before our block, whether we made the file, and what stands after the block."""
     lines = content.splitlines(keepends=True)
     words = [os.fsdecode(line).rstrip("\r\n") for line in lines]
     begin = next((at for at, word in enumerate(words) if word in {_BEGIN, _BEGIN_OF_OURS}), None)

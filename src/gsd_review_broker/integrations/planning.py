@@ -1,71 +1,38 @@
-"""Computes what must be written from what is wanted and what exists. It reads, and writes nothing.
+"""Plans installations, and carries them out as planned.
 
-A `Planner` plans one installation after the other: each sees the files and the receipts as the plans before it leave
-them. So several plans can be shown together, and then carried out unchanged.
+A `Planner` reads, and writes nothing. It plans one installation after the other: each sees the files and the receipts
+as the plans before it leave them. So several plans can be shown together, and `carry_out` writes them unchanged. If
+another program has written a file meanwhile, it plans again.
 """
 
-import difflib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gsd_review_broker.domain.words import Audience
+from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.discovery import exclude_file
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
-from gsd_review_broker.integrations.detection import EntryOwner, places_of
-from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.files import Snapshot, text_of
-from gsd_review_broker.integrations.formats import FORMATS
-from gsd_review_broker.integrations.formats.entries import (
-    ConfigEntry,
-    Format,
-    InvalidConfigError,
-    Missing,
-    UnfitError,
-    applied,
-    refused,
+from gsd_review_broker.integrations.clients.setup import (
+    Asset,
+    Choice,
+    Client,
+    ClientSetup,
+    Environment,
+    Scope,
 )
-from gsd_review_broker.integrations.receipts import FileRecord, InstallReceipt, InstallReceipts, digest
+from gsd_review_broker.integrations.detection import EntryOwner, places_of, receipts_of
+from gsd_review_broker.integrations.files import Snapshot
+from gsd_review_broker.integrations.receipts import (
+    FileChange,
+    InstallReceipt,
+    InstallReceipts,
+    plan_asset,
+    plan_document,
+    plan_undoing,
+)
 from gsd_review_broker.settings.locations import user_file
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileChange:
-    """One file: its content now, its new content, and how to undo the change."""
-
-    snapshot: Snapshot
-    after: bytes | None
-    record: FileRecord | None
-    note: str | None = None
-
-    @property
-    def path(self) -> Path:
-        return self.snapshot.path
-
-    @property
-    def is_change(self) -> bool:
-        return self.after != self.snapshot.content
-
-    @property
-    def action(self) -> str:
-        if not self.is_change:
-            return "unchanged"
-        if self.after is None:
-            return "removed"
-        return "created" if self.snapshot.content is None else "changed"
-
-    def difference(self) -> str:
-        """Unified, as `diff` shows it; empty if nothing changes."""
-        name = str(self.path)
-        before, after = (_lines(content) for content in (self.snapshot.content, self.after))
-        lines = difflib.unified_diff(
-            before,
-            after,
-            "/dev/null" if self.snapshot.content is None else name,
-            "/dev/null" if self.after is None else name,
-        )
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +51,7 @@ class ClientPlan:
 
     @property
     def address(self) -> str | None:
-        """What the client is connected to: a URL, or a program's words; None if nothing of ours was there."""
+        """Return what the client is connected to: a URL, or a program's words; None if we had installed nothing."""
         if self.choice is not None:
             return self.choice.shown
         return self.before.address if self.before else None
@@ -94,26 +61,12 @@ class ClientPlan:
         return any(change.is_change for change in self.changes)
 
 
-@dataclass(frozen=True, slots=True)
-class _PlannedFiles:
-    """The files as the plans so far will leave them."""
-
-    after: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
-
-    def read(self, path: Path, within: Path | None = None) -> Snapshot:
-        """A project's installation may have a file of the account, too; no link in the project leads there."""
-        snapshot = files.read(path, within=within if within and path.is_relative_to(within) else None)
-        return replace(snapshot, content=self.after.get(snapshot.real, snapshot.content))
-
-    def expect(self, changes: Iterable[FileChange]) -> None:
-        self.after.update((change.snapshot.real, change.after) for change in changes)
-
-
 class Planner:
     def __init__(self, around: Environment) -> None:
         self._around = around
         self._receipts = InstallReceipts(around.state)
-        self._files = _PlannedFiles()
+        # The files as the plans so far will leave them.
+        self._planned_files: dict[Path, bytes | None] = {}
 
     def install(self, client: Client, choice: Choice) -> ClientPlan:
         around = around_client(client, self._around)
@@ -137,7 +90,7 @@ class Planner:
 
     def undone(self, receipt: InstallReceipt) -> list[FileChange]:
         base = Path(receipt.root) if receipt.root else None
-        changes = [_undone(self._files.read(Path(record.path), base), record) for record in receipt.files]
+        changes = [plan_undoing(self._read(Path(record.path), base), record) for record in receipt.files]
         return [*changes, *self._excluding(receipt.model_copy(update={"excluded": ()}))]
 
     def _planned(
@@ -151,7 +104,7 @@ class Planner:
         before: InstallReceipt | None,
         after: InstallReceipt | None,
     ) -> ClientPlan:
-        self._files.expect(changes)
+        self._planned_files.update((change.snapshot.real, change.after) for change in changes)
         self._receipts.plan(client.name, around.base(scope), after if after and after.files else None)
         notes = (*notes, *(f"{change.path}: {change.note}" for change in changes if change.note))
         return ClientPlan(
@@ -159,26 +112,31 @@ class Planner:
             before=before, after=after,
         )  # fmt: skip
 
+    def _read(self, path: Path, within: Path | None = None) -> Snapshot:
+        """Refuse a link out of the project, except for a file of the account that a project's installation has."""
+        snapshot = files.read(path, within=within if within and path.is_relative_to(within) else None)
+        return replace(snapshot, content=self._planned_files.get(snapshot.real, snapshot.content))
+
     def _wanted(self, setup: ClientSetup, receipt: InstallReceipt | None, base: Path | None) -> list[FileChange]:
-        """Files of an earlier installation that are no longer wanted are undone as well."""
+        """Plan the wanted files, and undo those of an earlier installation that are no longer wanted."""
         changes: list[FileChange] = []
         for one in (*setup.documents, *setup.assets):
             record = receipt.record(one.path) if receipt else None
-            snapshot = self._files.read(one.path, base)
+            snapshot = self._read(one.path, base)
             changes.append(
-                _asset(one, record, snapshot) if isinstance(one, Asset) else _document(one, record, snapshot)
+                plan_asset(one, record, snapshot) if isinstance(one, Asset) else plan_document(one, record, snapshot)
             )
         kept = {str(change.path) for change in changes}
         old = [record for record in receipt.files if record.path not in kept] if receipt else []
-        return changes + [_undone(self._files.read(Path(record.path), base), record) for record in old]
+        return changes + [plan_undoing(self._read(Path(record.path), base), record) for record in old]
 
     def _excluding(self, receipt: InstallReceipt) -> list[FileChange]:
-        """The lines of this receipt and of all others that share its exclude file; nothing if it says so already."""
+        """Write the lines of this receipt and of all others that share its exclude file, unless they are there."""
         if receipt.exclude is None:
             return []
         same = [other for other in self._receipts.beside(receipt) if other.exclude == receipt.exclude]
         wanted = sorted({line for one in (receipt, *same) for line in one.excluded})
-        snapshot = self._files.read(Path(receipt.exclude))
+        snapshot = self._read(Path(receipt.exclude))
         after = files.with_lines_of_ours(snapshot.content, wanted)
         return [] if after == snapshot.content else [FileChange(snapshot=snapshot, after=after, record=None)]
 
@@ -188,138 +146,13 @@ def around_client(client: Client, around: Environment) -> Environment:
 
 
 def without_ours(path: Path, around: Environment) -> bytes | None:
-    """A project's file as it would be without our entries; None if it would not be there. Several clients may have
-    written into it."""
+    """Return a project's file without the entries that any client has from us; None if it would not exist."""
     receipts = [receipt for receipt in InstallReceipts(around.state).projects() if receipt.root == str(around.root)]
     records = [record for receipt in receipts for record in receipt.files if record.path == str(path)]
     snapshot = files.read(path, within=around.root if records else None)
     for record in records:
-        snapshot = replace(snapshot, content=_undone(snapshot, record).after)
+        snapshot = replace(snapshot, content=plan_undoing(snapshot, record).after)
     return snapshot.content
-
-
-# Documents: files with entries of ours beside those of others.
-
-
-def _document(document: ClientFile, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
-    form = FORMATS[document.format]
-    try:
-        current = document.start if snapshot.content is None else text_of(snapshot)
-        if _is_installed(form, current, document, record):
-            return FileChange(snapshot=snapshot, after=snapshot.content, record=record)
-        base = _without_entries(form, current, record) if record else current
-        text, placed = _with_entries(form, base, document)
-    except InvalidConfigError as error:
-        raise refused(document.path, f"cannot be read: {error}", "Fix the file, then install again.") from error
-    except UnfitError as error:
-        raise refused(document.path, str(error), "Put the entry there by hand (see docs/clients.md).") from error
-    if not placed:
-        return (
-            _undone(snapshot, record) if record else FileChange(snapshot=snapshot, after=snapshot.content, record=None)
-        )
-    after = text.encode()
-    # The present content stays recorded until the new one is written: this process may be killed before.
-    present = _digest_of(snapshot, record)
-    return FileChange(
-        snapshot=snapshot,
-        after=after,
-        record=FileRecord(
-            path=str(document.path),
-            created=snapshot.content is None or (record is not None and record.created),
-            former=None if snapshot.content is None or (present and record and record.former is None) else base,
-            digests=tuple(dict.fromkeys((*present, digest(after)))),
-            format=document.format,
-            start=document.start,
-            entries=tuple(placed),
-        ),
-    )
-
-
-def _digest_of(snapshot: Snapshot, record: FileRecord | None) -> tuple[str, ...]:
-    """Of the present content, if we wrote it."""
-    now = digest(snapshot.content or b"")
-    return (now,) if record is not None and now in record.digests else ()
-
-
-def _is_installed(form: Format, text: str, document: ClientFile, record: FileRecord | None) -> bool:
-    if record is not None and not all(entry in document.entries for entry in record.entries):
-        return False
-    return all(not form.put(text, entry).edits for entry in document.entries)
-
-
-def _with_entries(form: Format, text: str, document: ClientFile) -> tuple[str, list[ConfigEntry]]:
-    """The new content, and the entries that were not there. The content is parsed again, as a client would do."""
-    placed: list[ConfigEntry] = []
-    for entry in document.entries:
-        edits = form.put(text, entry).edits
-        placed += [entry] if edits else []
-        text = applied(text, edits)
-    form.check(text)
-    for entry in placed:
-        if form.put(text, entry).edits:
-            raise UnfitError(f"{'.'.join(entry.path)} cannot be set")
-    return text, placed
-
-
-def _without_entries(form: Format, text: str, record: FileRecord) -> str:
-    """Exactly, if the file is as we left it; otherwise our entries are removed from what others made of it."""
-    if digest(text.encode()) in record.digests:
-        return record.start if record.former is None else record.former
-    for placed in reversed(record.placed()):
-        text = applied(text, form.take(text, placed))
-    form.check(text)
-    return text
-
-
-def _document_undone(form: Format, snapshot: Snapshot, record: FileRecord) -> FileChange:
-    if snapshot.content is None:
-        return FileChange(snapshot=snapshot, after=None, record=None)
-    try:
-        before = text_of(snapshot)
-        text = _without_entries(form, before, record)
-        if text == before:
-            note = _left(form, before, record)
-            return FileChange(snapshot=snapshot, after=snapshot.content, record=None, note=note)
-    except (InvalidConfigError, UnfitError) as error:
-        raise refused(record.path, str(error), "Remove our entry by hand, or fix the file.") from error
-    is_gone = record.created and (form.is_blank(text) or "".join(text.split()) == "".join(record.start.split()))
-    return FileChange(snapshot=snapshot, after=None if is_gone else text.encode(), record=None)
-
-
-def _left(form: Format, text: str, record: FileRecord) -> str | None:
-    changed = [e for e in record.entries if not e.in_list and not isinstance(form.find(text, e.path), Missing)]
-    return "the entry was changed since, and is kept" if changed else None
-
-
-# Assets: files that are ours as a whole.
-
-
-def _asset(asset: Asset, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
-    now, after = snapshot.content, asset.text.encode()
-    if now == after:
-        return FileChange(snapshot=snapshot, after=now, record=record)
-    if record is not None:
-        if now is not None and digest(now) not in record.digests:
-            return FileChange(snapshot=snapshot, after=now, record=record, note="you have changed it, so it is kept")
-        digests = tuple({digest(now or b""): None, digest(after): None})
-        return FileChange(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
-    former = text_of(snapshot) if now is not None else None
-    record = FileRecord(path=str(asset.path), created=now is None, former=former, digests=(digest(after),))
-    return FileChange(snapshot=snapshot, after=after, record=record)
-
-
-def _undone(snapshot: Snapshot, record: FileRecord) -> FileChange:
-    if record.format is not None:
-        return _document_undone(FORMATS[record.format], snapshot, record)
-    now = snapshot.content
-    former = record.former.encode() if record.former is not None else None
-    if now is None or digest(now) in record.digests:
-        return FileChange(snapshot=snapshot, after=former, record=None)
-    note = None if now == former else "you have changed it, so it is kept"
-    return FileChange(snapshot=snapshot, after=now, record=None, note=note)
-
-
-# Receipts.
 
 
 def _receipt(
@@ -345,7 +178,7 @@ def _receipt(
 
 
 def _with_shared(receipt: InstallReceipt, others: list[InstallReceipt]) -> InstallReceipt:
-    """What another installation of ours created is gone with the last of us, in whichever order we leave."""
+    """Record what other installations created, so that the last to be removed takes it away."""
     created = {record.path for other in others for record in other.files if record.created}
     made = {folder for other in others for folder in other.folders}
     used = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
@@ -358,7 +191,7 @@ def _with_shared(receipt: InstallReceipt, others: list[InstallReceipt]) -> Insta
 
 
 def _needs(choice: Choice) -> tuple[str, ...]:
-    """What one broker for all repositories needs. Over `tandem mcp`, each repository has its own."""
+    """Say what one broker for all repositories needs. Over `tandem mcp`, each repository has its own."""
     if choice.scope is Scope.PROJECT or choice.url is None:
         return ()
     need = (
@@ -368,7 +201,7 @@ def _needs(choice: Choice) -> tuple[str, ...]:
 
 
 def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
-    """What the user may have meant, if there is nothing to undo."""
+    """Say what the user may have meant, if there is nothing to undo."""
     notes: list[str] = []
     for place in places_of(client, around):
         if place.owner is EntryOwner.OURS:
@@ -379,8 +212,7 @@ def _elsewhere(client: Client, around: Environment) -> tuple[str, ...]:
 
 
 def _with_excluded(receipt: InstallReceipt, setup: ClientSetup, choice: Choice) -> InstallReceipt:
-    """The files that we created are kept out of git, unless they are to be shared. A file that was there stays as
-    visible as it was."""
+    """Keep the files that we created out of git, unless they are to be shared. Git treats other files as before."""
     root = Path(receipt.root) if receipt.root else None
     exclude = exclude_file(root) if root else None
     if root is None or exclude is None:
@@ -391,7 +223,144 @@ def _with_excluded(receipt: InstallReceipt, setup: ClientSetup, choice: Choice) 
     return receipt.model_copy(update={"exclude": str(exclude), "excluded": patterns})
 
 
-def _lines(content: bytes | None) -> list[str]:
-    # Split at line feeds only, so that a carriage return is visible.
-    text = (content or b"").decode("utf-8", "replace")
-    return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
+# Carry out the plans that were shown, and plan again if another program wrote meanwhile.
+
+
+_ATTEMPTS = 5
+_PROJECT_MODE = 0o644
+_USER_MODE = 0o600
+
+
+def carry_out(plan: ClientPlan) -> ClientPlan:
+    """Returns the plan that was carried out: this one, unless another program has written its files since."""
+    receipts = InstallReceipts(plan.around.state)
+    with receipts.alone():
+        for _ in range(_ATTEMPTS):
+            try:
+                _refuse_outdated(receipts, plan)
+                _carry_out(receipts, plan)
+            except files.ChangedError:
+                plan = _planned_again(plan)
+            else:
+                return plan
+    raise BrokerError(
+        Code.BUSY, "another program keeps writing the same files", "Stop it (or let it finish), then try again."
+    )
+
+
+def connected_role(client: str, around: Environment) -> str | None:
+    """Return the role in which a client was connected to this project; None if it was not."""
+    receipt = InstallReceipts(around.state).read(client, around.project())
+    return receipt.role if receipt else None
+
+
+def kept_choice(client: Client, choice: Choice, around: Environment) -> Choice:
+    """Add what an earlier installation in the same role asked for: a plain run removes nothing."""
+    around = around_client(client, around)
+    receipt = InstallReceipts(around.state).read(client.name, around.base(choice.scope))
+    if receipt is None or receipt.role != choice.role.value:
+        return choice
+    address = receipt.address if receipt.address.startswith(("http://", "https://")) else choice.url
+    return replace(
+        choice,
+        url=address,
+        trust=choice.trust or receipt.trust,
+        gate=choice.gate or receipt.gate,
+        shared=choice.shared or receipt.shared,
+        runtimes=choice.runtimes or receipt.runtimes,
+    )
+
+
+def repair(client: Client, around: Environment) -> list[ClientPlan]:
+    """Install again what the receipts list, with the same choices."""
+    done: list[ClientPlan] = []
+    for receipt in list(receipts_of(client, around)):
+        try:
+            done.append(carry_out(Planner(around).install(client, _choice(receipt))))
+        except BrokerError as error:
+            # What it was installed beside is gone. That is not damage, and `uninstall` still works.
+            if error.code is not Code.NOT_FOUND:
+                raise
+    return done
+
+
+def _choice(receipt: InstallReceipt) -> Choice:
+    """Keep the program of the first time: a hook's PATH is often not that of the user's shell."""
+    is_address = receipt.address.startswith(("http://", "https://"))
+    return Choice(
+        url=receipt.address if is_address else None,
+        role=Audience(receipt.role),
+        scope=Scope(receipt.scope),
+        trust=receipt.trust,
+        gate=receipt.gate,
+        shared=receipt.shared,
+        tandem="tandem" if is_address else shlex.split(receipt.address)[0],
+        runtimes=receipt.runtimes,
+    )
+
+
+def _refuse_outdated(receipts: InstallReceipts, plan: ClientPlan) -> None:
+    """Check before the receipt is written. What other programs write later is noticed at each file."""
+    if receipts.read(plan.client.name, plan.around.base(plan.scope)) != plan.before:
+        raise files.ChangedError
+    for change in plan.changes:
+        if change.is_change:
+            files.refuse_changed(change.snapshot)
+
+
+def _planned_again(plan: ClientPlan) -> ClientPlan:
+    planner = Planner(plan.around)
+    if plan.choice is None:
+        return planner.uninstall(plan.client, plan.scope)
+    return planner.install(plan.client, plan.choice)
+
+
+def _carry_out(receipts: InstallReceipts, plan: ClientPlan) -> None:
+    """Write the receipt first, so that everything after it can be undone. A failure undoes what was done."""
+    before, after = plan.before, plan.after
+    if after is None:
+        if before is not None:
+            _undo(receipts, before, plan.changes)
+        return
+    kept = {record.path for record in after.files}
+    old = tuple(record for record in before.files if record.path not in kept) if before else ()
+    receipts.write(after.model_copy(update={"files": (*after.files, *old)}))
+    try:
+        for change in plan.changes:
+            _write(change, Path(after.root) if after.root else None)
+    except BrokerError:
+        if before is None:
+            _undo(receipts, after, Planner(plan.around).undone(after))
+        raise
+    if after.files:
+        receipts.write(_without_unneeded_folders(after))
+    else:
+        receipts.remove(after)
+
+
+def _undo(
+    receipts: InstallReceipts, receipt: InstallReceipt, changes: tuple[FileChange, ...] | list[FileChange]
+) -> None:
+    for change in changes:
+        _write(change, Path(receipt.root) if receipt.root else None)
+    files.remove_empty([Path(folder) for folder in receipt.folders])
+    receipts.remove(receipt)
+
+
+def _without_unneeded_folders(receipt: InstallReceipt) -> InstallReceipt:
+    """After a change of role some folders are empty; they are removed and need not be recorded."""
+    needed = {str(parent) for record in receipt.files for parent in Path(os.path.realpath(record.path)).parents}
+    unneeded = [Path(folder) for folder in receipt.folders if folder not in needed]
+    gone = {str(folder) for folder in files.remove_empty(unneeded)}
+    return receipt.model_copy(update={"folders": tuple(folder for folder in receipt.folders if folder not in gone)})
+
+
+def _write(change: FileChange, base: Path | None) -> None:
+    if not change.is_change:
+        return
+    if change.after is None:
+        files.remove(change.snapshot)
+        return
+    files.make_folders(files.missing_folders(change.path))
+    is_of_project = base is not None and change.path.is_relative_to(base)
+    files.write(change.snapshot, change.after, new_mode=_PROJECT_MODE if is_of_project else _USER_MODE)

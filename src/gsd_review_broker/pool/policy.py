@@ -87,7 +87,7 @@ Hindrance = Literal["paused", "spawns", "tokens", "room", "pause"]
 
 
 def pause_after(failures: int, limits: PoolLimits) -> int:
-    """Each failure doubles the pause."""
+    """Return the pause, which each failure doubles."""
     if failures <= 0:
         return 0
     return min(LONGEST_PAUSE, limits.failure_pause * 2 ** min(failures - 1, 20))
@@ -117,13 +117,13 @@ def _of(one: PoolMember, now: Milliseconds, limits: PoolLimits) -> Action | None
 
 
 def is_wanted(situation: Situation, limits: PoolLimits) -> bool:
-    """Do more reviews wait than the active reviewers can take? A claimed review no longer waits."""
+    """Return whether more reviews wait than the active reviewers can take. A claimed review does not wait."""
     active = sum(one.is_active for one in situation.reviewers)
     return situation.pending > limits.scaling_ratio * active
 
 
 def hindrance(situation: Situation, limits: PoolLimits) -> Hindrance | None:
-    """Why no reviewer may be started now."""
+    """Say why no reviewer may be started now."""
     if situation.paused:
         return "paused"
     if situation.spawns_today >= limits.max_spawns_per_day:
@@ -138,7 +138,7 @@ def hindrance(situation: Situation, limits: PoolLimits) -> Hindrance | None:
 
 
 def may_spawn_at(situation: Situation, limits: PoolLimits) -> int:
-    """After the cooldown, and after the pause for failures."""
+    """Return the end of the cooldown, and of the pause for failures."""
     moments = [situation.now]
     if situation.last_spawn_at is not None:
         moments.append(Milliseconds(situation.last_spawn_at + limits.spawn_cooldown))
@@ -149,7 +149,7 @@ def may_spawn_at(situation: Situation, limits: PoolLimits) -> int:
 
 
 def next_look(situation: Situation, limits: PoolLimits) -> int:
-    """When the next decision may be due even if nothing happens until then."""
+    """Return when the next decision may be due even if nothing happens until then."""
     moments = [situation.now + limits.check_interval]
     if is_wanted(situation, limits):
         moments.append(may_spawn_at(situation, limits))

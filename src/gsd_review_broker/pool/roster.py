@@ -12,15 +12,13 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer, Usage
 from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.ending import end_all
-from gsd_review_broker.pool.child.output import AgentOutput, in_one_line
-from gsd_review_broker.pool.child.process import Child, Exited, Output
-from gsd_review_broker.pool.child.tree import ProcessFound
-from gsd_review_broker.pool.launch.agents import readers_of
-from gsd_review_broker.pool.launch.launcher import Launcher
-from gsd_review_broker.pool.launch.recipe import MARKER
+from gsd_review_broker.pool import tree
+from gsd_review_broker.pool.agents import readers_of
+from gsd_review_broker.pool.launcher import MARKER, Launcher
+from gsd_review_broker.pool.output import AgentOutput, in_one_line
 from gsd_review_broker.pool.policy import PoolMember
+from gsd_review_broker.pool.process import Child, Output
+from gsd_review_broker.pool.tree import ProcessFound, end_all
 from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
 from gsd_review_broker.service.pool.records import Ending, PoolRecords
@@ -72,7 +70,7 @@ class RunningReviewer:
         )
 
     def note_work(self, now: Milliseconds, *, holds: bool, free_mark: Milliseconds | None) -> None:
-        """From the records. A claim and verdict between two looks appear as a new idle time."""
+        """Note it from the records. A claim and verdict between two looks appear as a new idle time."""
         if holds:
             self.free_since = None
         elif self.free_since is None or free_mark != self.free_mark:
@@ -95,22 +93,22 @@ class RunningReviewer:
 
     @property
     def last_words(self) -> str:
-        """Why it failed, as far as it said so."""
+        """Return why it failed, as far as it said so."""
         return self._failure or self._last_line
 
     def remember_descendants(self) -> None:
-        """Blocks. A process that leaves the tree later and clears its environment is still known."""
+        """Remember those that may leave the tree and clear their environment later. This blocks."""
         self._known |= tree.descendants(self.child.pid)
 
     def begin_to_end(self, reason: EndReason | None, grace: float) -> None:
-        """TERM, then KILL: in the background, once."""
+        """Send TERM, then KILL: in the background, once."""
         if reason is not None and (self.reason is None or reason is EndReason.HUNG):
             self.reason = reason
         if self._ending is None:
             self._ending = asyncio.create_task(asyncio.to_thread(self._end, grace))
 
     async def end_what_is_left(self) -> None:
-        """The leader has exited and is not reaped yet. All other processes are stopped too."""
+        """Stop all other processes: the leader has exited, and is not reaped yet."""
         if self._ending is not None:
             await self._ending
         await asyncio.to_thread(self._end, STRAGGLER_GRACE_SECONDS)
@@ -170,7 +168,7 @@ class Roster:
         return self._roster.get(reviewer_id)
 
     async def start(self, agent: Agent, project: str | None) -> RunningReviewer:
-        """The caller makes sure that two never start at once."""
+        """Start a reviewer. The caller makes sure that two never start at once."""
         self.last_spawn_at = self._clock.steady()
         taken = {running.reviewer.display_name for running in self}
         identity, display_name = self._launcher.name(agent, taken)
@@ -206,14 +204,14 @@ class Roster:
             await self._records.draining(running.id, reason)
 
     async def stop(self) -> None:
-        """TERM to all, KILL after a short grace; returns when nothing is running and all is recorded."""
+        """Send TERM to all, KILL after a short grace; return when nothing is running and all is recorded."""
         for running in self:
             running.begin_to_end(EndReason.BROKER_STOPPED, SHUTDOWN_GRACE_SECONDS)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     def kill_at_once(self) -> None:
-        """The last resort without time to stop: nothing is awaited or recorded."""
+        """Kill, as the last resort without time to stop: nothing is awaited or recorded."""
         if self._roster and sys.platform != "win32":
             for running in self:
                 running.child.signal(signal.SIGKILL)
@@ -221,7 +219,7 @@ class Roster:
                 tree.tell(one, signal.SIGKILL)
 
     def forgive(self) -> None:
-        """A verdict was given: earlier failures no longer count."""
+        """Forget earlier failures, after a verdict."""
         self.failures, self.last_failure, self.problem = 0, None, None
 
     def ending(self, reason: EndReason, code: int | None, last_words: str = "") -> Ending:
@@ -238,7 +236,7 @@ class Roster:
             async for event in running.child.events():
                 if isinstance(event, Output):
                     await self._read(running, event)
-                elif isinstance(event, Exited):
+                else:
                     code = event.code
         finally:
             await self._record_the_end(running, code)
@@ -252,7 +250,7 @@ class Roster:
                 log.warning("spending_not_recorded", reviewer=running.id, error=error.message)
 
     async def _record_the_end(self, running: RunningReviewer, code: int | None) -> None:
-        """Its reviews are returned at once; then the processes it left behind are stopped."""
+        """Return its reviews at once; then stop the processes it left behind."""
         # When the broker is stopping, its reviewers stop too, each in its own time.
         by_itself = EndReason.BROKER_STOPPED if self.stopping or self._wakeups.closing else EndReason.EXITED
         reason = running.reason or by_itself
@@ -269,7 +267,7 @@ class Roster:
         await self._launcher.tidy(running.id, [one.id for one in self])
 
     async def _try_to_record_the_end(self, running: RunningReviewer, reason: EndReason, code: int | None) -> bool:
-        """If this cannot be recorded, the broker's next start does it."""
+        """Record the end; if that fails, the broker's next start does it."""
         for attempt in range(_TRIES_TO_RECORD):
             try:
                 return await self._records.ended(running.id, self.ending(reason, code, running.last_words))

@@ -13,13 +13,12 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.domain.words import AGENTS, EndReason
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.pool import policy
-from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.child.ending import end_all, end_leftovers
-from gsd_review_broker.pool.child.output import tail
-from gsd_review_broker.pool.launch.launcher import Launcher, host_name
+from gsd_review_broker.pool import policy, tree
+from gsd_review_broker.pool.launcher import Launcher, host_name
+from gsd_review_broker.pool.output import tail
 from gsd_review_broker.pool.policy import Drain, End, PoolLimits, Spawn
 from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
+from gsd_review_broker.pool.tree import end_all, end_leftovers
 from gsd_review_broker.ports.store import Store
 from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access
@@ -96,18 +95,18 @@ class Supervisor:
 
     @property
     def name(self) -> str:
-        """The value that its processes carry in their environment (BROKER_POOL)."""
+        """Return the value that its processes carry in their environment (BROKER_POOL)."""
         return self._launcher.pool
 
     @property
     def folder(self) -> Path:
-        """Where its reviewers have their folders."""
+        """Return where its reviewers have their folders."""
         return self._launcher.folder
 
     # Start and stop of the pool.
 
     async def start(self) -> None:
-        """Processes that an earlier broker left behind are always stopped; the pool starts only if it is configured."""
+        """Stop what an earlier broker left behind, always; start the pool only if it is configured."""
         await self._records.known()
         await self._end_leftovers()
         if not self._settings.is_on:
@@ -220,7 +219,7 @@ class Supervisor:
         return self.roster.stopping or self._wakeups.closing
 
     async def _whole(self, starting: Coroutine[Any, Any, T]) -> T:
-        """A start is completed even if its caller goes away; otherwise an unknown process would run."""
+        """Complete a start even if its caller goes away; otherwise an unknown process would run."""
         task = asyncio.create_task(starting)
         self._starting.add(task)
         task.add_done_callback(self._started)
@@ -257,7 +256,7 @@ class Supervisor:
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
-        """From its own report, or else from its last call."""
+        """Return what it reports itself, or else its last call."""
         running, called = self.roster.get(reviewer_id), self._records.last_call(reviewer_id)
         if running is None:
             return None
@@ -270,7 +269,7 @@ class Supervisor:
         return max((moment for moment in moments if moment is not None), default=None)
 
     async def spawn(self, agent: str | None, project: str | None) -> Reviewer:
-        """Requested by a user: earlier failures do not count; room, caps and cooldown do."""
+        """Start a reviewer for a user. Room, caps and cooldown apply; the pause after failures does not."""
         wanted = self._agent(agent)
         started: Reviewer | None = None
         while started is None:
@@ -279,7 +278,7 @@ class Supervisor:
         return started
 
     async def _start_asked(self, agent: Agent, project: str | None) -> Reviewer | None:
-        """None if another one was started while this one waited."""
+        """Return None if another one was started while this one waited."""
         async with self._spawning:
             if self._cooldown_left() > 0:
                 return None
@@ -332,9 +331,7 @@ class Supervisor:
 
 
 def _end_strays() -> None:
-    """Adopted processes that cleared their environment and were never seen. They can be identified once all reviewers
-    are gone.
-    """
+    """Stop adopted processes that cleared their environment and were never seen, once all reviewers are gone."""
     end_all(None, lambda: [one for one in tree.strays() if one.runs], grace=0)
     tree.reap_strays()
 

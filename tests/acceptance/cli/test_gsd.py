@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from tests.support.accounts import put
 from tests.support.gsd import gsd_project, gsd_tree
 from tests.support.processes import BrokerProcess, git, make_repository
@@ -150,7 +150,7 @@ def test_with_a_gate_that_blocks_nobody_goes_on_without_a_verdict(tandem: Tandem
 
 def test_every_command_in_the_skill_exists(tandem: Tandem) -> None:
     """Each with the options that the skill names."""
-    text = texts.review_skill("claude").content.replace("\\\n", " ")
+    text = setup.review_skill("claude").text.replace("\\\n", " ")
     calls = re.findall(r"tandem ((?:gsd )?[a-z-]+)([^`|\n]*)", text)
     commands = {name for name, _ in calls if name not in {"gate", "review"}}
     assert {"propose", "wait", "show", "gsd rules", "gsd check"} <= commands

@@ -50,5 +50,5 @@ def test_no_other_place_starts_python() -> None:
     assert sorted(map(str, starters)) == [
         "cli/broker/launching.py",
         "gate/install.py",
-        "integrations/environment.py",
+        "integrations/clients/setup.py",
     ]

@@ -25,8 +25,8 @@ from tests.support.tandem import Tandem
 WORDS = Path("domain", "words.py")
 AGENT = "ada-2"
 AGENT_MODULE = """
-from gsd_review_broker.pool.child.output import AgentReport, Event, Spending
-from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
+from gsd_review_broker.pool.output import AgentReport, Event, Spending
+from gsd_review_broker.pool.agents import Launch, LaunchRequest
 
 ENVIRONMENT = ("ADA_KEY",)
 LOGIN = None
@@ -48,8 +48,8 @@ exec tail -f /dev/null
 CLIENT = "gsd-core"
 CLIENT_MODULE = """
 from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
-from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.clients.setup import Environment
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
@@ -96,7 +96,7 @@ def tandem(tmp_path: Path, own_home: Path, package: Path, monkeypatch: pytest.Mo
 
 
 def test_an_agent(tandem: Tandem, package: Path) -> None:
-    (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
+    (package / "pool" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
     add_line(package / WORDS, 'AGENTS = ("codex", ', '"ada-2", ')
     user_file(tandem.home, agent=AGENT, model="deep", max_pool_size=1, kill_grace_seconds=1)
     assert AGENT in tandem.run("pool", "spawn", "--help").out
@@ -140,7 +140,7 @@ def judge(call: Mcp, review_id: str, reviewer: str, verdict: str, **more: Any) -
 def test_a_vendor_and_its_agent(tandem: Tandem, package: Path) -> None:
     add_line(package / WORDS, 'AGENTS = ("codex", ', '"ada-2", ')
     add_line(package / WORDS, "VENDORS = {\n", '    "ada": "lovelace",\n')
-    (package / "pool" / "launch" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
+    (package / "pool" / "agents" / "ada_2.py").write_text(AGENT_MODULE)
     for command in (("pool", "spawn"), ("pool", "enable"), ("setup",)):
         assert AGENT in tandem.run(*command, "--help").out
     user_file(tandem.home).write_text(json.dumps({"approvals": {"required": 2, "distinct_vendors": True}}))
@@ -156,8 +156,8 @@ def test_a_vendor_and_its_agent(tandem: Tandem, package: Path) -> None:
 
 
 LOOK_AT_THE_PROMPT = """
-from gsd_review_broker.pool.launch.recipe import prompt, template
-from gsd_review_broker.pool.launch.recipe import LaunchRequest
+from gsd_review_broker.pool.launcher import prompt, template
+from gsd_review_broker.pool.agents import LaunchRequest
 request = LaunchRequest(agent="codex", reviewer_id="r", broker_url="", token="", model=None, effort="", workspace="",
     scratch="")
 print(prompt(template(None), request).decode())

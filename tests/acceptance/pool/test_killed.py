@@ -13,8 +13,8 @@ import pytest
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer
 from gsd_review_broker.domain.words import ReviewerState
-from gsd_review_broker.pool.child import tree
-from gsd_review_broker.pool.launch.launcher import host_name
+from gsd_review_broker.pool import tree
+from gsd_review_broker.pool.launcher import host_name
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.settings.state_files import Database
 from tests.support import invariants

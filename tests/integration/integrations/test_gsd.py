@@ -21,7 +21,7 @@ from gsd_review_broker.integrations import (
     state_of,
     without_ours,
 )
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.gsd import AGENTS
 from tests.support.accounts import CLAUDE, Account, put
 from tests.support.gsd import CLASSIC, CONFIG, CORE, gsd_project, gsd_tree
@@ -70,7 +70,7 @@ def test_it_is_put_beside_gsd_and_taken_back_to_the_byte(
     assert all(
         Path(name).name in {"settings.local.json", "settings.json", "hooks.json", "config.json"} for name in changed
     )
-    assert (own / "skills" / "tandem-review" / "SKILL.md").read_text() == texts.review_skill(runtime).content
+    assert (own / "skills" / "tandem-review" / "SKILL.md").read_text() == setup.review_skill(runtime).text
 
     assert not put_in(account, scope).is_change
     assert account.seen() == installed
@@ -195,8 +195,8 @@ def test_a_skill_that_the_user_changed_is_kept_and_reported(account: Account) ->
 def test_a_new_text_of_ours_replaces_the_old_one(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     gsd_tree(account.root)
     put_in(account)
-    newer = replace(texts.review_skill("claude"), content="newer")
-    monkeypatch.setattr(texts, "review_skill", lambda runtime: newer)
+    newer = replace(setup.review_skill("claude"), text="newer")
+    monkeypatch.setattr("gsd_review_broker.integrations.clients.gsd.review_skill", lambda runtime: newer)
     repair(GSD, account.around)
     assert (account.root / LOCAL / "SKILL.md").read_text() == "newer"
 
@@ -260,14 +260,14 @@ def test_a_version_that_cannot_be_read_is_not_shown(account: Account, version: s
 
 @pytest.mark.parametrize("runtime", ["claude", "codex"])
 def test_the_skill_costs_less_than_4000_bytes_and_leaves_no_gap(runtime: str) -> None:
-    text = texts.review_skill(runtime).content
+    text = setup.review_skill(runtime).text
     assert len(text.encode()) < 4000
     assert "{" not in text
     assert text.startswith("---\nname: tandem-review\ndescription: ")
 
 
 def test_the_skills_of_both_runtimes_differ_in_one_sentence() -> None:
-    one, other = (texts.review_skill(runtime).content.splitlines() for runtime in ("claude", "codex"))
+    one, other = (setup.review_skill(runtime).text.splitlines() for runtime in ("claude", "codex"))
     assert len([pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]) == 1
 
 

@@ -29,7 +29,7 @@ from gsd_review_broker.integrations import (
     status,
     tandem_program,
 )
-from gsd_review_broker.integrations.clients import texts
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.receipts import InstallReceipts, digest
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
@@ -632,7 +632,7 @@ def test_a_foreign_command_of_our_name_comes_back(account: Account) -> None:
 def test_an_older_text_of_ours_is_brought_up_to_date(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     before = account.seen()
     with monkeypatch.context() as patch:
-        patch.setattr(texts, "_asset", lambda *name: f"older {name}")
+        patch.setattr(setup, "_asset", lambda *name: f"older {name}")
         account.install()
     assert account.install().is_change
     assert not (account.root / ".claude/commands/tandem/propose.md").read_text().startswith("older")
@@ -699,8 +699,8 @@ def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     every = set(all_tools().shown_to(Audience.ALL))
     for role, audience in ((Audience.PROPOSER, Audience.PROPOSER), (Audience.REVIEWER, Audience.REVIEWER)):
         shown = set(all_tools().shown_to(audience))
-        for text in (*texts.commands(role, texts.claude_command), *texts.skills(role, texts.CLAUDE)):
-            named = every & set(re.findall(r"[a-z_]+", text.content))
+        for text in (*setup.commands(role, setup.claude_command), *setup.skills(role, "claude", "claude-code")):
+            named = every & set(re.findall(r"[a-z_]+", text.text))
             assert named <= shown, (text.path, named - shown)
 
 

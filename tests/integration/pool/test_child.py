@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from gsd_review_broker.domain.model import Identity
-from gsd_review_broker.pool.child.output import LogFile
-from gsd_review_broker.pool.child.process import Child, Exited, Output
-from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
+from gsd_review_broker.pool.launcher import Launcher, PoolSite
+from gsd_review_broker.pool.output import LogFile
+from gsd_review_broker.pool.process import Child, Exited, Output
 from gsd_review_broker.settings.schema import PoolSettings
 
 TOKEN = "tandem-reviewer-SECRET"

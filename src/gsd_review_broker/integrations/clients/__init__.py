@@ -5,9 +5,8 @@ from importlib import import_module
 from typing import cast
 
 from gsd_review_broker.domain.words import CLIENTS, INSTALLABLE
-from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup
-from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment
+from gsd_review_broker.integrations.formats import ConfigEntry
 from gsd_review_broker.settings import locations
 
 POOL = "pool"
@@ -23,13 +22,12 @@ def every_client() -> tuple[Client, ...]:
 
 
 def everything_installable() -> tuple[Client, ...]:
-    """The clients, and what runs inside them."""
+    """Return the clients, and what runs inside them."""
     return tuple(map(client_named, INSTALLABLE))
 
 
 def pool_settings(agent: str | None = None) -> Client:
-    """The pool's switch in a project's settings file, written and taken back as a client's entry is. Without an agent:
-    to take it back."""
+    """Describe the pool's switch in a project's settings file as a client. To remove it, no agent is needed."""
 
     def more(choice: Choice, around: Environment) -> ClientSetup:  # noqa: ARG001 - every client's takes it
         values = {"enabled": True, "agent": agent}

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     HOOK_TIMEOUT,
     SERVER,
@@ -13,29 +12,28 @@ from gsd_review_broker.integrations.clients.setup import (
     Client,
     ClientFile,
     ClientSetup,
-    ServerEntry,
+    Environment,
+    Scope,
     assets_below,
+    claude_command,
+    commands,
+    skills,
     start_hooks,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
-
-_SERVER_PATH = ("mcpServers", SERVER)
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 
-def _file(scope: Scope, around: Environment) -> Path:
-    in_project = scope is Scope.PROJECT
-    return around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
-
-
-def _server_value(choice: Choice) -> dict[str, Any]:
-    return {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
+def _server(choice: Choice, around: Environment) -> ClientFile:
+    in_project = choice.scope is Scope.PROJECT
+    path = around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
+    value = {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
+    return ClientFile(path=path, entries=(ConfigEntry(path=("mcpServers", SERVER), value=value),))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    read = (*texts.commands(choice.role, texts.claude_command), *texts.skills(choice.role, texts.CLAUDE))
+    read = (*commands(choice.role, claude_command), *skills(choice.role, "claude", "claude-code"))
     return ClientSetup(
         documents=_settings(choice, folder),
         assets=assets_below(folder, read),
@@ -55,11 +53,11 @@ def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
-    settings = ClientFile(path=folder / "settings.json", format="json", entries=hooks)
+    settings = ClientFile(path=folder / "settings.json", entries=hooks)
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
     enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
-    local = ClientFile(path=folder / "settings.local.json", format="json", entries=(enabled, allowed), personal=True)
+    local = ClientFile(path=folder / "settings.local.json", entries=(enabled, allowed), personal=True)
     return settings, local
 
 
@@ -85,10 +83,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
 CLIENT = Client(
     name="claude",
     full_name="Claude Code",
-    server=ServerEntry(file=_file, path=_SERVER_PATH, value=_server_value),
+    server=_server,
     more=_more,
-    sentences={
-        Audience.PROPOSER: "/tandem:propose",
-        Audience.REVIEWER: "/tandem:review",
-    },
+    sentences={Audience.PROPOSER: "/tandem:propose", Audience.REVIEWER: "/tandem:review"},
 )

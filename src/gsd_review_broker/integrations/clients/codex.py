@@ -4,21 +4,20 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     SERVER,
     Choice,
     Client,
     ClientFile,
     ClientSetup,
-    ServerEntry,
+    Environment,
+    Scope,
     assets_below,
+    skills,
     start_hooks,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
-_READER = texts.Addressee(agent_type="codex", reviewer_id="codex-reviewer")
 # For a model that it does not know, Codex would cut a page of a diff at 12,000 characters.
 _OUTPUT_TOKENS = 50_000
 # Without these the tools are not in the first request, and the longest wait is cut off.
@@ -37,14 +36,11 @@ def _folder(scope: Scope, around: Environment) -> Path:
     return around.project() / ".codex" if scope is Scope.PROJECT else around.folder("CODEX_HOME", ".codex")
 
 
-def _file(scope: Scope, around: Environment) -> Path:
-    return _folder(scope, around) / "config.toml"
-
-
-def _value(choice: Choice) -> dict[str, Any]:
-    address = {"url": choice.url} if choice.url else {**choice.as_program, "env_vars": list(_VARIABLES)}
+def _server(choice: Choice, around: Environment) -> ClientFile:
+    address: dict[str, Any] = {"url": choice.url} if choice.url else {**choice.as_program, "env_vars": list(_VARIABLES)}
     trust = {"default_tools_approval_mode": "approve"} if choice.trust else {}
-    return {**address, **_TOOLS, **trust}
+    entry = ConfigEntry(path=("mcp_servers", SERVER), value={**address, **_TOOLS, **trust})
+    return ClientFile(path=_folder(choice.scope, around) / "config.toml", format="toml", entries=(entry,))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
@@ -53,10 +49,10 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
     hooks = start_hooks(choice)
     documents = [ClientFile(path=folder / "config.toml", format="toml", entries=(limit,))]
     if hooks:
-        documents.append(ClientFile(path=folder / "hooks.json", format="json", entries=hooks))
+        documents.append(ClientFile(path=folder / "hooks.json", entries=hooks))
     return ClientSetup(
         documents=tuple(documents),
-        assets=assets_below(folder, texts.skills(choice.role, _READER)),
+        assets=assets_below(folder, skills(choice.role, "codex", "codex")),
         notes=tuple(_notes(choice)),
     )
 
@@ -71,7 +67,7 @@ def _notes(choice: Choice) -> list[str]:
 CLIENT = Client(
     name="codex",
     full_name="Codex",
-    server=ServerEntry(file=_file, path=("mcp_servers", SERVER), value=_value, format="toml"),
+    server=_server,
     more=_more,
     sentences={
         Audience.PROPOSER: "Propose the staged change, with the skill tandem-proposing.",

@@ -4,23 +4,25 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
     Choice,
     Client,
+    ClientFile,
     ClientSetup,
-    ServerEntry,
+    Environment,
+    Scope,
     assets_below,
+    commands,
+    gemini_command,
+    skills,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.formats import ConfigEntry
 
-_READER = texts.Addressee(
-    agent_type="gemini-cli",
-    reviewer_id="gemini-reviewer",
-    waiting="Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "
-    "waits brought nothing, tell the user so, and stop.",
+_WAITING = (
+    "Pass `wait_seconds: 240` when you wait. Gemini CLI stops after the same call five times in a row: if four "
+    "waits brought nothing, tell the user so, and stop."
 )
 
 
@@ -28,17 +30,15 @@ def _folder(scope: Scope, around: Environment) -> Path:
     return (around.project() if scope is Scope.PROJECT else around.folder("GEMINI_CLI_HOME")) / ".gemini"
 
 
-def _file(scope: Scope, around: Environment) -> Path:
-    return _folder(scope, around) / "settings.json"
-
-
-def _value(choice: Choice) -> dict[str, Any]:
-    address = {"httpUrl": choice.url} if choice.url else choice.as_program
-    return {**address, "timeout": LONGEST_CALL_MS, **({"trust": True} if choice.trust else {})}
+def _server(choice: Choice, around: Environment) -> ClientFile:
+    address: dict[str, Any] = {"httpUrl": choice.url} if choice.url else choice.as_program
+    value = {**address, "timeout": LONGEST_CALL_MS, **({"trust": True} if choice.trust else {})}
+    entry = ConfigEntry(path=("mcpServers", SERVER), value=value)
+    return ClientFile(path=_folder(choice.scope, around) / "settings.json", entries=(entry,))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
-    read = (*texts.commands(choice.role, texts.gemini_command), *texts.skills(choice.role, _READER))
+    read = (*commands(choice.role, gemini_command), *skills(choice.role, "gemini", "gemini-cli", waiting=_WAITING))
     notes = ("Gemini CLI connects once you trust the folder; it asks when you start it there.",)
     return ClientSetup(
         assets=assets_below(_folder(choice.scope, around), read),
@@ -49,7 +49,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
 CLIENT = Client(
     name="gemini",
     full_name="Gemini CLI",
-    server=ServerEntry(file=_file, path=("mcpServers", SERVER), value=_value),
+    server=_server,
     more=_more,
     sentences={Audience.PROPOSER: "/tandem:propose", Audience.REVIEWER: "/tandem:review"},
 )

@@ -1,8 +1,7 @@
 """GSD: a skill for its agents, beside GSD's own files and never in them. GSD's updates leave it alone.
 
-The skill is a file of ours. `agent_skills` in GSD's configuration, which is GSD's own means for it, names the agents
-that read it. A hook at the start of a session starts the broker and repairs what is missing. gsd-core also gets a
-capability (`gsd_capability`).
+Tandem writes the skill's file. `agent_skills` in GSD's configuration names the agents that read it. A hook at the
+start of a session starts the broker and repairs what is missing. gsd-core also gets a capability (`gsd_capability`).
 """
 
 import json
@@ -19,7 +18,6 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
 from gsd_review_broker.integrations.clients.setup import (
     Asset,
@@ -27,11 +25,13 @@ from gsd_review_broker.integrations.clients.setup import (
     Client,
     ClientFile,
     ClientSetup,
+    Environment,
+    Scope,
     assets_below,
     hook,
+    review_skill,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 Runtime = Literal["claude", "codex"]
 RUNTIMES: tuple[Runtime, ...] = ("claude", "codex")
@@ -96,7 +96,7 @@ def runtime_folder(runtime: Runtime, scope: Scope, around: Environment) -> Path:
 
 
 def installed_gsd(around: Environment) -> tuple[InstalledGsd, ...]:
-    """The project's own first: it is the one that runs there."""
+    """Return the project's own first: it is the one that runs there."""
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
     plugins = tuple(_plugins(around))
     return tuple(
@@ -140,7 +140,7 @@ def _below(runtime: Runtime, scope: Scope, around: Environment) -> Iterator[Inst
 
 
 def _version(file: Path) -> str:
-    """One printable word; GSD writes it there at every installation."""
+    """Return one printable word; GSD writes it there at every installation."""
     with suppress(OSError, UnfitFileError):
         return _shown(read_regular(file).decode("utf-8", "replace"))
     return _UNKNOWN
@@ -195,7 +195,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
 def _capability(
     choice: Choice, runtimes: tuple[Runtime, ...], installed: tuple[InstalledGsd, ...], around: Environment
 ) -> ClientSetup:
-    """In projects only: of two with one name, in the account and in the project, GSD would refuse the second."""
+    """Set it up in projects only: if the account has one of the same name, GSD refuses the project's."""
     able = [one.runtime for one in installed if one.runtime in runtimes and one.knows_capabilities]
     if not able:
         return ClientSetup()
@@ -220,17 +220,17 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
 
 
 def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[Asset, ...]:
-    return assets_below(runtime_folder(runtime, scope, around), (texts.review_skill(runtime),))
+    return assets_below(runtime_folder(runtime, scope, around), (review_skill(runtime),))
 
 
 def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
-    """In a project it is personal, unless it is to be shared: the program's place is that of this account."""
+    """Return the hook, which names this account's program: a project's is personal, unless it is to be shared."""
     folder = runtime_folder(runtime, choice.scope, around)
     is_personal = choice.scope is Scope.PROJECT and not choice.shared
     name = "hooks.json" if runtime == "codex" else "settings.local.json" if is_personal else "settings.json"
     command = shlex.join([choice.tandem, "gsd", "session-start"])
     entry = ConfigEntry(path=("hooks", "SessionStart"), value=hook(command), in_list=True)
-    return ClientFile(path=folder / name, format="json", entries=(entry,), personal=is_personal)
+    return ClientFile(path=folder / name, entries=(entry,), personal=is_personal)
 
 
 def _project_wiring(
@@ -260,7 +260,7 @@ def _account_wiring(
 
 
 def _wired(file: Path, present: dict[str, Any], skill: str) -> tuple[tuple[ClientFile, ...], tuple[str, ...]]:
-    """An agent whose skills the user gave as one string is left alone: our entry needs a list."""
+    """Skip an agent whose skills the user gave as one string: our entry needs a list."""
     section = present.get(_WIRING, {})
     known = cast("dict[str, Any]", section) if isinstance(section, dict) else None
     fitting = [] if known is None else [name for name in AGENTS if isinstance(known.get(name, []), list)]
@@ -271,11 +271,11 @@ def _wired(file: Path, present: dict[str, Any], skill: str) -> tuple[tuple[Clien
         f"[{json.dumps((known or {}).get(name))}]"
         for name in others
     )
-    return ((ClientFile(path=file, format="json", entries=entries),) if entries else ()), notes
+    return ((ClientFile(path=file, entries=entries),) if entries else ()), notes
 
 
 def _read(file: Path, *, within: Path | None) -> dict[str, Any] | None:
-    """Whether it is valid is found out when it is changed, with the place of the mistake."""
+    """Read what can be read. A mistake is reported, with its place, when the file is changed."""
     content = files.read(file, within=within).content
     if content is None:
         return None

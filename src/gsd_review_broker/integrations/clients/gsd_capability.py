@@ -1,4 +1,4 @@
-"""Capabilities of gsd-core: gates and instructions of ours in GSD's own loop, and a lane for its `/gsd:review`.
+"""Capabilities of gsd-core: Tandem's gates and instructions in GSD's loop, and a lane for its `/gsd:review`.
 
 GSD keeps a capability as a folder with a manifest, an entry in the project's ledger, and the user's consent, which is
 bound to the content of the folder. `gsd-tools capability install` writes these three. We write the same: so the receipt
@@ -15,9 +15,8 @@ from typing import Any, cast
 
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Asset, ClientFile, ClientSetup
-from gsd_review_broker.integrations.environment import Environment
-from gsd_review_broker.integrations.formats.entries import ConfigEntry
+from gsd_review_broker.integrations.clients.setup import Asset, ClientFile, ClientSetup, Environment
+from gsd_review_broker.integrations.formats import ConfigEntry
 
 LOOP, LANE = "tandem", "tandem-reviewer"
 _VERSION = "1.0.0"
@@ -28,14 +27,15 @@ LANE_MILLISECONDS = 1_200_000
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./+:@%-]+")
 _GATES = {"plan:post": "plan", "execute:wave:post": "execute", "verify:pre": "verify", "ship:pre": "verify"}
 _BEFORE = (
-    "Somebody else reviews here before anything lands. Read {skill} and follow it; `tandem gsd rules` says what counts."
+    "Another agent or a person reviews before anything lands. Read {skill} and follow it; `tandem gsd rules` shows the "
+    "rules."
 )
 # Where, for whom, and what.
 _PLANNER = (
     "Propose each PLAN.md (`tandem propose --path FILE`) and wait for its approval before it is committed. Planning "
     "does not end while a plan is not approved."
 )
-_CHECKER = "Open findings in the review of a plan (`tandem list`, `tandem show ID`) count as issues."
+_CHECKER = "Open findings in the review of a plan (`tandem list`, `tandem show ID`) are issues."
 _EXECUTOR = (
     "Propose what you staged (`tandem propose --staged`) and wait for its approval before each commit. A wave does not "
     "end while a commit has no approval."
@@ -50,7 +50,7 @@ _TEXTS = (
 
 
 def capability_setup(tandem: str, skill: str, around: Environment) -> ClientSetup:
-    """For a project. `skill` is where its agents read our skill."""
+    """Return the files of a project. `skill` is where its agents read our skill."""
     root = around.project()
     manifests = {LOOP: _text(_loop(tandem, skill)), LANE: _text(_lane(tandem))}
     assets = tuple(
@@ -93,7 +93,7 @@ def _loop(tandem: str, skill: str) -> dict[str, Any]:
 
 
 def _command(tandem: str, checkpoint: str) -> str:
-    """For `sh -c`. GSD's workflow puts it between single quotes, so it has none."""
+    """Return a command for `sh -c`, without single quotes: GSD's workflow puts it between them."""
     program = tandem if _PLAIN_WORD.fullmatch(tandem) else '"' + re.sub(r'([\\"$`])', r"\\\1", tandem) + '"'
     return f"{program} gsd checkpoint {checkpoint}"
 
@@ -101,7 +101,7 @@ def _command(tandem: str, checkpoint: str) -> str:
 def _lane(tandem: str) -> dict[str, Any]:
     return {
         "id": LANE, "role": "reviewer", "version": _VERSION, "title": "Tandem's reviewers",
-        "description": "/gsd:review --tandem: whoever reviews here, an agent or a person, reads the plans.",
+        "description": "/gsd:review --tandem: a reviewer, an agent or a person, reads the plans.",
         "tier": "core", "requires": [], "engines": _ENGINES,
         "reviewer": {
             "slug": "tandem", "flags": ["--tandem"], "transport": "spawn",
@@ -128,11 +128,11 @@ def _ledger(root: Path) -> ClientFile:
         for name in (LOOP, LANE)
     )  # fmt: skip
     start = '{\n  "version": "1",\n  "updatedAt": "1970-01-01T00:00:00.000Z",\n  "entries": {}\n}\n'
-    return ClientFile(path=root / ".gsd-capabilities.json", format="json", entries=entries, start=start, personal=True)
+    return ClientFile(path=root / ".gsd-capabilities.json", entries=entries, start=start, personal=True)
 
 
 def _consents(root: Path, tandem: str, manifests: dict[str, str], around: Environment) -> ClientFile:
-    """Of this account, since a repository must not consent for its user."""
+    """Return this account's file: a repository must not consent for its user."""
     path = around.folder("GSD_HOME") / ".gsd" / "consent.json"
     entries = tuple(
         ConfigEntry(
@@ -147,7 +147,7 @@ def _consents(root: Path, tandem: str, manifests: dict[str, str], around: Enviro
         for name, text in manifests.items()
     )  # fmt: skip
     start = '{\n  "version": "1",\n  "records": {}\n}\n'
-    return ClientFile(path=path, format="json", entries=entries, start=start)
+    return ClientFile(path=path, entries=entries, start=start)
 
 
 def _key(root: Path, name: str) -> str:
@@ -168,7 +168,7 @@ def content_hash(manifest: str) -> str:
 
 
 def _disclosed(tandem: str) -> str:
-    """What GSD shows before it asks: here the program of the lane. It asks again when this changes."""
+    """Return what GSD shows before it asks: the program of the lane. GSD asks again when this changes."""
     body = _lane(tandem)["reviewer"]
     invoke = body["invoke"]
     names = ("emptyOutput", "evidenceClass", "flags", "probe", "promptBudgetKey", "requiresBinaries")
@@ -187,7 +187,7 @@ def _compact(value: Any) -> str:
 
 
 def _consented_at(path: Path, key: str, content: str) -> str:
-    """When the user installed exactly this content first."""
+    """Return when the user first installed exactly this content."""
     try:
         store = json.loads((files.read(path).content or b"{}").decode("utf-8-sig"))
         record = cast("dict[str, Any]", store["records"][key])

@@ -4,19 +4,22 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients import texts
 from gsd_review_broker.integrations.clients.setup import (
     LONGEST_CALL_MS,
     SERVER,
     Choice,
     Client,
+    ClientFile,
     ClientSetup,
-    ServerEntry,
+    Environment,
+    Scope,
     assets_below,
+    commands,
+    opencode_command,
+    skills,
 )
-from gsd_review_broker.integrations.environment import Environment, Scope
+from gsd_review_broker.integrations.formats import ConfigEntry
 
-_READER = texts.Addressee(agent_type="opencode", reviewer_id="opencode-reviewer")
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
 _START = '{\n  "$schema": "https://opencode.ai/config.json"\n}\n'
 
@@ -25,33 +28,31 @@ def _user_folder(around: Environment) -> Path:
     return around.folder("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
-def _file(scope: Scope, around: Environment) -> Path:
-    """It reads both files; an existing one is the one that people edit."""
-    folder = around.project() if scope is Scope.PROJECT else _user_folder(around)
+def _server(choice: Choice, around: Environment) -> ClientFile:
+    """Choose an existing `opencode.jsonc`, which is the one that people edit; opencode reads both files."""
+    folder = around.project() if choice.scope is Scope.PROJECT else _user_folder(around)
     with_comments = folder / "opencode.jsonc"
-    return with_comments if with_comments.is_file() else folder / "opencode.json"
-
-
-def _value(choice: Choice) -> dict[str, Any]:
-    address = (
+    path = with_comments if with_comments.is_file() else folder / "opencode.json"
+    address: dict[str, Any] = (
         {"type": "remote", "url": choice.url, "oauth": False}
         if choice.url
         else {"type": "local", "command": list(choice.program)}
     )
     # Its own limit is 60 s.
-    return address | {"enabled": True, "timeout": LONGEST_CALL_MS}
+    entry = ConfigEntry(path=("mcp", SERVER), value=address | {"enabled": True, "timeout": LONGEST_CALL_MS})
+    return ClientFile(path=path, entries=(entry,), start=_START)
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".opencode" if choice.scope is Scope.PROJECT else _user_folder(around)
-    read = (*texts.commands(choice.role, texts.opencode_command), *texts.skills(choice.role, _READER))
+    read = (*commands(choice.role, opencode_command), *skills(choice.role, "opencode", "opencode"))
     return ClientSetup(assets=assets_below(folder, read))
 
 
 CLIENT = Client(
     name="opencode",
     full_name="opencode",
-    server=ServerEntry(file=_file, path=("mcp", SERVER), value=_value, start=_START),
+    server=_server,
     more=_more,
     sentences={Audience.PROPOSER: "/tandem-propose", Audience.REVIEWER: "/tandem-review"},
 )

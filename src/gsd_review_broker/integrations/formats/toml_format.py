@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     BYTE_ORDER_MARK,
     MISSING,
     ConfigEntry,
@@ -46,10 +46,10 @@ class TomlFormat:
         there = _at(data, entry.path)
         existing = _depth(data, entry.path)
         if there == entry.value or (entry.is_default and there is not MISSING):
-            return PlacedEntry(entry=entry, edits=(), prior=None, existing=existing)
+            return PlacedEntry(entry=entry, existing=existing)
         if there is MISSING:
             edit = _added(text, entry) if isinstance(entry.value, dict) else _added_line(text, entry)
-            placed = PlacedEntry(entry=entry, edits=(edit,), prior=None, existing=existing)
+            placed = PlacedEntry(entry=entry, edits=(edit,), existing=existing)
         else:
             placed = _replaced(text, entry, existing)
         _verify(text, applied(text, placed.edits), entry)
@@ -112,7 +112,7 @@ def _added(text: str, entry: ConfigEntry) -> Edit:
 
 
 def _added_line(text: str, entry: ConfigEntry) -> Edit:
-    """A setting of the file as a whole has to stand above the first table."""
+    """Add a setting of the whole file, which has to stand above the first table."""
     newline = newline_of(text)
     line = f"{entry.path[-1]} = {json.dumps(entry.value)}{newline}"
     above = [end for _, end in _top_statements(text)]
@@ -129,12 +129,12 @@ def _line_of(text: str, entry: ConfigEntry) -> tuple[Edit, ...]:
 
 
 def _top_statements(text: str) -> Iterator[tuple[int, int]]:
-    """Those above the first table."""
+    """Return the statements above the first table."""
     return itertools.takewhile(lambda place: text[place[0]] != "[", _statements(text))
 
 
 def _replaced(text: str, entry: ConfigEntry, existing: int) -> PlacedEntry:
-    """A foreign table of our name is replaced; it is kept, and restored when ours is removed."""
+    """Replace a foreign table of our name; it is kept, and restored when ours is removed."""
     theirs = _sections(text, entry.path)
     name = ".".join(entry.path)
     if not theirs or theirs[0].path != entry.path:
@@ -149,7 +149,7 @@ def _replaced(text: str, entry: ConfigEntry, existing: int) -> PlacedEntry:
 
 
 def _verify(before: str, after: str, entry: ConfigEntry) -> None:
-    """Our table is there, and everything else is unchanged."""
+    """Refuse an edit after which our table is not there, or anything else has changed."""
     try:
         data = _parsed(after)
     except InvalidConfigError as error:
@@ -166,7 +166,7 @@ def _verify_gone(before: str, after: str, entry: ConfigEntry, *, restored: bool)
 
 
 def _without(data: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Everything except what is at the path; empty containers count as absent."""
+    """Return everything except what is at the path; empty containers are left out too."""
     key, *rest = path
     left = {name: value for name, value in data.items() if name != key}
     inner = data.get(key)
@@ -184,7 +184,7 @@ class _TomlTable:
 
 
 def _sections(text: str, path: Sequence[str]) -> list[_TomlTable]:
-    """The tables at and below a path, in the order of the file."""
+    """Return the tables at and below a path, in the order of the file."""
     return [section for section in _all_sections(text) if section.path[: len(path)] == tuple(path)]
 
 
@@ -202,7 +202,7 @@ def _all_sections(text: str) -> Iterator[_TomlTable]:
 
 
 def _header(line: str) -> tuple[str, ...]:
-    """The parser handles quoted and dotted keys; the path is its nesting."""
+    """Return the path of a header: the parser handles quoted and dotted keys."""
     node: Any = tomllib.loads(line)
     path: list[str] = []
     while node:
@@ -248,7 +248,7 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _blank_before(text: str, start: int) -> int:
-    """One empty line above is part of what we added."""
+    """Include one empty line above, which is part of what we added."""
     for blank in ("\r\n", "\n"):
         if text[:start].endswith(blank * 2):
             return start - len(blank)

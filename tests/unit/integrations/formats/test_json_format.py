@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.integrations.formats import jsonc
-from gsd_review_broker.integrations.formats.entries import MISSING, ConfigEntry, InvalidConfigError, UnfitError, applied
+from gsd_review_broker.integrations.formats import (
+    MISSING,
+    ConfigEntry,
+    InvalidConfigError,
+    UnfitError,
+    applied,
+    json_format,
+)
 from gsd_review_broker.integrations.formats.json_format import JsonFormat
 from tests.support.odd_json import OBJECTS, oddly_written
 
@@ -24,7 +30,7 @@ def put(text: str, entry: ConfigEntry = MEMBER) -> str:
 
 
 def value_of(text: str) -> Any:
-    document = jsonc.parse(text)
+    document = json_format.parse(text)
     return None if document.root is None else document.value(document.root)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.integrations.formats.entries import (
+from gsd_review_broker.integrations.formats import (
     ConfigEntry,
     InvalidConfigError,
     PlacedEntry,

@@ -1,8 +1,8 @@
 """Any program of the user's. The broker's address, its name and its token are in its environment."""
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.pool.child.output import AgentReport, Event, Spending
-from gsd_review_broker.pool.launch.recipe import Launch, LaunchRequest
+from gsd_review_broker.pool.agents import Launch, LaunchRequest
+from gsd_review_broker.pool.output import AgentReport, Event, Spending
 
 ENVIRONMENT = ()
 LOGIN = None
@@ -19,5 +19,5 @@ def launch(request: LaunchRequest) -> Launch:
 
 
 def read_event(event: Event, spending: Spending) -> AgentReport | None:  # noqa: ARG001 - every agent's takes it
-    """It may start any of the others; `readers_of` reads their events."""
+    """Ignore events here: it may start any of the others, and `readers_of` reads theirs."""
     return None

@@ -1,37 +1,107 @@
 """Turns "one more reviewer" into a running process: its name, folder, files, environment and prompt."""
 
 import asyncio
+import json
 import os
 import re
 import secrets
 import shutil
 import socket
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
+from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.pool import Reviewer
-from gsd_review_broker.domain.words import ReviewerState
+from gsd_review_broker.domain.words import ReviewerState, Severity
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.files.private import make_private_folder, write_private
-from gsd_review_broker.pool.child.output import LogFile
-from gsd_review_broker.pool.child.process import Child
-from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.recipe import (
-    POOL_MARKER,
-    SURROUNDINGS,
-    LaunchRequest,
-    environment,
-    inside_wsl,
-    prompt,
-    template,
-)
+from gsd_review_broker.pool.agents import Launch, LaunchRequest, filled, launch_for, module_of, variables
+from gsd_review_broker.pool.output import LogFile
+from gsd_review_broker.pool.process import Child
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.wire.broker import LoginState
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.schema import PoolSettings
+
+MARKER = "BROKER_REVIEWER_ID"
+POOL_MARKER = "BROKER_POOL"
+# Variables that decide how and where a program reaches its model and its files. A broker may have been started without
+# them, by a client that passes few variables on.
+SURROUNDINGS = (
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+)
+# Variables that every program may see. A reviewer sees nothing else of the broker's environment.
+_EVERYBODY = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "TERM"),
+        *SURROUNDINGS,
+        "XDG_RUNTIME_DIR",
+        *("SYSTEMROOT", "SystemRoot", "ComSpec", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData"),
+    )
+)
+# Those whose value is one path.
+_PATHS = frozenset(
+    (
+        *("CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "GOOGLE_APPLICATION_CREDENTIALS", "OPENCODE_CONFIG"),
+        *("OPENCODE_CONFIG_DIR", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+    )
+)
+_DRIVE = re.compile(r"([A-Za-z]):[\\/]")
+
+
+def inside_wsl(path: str) -> str:
+    """Return the name of a Windows path inside WSL: C:\\folder is /mnt/c/folder there."""
+    drive = _DRIVE.match(path)
+    return f"/mnt/{drive[1].lower()}/{path[drive.end() :]}".replace("\\", "/") if drive else path
+
+
+def environment(launch: Launch, request: LaunchRequest, pool: str) -> dict[str, str]:
+    """Return the variables that it may see, what the agent needs, and its identity."""
+    inherited = request.inherited
+    names = _EVERYBODY.union(request.passed)
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith("LC_")}
+    if any(name.lower().endswith("_proxy") for name in kept):
+        # The broker is on this machine, so no proxy is used.
+        others = inherited.get("NO_PROXY") or inherited.get("no_proxy") or ""
+        kept |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(filter(None, (others, *LOOPBACK))))
+    own = {
+        **launch.environment,
+        "BROKER_URL": request.broker_url,
+        MARKER: request.reviewer_id,
+        "BROKER_TOKEN": request.token,
+        POOL_MARKER: pool,
+    }
+    if request.wsl_distro:
+        own["WSLENV"] = _wslenv([*own, *(name for name in kept if name in request.passed)])
+    return {**kept, **own}
+
+
+def _wslenv(names: Iterable[str]) -> str:
+    """Name the variables that WSL passes on: `u` from Windows, `p` with the path in it translated."""
+    return ":".join(f"{name}/{'up' if name in _PATHS else 'u'}" for name in sorted(set(names)))
+
+
+_PROJECT = " and project={}"
+
+
+def template(path: Path | None) -> str:
+    """Read again at each start, so that a change of the file applies to the next reviewer."""
+    if path is not None:
+        return path.read_text("utf-8")
+    return resources.files("gsd_review_broker.pool").joinpath("prompts", "reviewer.md").read_text("utf-8")
+
+
+def prompt(text: str, request: LaunchRequest) -> bytes:
+    clause = _PROJECT.format(json.dumps(request.project)) if request.project else ""
+    values = {**variables(request), "project_clause": clause, "severities": ", ".join(Severity)}
+    return filled(text, values).encode("utf-8")
+
 
 _LOGS_KEPT = 20
 _LOG = "output.log"
@@ -79,11 +149,11 @@ class Launcher:
 
     @property
     def mark(self) -> bytes:
-        """The mark in the environment of every process of this pool."""
+        """Return the mark in the environment of every process of this pool."""
         return f"{POOL_MARKER}={self._place.pool}".encode()
 
     def name(self, agent: Agent, taken: Collection[str]) -> tuple[Identity, str]:
-        """The lowest free number, and eight digits that are unique to this start."""
+        """Choose the lowest free number, and eight digits that are unique to this start."""
         number = 1
         while f"{agent}-r{number}" in taken:
             number += 1
@@ -91,7 +161,7 @@ class Launcher:
         return Identity(f"{display_name}-{secrets.token_hex(4)}"), display_name
 
     def missing(self, agent: Agent) -> str | None:
-        """Why its program cannot be started, as far as that is known in advance."""
+        """Say why its program cannot be started, as far as that is known in advance."""
         command = self._settings.settings_of(agent).command
         program = command[0] if command else agent
         if sys.platform == "win32" and not command:
@@ -103,7 +173,7 @@ class Launcher:
     async def start(
         self, agent: Agent, project: str | None, *, identity: Identity, display_name: str, token: str
     ) -> StartedReviewer:
-        """Raises BrokerError if the program cannot be started. The prompt is not written yet."""
+        """Raise BrokerError if the program cannot be started. The prompt is not written yet."""
         home = self._place.folder / identity
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
@@ -163,7 +233,7 @@ class Launcher:
         return frozenset((*module_of(agent).ENVIRONMENT, *self._settings.environment))
 
     def login(self, agent: Agent) -> LoginState:
-        """What the broker's environment and the agent's files show of it."""
+        """Return what the broker's environment and the agent's files show of it."""
         login = module_of(agent).LOGIN
         names = (*self._passed(agent), *SURROUNDINGS)
         is_elsewhere = self._settings.settings_of(agent).command is not None or sys.platform == "win32"
@@ -179,7 +249,7 @@ class Launcher:
         }
 
     def log_path(self, identity: Identity) -> Path:
-        """Only names that we made ourselves may name a folder."""
+        """Refuse a name that we did not make: it may not name a folder."""
         if not _OUR_NAME.fullmatch(identity):
             raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
         return self._place.folder / identity / _LOG

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from tests.unit.pool.launch.test_recipe import request_for
+from gsd_review_broker.pool.agents import launch_for, module_of
+from tests.unit.pool.test_recipe import request_for
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import json
 from typing import Any, cast
 
-from gsd_review_broker.pool.child.output import (
+from gsd_review_broker.pool.agents import AWS, SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
+from gsd_review_broker.pool.output import (
     AgentReport,
     Event,
     Spending,
@@ -15,8 +16,6 @@ from gsd_review_broker.pool.child.output import (
     text_in,
     tokens_in,
 )
-from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
-from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 ENVIRONMENT = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
@@ -41,7 +40,7 @@ _FILE = "login-settings.json"
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """The token is in the environment. The argument list, which every user can see, has only the variable's name."""
+    """Keep the token in the environment: every user can see the argument list, which has only the variable's name."""
     server = {
         "type": "http",
         "url": request.broker_url,
@@ -66,7 +65,7 @@ def launch(request: LaunchRequest) -> Launch:
 
 
 def _users_login(request: LaunchRequest) -> dict[str, Any]:
-    """`--restricted` ignores the user's settings, and with them how the user logs in."""
+    """Return how the user logs in, which `--restricted` ignores with all settings of the user's."""
     try:
         text = _SETTINGS.path(request.inherited).read_text("utf-8")
         settings = cast("dict[str, Any]", json.loads(text))
@@ -80,7 +79,7 @@ def _users_login(request: LaunchRequest) -> dict[str, Any]:
 
 
 def read_event(event: Event, spending: Spending) -> AgentReport | None:
-    """It reports the usage of a message with each of its parts, and the total when it stops."""
+    """Add up usage: Claude reports a message's with each of its parts, and the total when it stops."""
     match event.get("type"):
         case "assistant":
             message = object_in(event.get("message"))

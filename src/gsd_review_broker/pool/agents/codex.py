@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gsd_review_broker.pool.child.output import (
+from gsd_review_broker.pool.agents import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
+from gsd_review_broker.pool.output import (
     AgentReport,
     Event,
     Spending,
@@ -14,8 +15,6 @@ from gsd_review_broker.pool.child.output import (
     text_in,
     tokens_in,
 )
-from gsd_review_broker.pool.launch.login import Login, LoginFile
-from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 ENVIRONMENT = (
     "CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT",
@@ -29,7 +28,7 @@ LOGIN = Login(
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Runs in its scratch folder. In the workspace it would read AGENTS.md and .codex, which a proposal may have
+    """Run it in its scratch folder. In the workspace it would read AGENTS.md and .codex, which a proposal may have
     written.
 
     Its sandbox lets it read everywhere and write nowhere.

@@ -53,7 +53,7 @@ class Lines:
         self._dropping = not chunk.endswith(b"\n")
 
     def rest(self) -> list[bytes]:
-        """At the end of the stream: a last line without a line feed."""
+        """Return a last line without a line feed, at the end of the stream."""
         return self._ended(b"") if self._begun else []
 
     def _append(self, piece: bytes) -> None:
@@ -129,7 +129,7 @@ class LogFile:
 
 
 def tail(path: Path, characters: int) -> tuple[str, bool]:
-    """The end of a log, and whether there is more before it."""
+    """Return the end of a log, and whether there is more before it."""
     wanted = characters * 4
     parts: list[bytes] = []
     size = left = 0
@@ -176,14 +176,14 @@ class Spending:
         return usage
 
     def of_message(self, message: str, usage: Usage | None) -> Usage | None:
-        """For an agent that reports a message's usage with each part of it: what is new."""
+        """Return what is new, for an agent that reports a message's usage with each part of it."""
         if usage is None or len(self._messages) > _MOST_MESSAGES:
             return None
         known, self._messages[message] = self._messages.get(message, Usage()), usage
         return self.add(_beyond(usage, known))
 
     def of_everything(self, total: Usage | None, cost: float | None) -> Usage | None:
-        """For an agent that reports the total when it stops: what is new."""
+        """Return what is new, for an agent that reports the total when it stops."""
         rest = _beyond(total, self._reported) if total else None
         return self.add(rest if cost is None else Usage(cost_usd=cost) + (rest or Usage()))
 
@@ -200,7 +200,7 @@ class AgentOutput:
         self._spending = Spending()
 
     def read(self, line: bytes) -> AgentReport:
-        """A line may contain anything; a line that is not an event is ignored."""
+        """Read a line, which may contain anything; one that is not an event is ignored."""
         if line.startswith(b"{"):
             try:
                 event = object_in(json.loads(line))
@@ -213,7 +213,7 @@ class AgentOutput:
 
 
 def _usage_event(event: Event, spending: Spending) -> AgentReport | None:
-    """Ours, for programs of the user's."""
+    """Read our own event, for programs of the user's."""
     return AgentReport(usage=spending.add(tokens_in(event))) if event.get("type") == "usage" else None
 
 
@@ -221,7 +221,7 @@ def _usage_event(event: Event, spending: Spending) -> AgentReport | None:
 
 
 def finished(event: Event, spending: Spending) -> AgentReport:
-    """The last event of Claude and of Gemini, with the total."""
+    """Read the last event of Claude and of Gemini, with the total."""
     total = tokens_in(object_in(event.get("usage"))) or tokens_in(object_in(event.get("stats")))
     usage = spending.of_everything(total, dollars_in(event.get("total_cost_usd")))
     if event.get("is_error") is True or event.get("status") == "error":
@@ -242,7 +242,7 @@ def calls(tool: str) -> str:
 
 
 def tokens_in(usage: dict[str, Any]) -> Usage | None:
-    """Codex counts cached tokens as part of its input, Claude separately."""
+    """Return all tokens. Codex includes cached ones in its input; Claude reports them separately."""
     if not {"input_tokens", "output_tokens"} & usage.keys():
         return None
     beside = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -281,7 +281,7 @@ def text_in(value: object) -> str:
 
 
 def count_in(value: object) -> int:
-    """A plausible number, or 0: the sums limit spending."""
+    """Return a plausible number, or 0: the sums limit spending."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS else 0
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.recipe import environment, inside_wsl
-from tests.unit.pool.launch.test_recipe import URL, request_for
+from gsd_review_broker.pool.agents import launch_for, module_of
+from gsd_review_broker.pool.launcher import environment, inside_wsl
+from tests.unit.pool.test_recipe import URL, request_for
 
 # Passes only those variables on that WSLENV names, and lets a shell read the line once more.
 WSL = """#!{python}

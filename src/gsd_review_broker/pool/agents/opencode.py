@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from gsd_review_broker.domain.pool import Usage
-from gsd_review_broker.pool.child.output import (
+from gsd_review_broker.pool.agents import AWS, SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
+from gsd_review_broker.pool.output import (
     AgentReport,
     Event,
     Spending,
@@ -16,8 +17,6 @@ from gsd_review_broker.pool.child.output import (
     object_in,
     text_in,
 )
-from gsd_review_broker.pool.launch.login import AWS, Login, LoginFile
-from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
 
 _KEYS = (
     "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
@@ -33,7 +32,7 @@ _READING = ("read", "grep", "glob", "list", "external_directory")
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Runs in its scratch folder, like the others; it may read outside of it."""
+    """Run it in its scratch folder, like the others; it may read outside of it."""
     configuration = {
         "mcp": {
             SERVER: {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gsd_review_broker.domain.pool import Usage
 from gsd_review_broker.domain.words import PROGRAMS
-from gsd_review_broker.pool.child.output import AgentOutput, Allowance, Lines, LogFile, tail
-from gsd_review_broker.pool.launch.agents import readers_of
+from gsd_review_broker.pool.agents import readers_of
+from gsd_review_broker.pool.output import AgentOutput, Allowance, Lines, LogFile, tail
 from gsd_review_broker.settings.agents import AGENTS
 
 

@@ -1,4 +1,4 @@
-"""One child as a stream: started, lines, exited.
+"""One child as a stream: lines, then its exit.
 
 Threads read its pipes, so that the event loop is not affected by how much it writes or whether it reads.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gsd_review_broker.pool.child.output import Allowance, Lines, LogFile
+from gsd_review_broker.pool.output import Allowance, Lines, LogFile
 
 _CHUNK = 1024 * 1024
 # Cut into lines in pieces of this size, so that nothing waits for long.
@@ -33,11 +33,6 @@ _READ = Allowance(per_second=READ_PER_SECOND, at_once=READ_PER_SECOND // 4)
 
 
 @dataclass(frozen=True, slots=True)
-class ChildStarted:
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
 class Output:
     """Complete lines that arrived together, as far as they were kept, without the child's secret."""
 
@@ -51,7 +46,7 @@ class Exited:
     code: int
 
 
-ChildEvent = ChildStarted | Output | Exited
+ChildEvent = Output | Exited
 
 
 class Child:
@@ -81,10 +76,9 @@ class Child:
         log: LogFile,
         secret: str = "",
     ) -> "Child":
-        """Raises OSError if the program cannot be started. The secret is replaced in everything it prints."""
+        """Raise OSError if the program cannot be started. The secret is replaced in everything it prints."""
         process = await asyncio.to_thread(_popen, argv, environment, folder)
         child = cls(process, log, secret.encode())
-        child._events.put_nowait(ChildStarted(process.pid))
         readers = [child._in_thread(child._read, pipe) for pipe in (process.stdout, process.stderr)]
         child._in_thread(child._wait, readers)
         return child
@@ -94,7 +88,7 @@ class Child:
         self._in_thread(self._write, prompt)
 
     async def events(self) -> AsyncGenerator[ChildEvent]:
-        """The last event is Exited. The caller then stops what it left behind and calls `reap`."""
+        """Yield events until Exited. The caller then stops what the child left behind and calls `reap`."""
         while True:
             event = await self._events.get()
             yield event
@@ -213,7 +207,7 @@ def _popen(argv: Sequence[str], environment: Mapping[str, str], folder: Path) ->
 
 
 def _exit_code(process: "subprocess.Popen[bytes]") -> int:
-    """Waits without reaping if possible: the number of a zombie, and of its group, cannot be reused."""
+    """Wait without reaping if possible: the number of a zombie, and of its group, cannot be reused."""
     if not hasattr(os, "waitid"):
         return process.wait()
     try:

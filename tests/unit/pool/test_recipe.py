@@ -9,17 +9,16 @@ import pytest
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.words import AGENTS
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.pool.launch.agents import launch_for, module_of
-from gsd_review_broker.pool.launch.recipe import (
+from gsd_review_broker.pool.agents import (
     Launch,
     LaunchRequest,
-    environment,
     filled,
-    prompt,
+    launch_for,
+    module_of,
     refuse_unsafe,
-    template,
     through_wsl,
 )
+from gsd_review_broker.pool.launcher import environment, prompt, template
 
 URL = "http://127.0.0.1:8321/mcp/reviewer"
 REQUEST = LaunchRequest(

@@ -2,9 +2,8 @@
 
 import json
 
-from gsd_review_broker.pool.child.output import AgentReport, Event, Spending, calls, finished, text_in
-from gsd_review_broker.pool.launch.login import Login, LoginFile
-from gsd_review_broker.pool.launch.recipe import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest
+from gsd_review_broker.pool.agents import SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
+from gsd_review_broker.pool.output import AgentReport, Event, Spending, calls, finished, text_in
 
 ENVIRONMENT = (
     "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI",
@@ -21,9 +20,9 @@ _MODEL = {"disableLoopDetection": True}
 
 
 def launch(request: LaunchRequest) -> Launch:
-    """Its scratch folder holds its settings.
+    """Put its settings into its scratch folder.
 
-    It may read the workspace, and shows its model a GEMINI.md from there. No setting prevents that, so the prompt
+    Gemini may read the workspace, and shows its model a GEMINI.md from there. No setting prevents that, so the prompt
     explains what such files are.
     """
     server = {
