@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.cli.render.screen import Part, Screen
+from gsd_review_broker.cli.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
 from gsd_review_broker.client.discovery import USER

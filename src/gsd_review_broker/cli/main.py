@@ -160,6 +160,6 @@ def _report(error: BrokerError, options: argparse.Namespace) -> int:
 
 def _complain(text: str) -> None:
     """It may contain a path or a caller's words, so it is escaped for the terminal."""
-    from gsd_review_broker.cli.render.screen import visible_block
+    from gsd_review_broker.cli.screen import visible_block
 
     print(visible_block(text), file=sys.stderr)

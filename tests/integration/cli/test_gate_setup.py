@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gsd_review_broker.cli.gate.setup import gate_state, install_gate, uninstall_gate
+from gsd_review_broker.cli.project_files import gate_state, install_gate, uninstall_gate
 
 
 def test_the_gate_is_put_in_place_asked_for_and_taken_away(repository: Path) -> None:

@@ -7,7 +7,7 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
         "Propose",
         {
             "propose": ("propose",),
-            "wait": ("wait",),
+            "wait": ("log",),
             "accept": ("respond",),
             "reject": ("respond",),
             "apply": ("apply",),
@@ -41,8 +41,8 @@ TOPICS: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
             "log": ("log",),
             "watch": ("log",),
             "stats": ("stats",),
-            "open": ("open",),
-            "audit": ("audit", "db"),
+            "open": ("list",),
+            "audit": ("db",),
         },
     ),
     (

@@ -8,10 +8,10 @@ from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import counted
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
-from gsd_review_broker.cli.render.describe import counted
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
@@ -168,7 +168,7 @@ def run_status(options: argparse.Namespace) -> int:
 def _integrations() -> Json:
     """By name: the clients, GSD's overlay and the gate, each with its state."""
     from gsd_review_broker import integrations
-    from gsd_review_broker.cli.gate.setup import gate_state
+    from gsd_review_broker.cli.project_files import gate_state
 
     around = integrations.Environment.of(Path.cwd())
     states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}

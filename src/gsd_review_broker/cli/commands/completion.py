@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from gsd_review_broker.cli import commands as listed
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import first_line
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.describe import first_line
-from gsd_review_broker.cli.render.screen import Screen, plain
+from gsd_review_broker.cli.screen import Screen, plain
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 

@@ -1,4 +1,4 @@
-"""`tandem audit verify`, `tandem audit export`, `tandem db …`: the database as a whole."""
+"""`tandem db …` and `tandem audit …`: the database as a whole, and the record of every event."""
 
 import argparse
 import contextlib
@@ -11,9 +11,10 @@ from typing import Any, TextIO
 
 from gsd_review_broker import client
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import EVENT_TITLES, event_row
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
@@ -65,6 +66,12 @@ def register(commands: Commands) -> None:
 
 
 def _register_audit(group: Commands) -> None:
+    log = group.add(
+        "log", list_events, summary="list events in the order they were committed", parents=[broker_options()]
+    )
+    log.add_argument("review", nargs="?", metavar="ID", help="only this review's")
+    log.add_argument("--after", type=int, metavar="EVENT", help="only later than this event's id")
+    log.add_argument("--limit", type=int, help="how many at most (50)")
     verifying = group.add(
         "verify",
         verify,
@@ -226,3 +233,16 @@ def _database(options: argparse.Namespace) -> Database:
     database = locate(root, db=options.db, config=options.config).database
     refuse_tracked(database, root)
     return database
+
+
+def list_events(options: argparse.Namespace) -> int:
+    context = Context(options)
+    page = context.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
+    if context.wants_json:
+        context.screen.json(page)
+        return Exit.DONE
+    rows = [event_row(event, short=context.screen.is_terminal) for event in page["events"]]
+    context.screen.table(EVENT_TITLES, rows)
+    if page["next_cursor"] is not None:
+        context.screen.warn(f"There is more: --after {page['next_cursor']}")
+    return Exit.DONE

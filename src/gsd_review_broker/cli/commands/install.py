@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.domain.words import INSTALLABLE, ROLES_WITH_TOOLS, Audience, values
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -132,7 +132,7 @@ def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around:
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     """All of it is planned before anything is taken back."""
     from gsd_review_broker import integrations
-    from gsd_review_broker.cli.gate.setup import gate_state, uninstall_gate
+    from gsd_review_broker.cli.project_files import gate_state, uninstall_gate
 
     if options.clients or options.scope == "user":
         raise BrokerError(

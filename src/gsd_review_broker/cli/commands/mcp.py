@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from gsd_review_broker.cli.broker import background
-from gsd_review_broker.cli.broker.bridge import Bridge
-from gsd_review_broker.cli.broker.first_answers import FirstAnswers
+from gsd_review_broker.cli.broker.bridge import Bridge, FirstAnswers
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import counted, moment, short_id
 from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.project_files import changed_setting
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render.describe import counted, moment, short_id
-from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
-from gsd_review_broker.cli.settings_file import changed_setting
+from gsd_review_broker.cli.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import AGENTS, DEFAULT_AGENT, ReviewerState
 from gsd_review_broker.git.discovery import find_root

@@ -3,11 +3,11 @@
 import argparse
 import os
 
+from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import status_span
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
-from gsd_review_broker.cli.render import describe
-from gsd_review_broker.cli.render.describe import status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.words import RESOLUTIONS, Role, values

@@ -8,10 +8,10 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import moment, status_span
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git.patches import add_source_options, as_text, chosen_change
+from gsd_review_broker.cli.patches import add_source_options, as_text, chosen_change
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
-from gsd_review_broker.cli.render.describe import moment, status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.words import CLAIM_IS_LIVE, Severity, either

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import passed, range_log
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.gate_questions import passed, range_log
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Origin
 from gsd_review_broker.domain.gate.judge import judge
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter

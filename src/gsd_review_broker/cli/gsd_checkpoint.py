@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli import changes, patches
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import answer_about, commits_log, judged, plans_as_they_are
-from gsd_review_broker.cli.git import changes, patches
-from gsd_review_broker.cli.gsd.rules import Rules, rules_here
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.gate_questions import answer_about, commits_log, judged, plans_as_they_are
+from gsd_review_broker.cli.gsd_rules import Rules, rules_here
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command

@@ -1,4 +1,4 @@
-"""What `tandem doctor` looks at on this machine: programs, settings, the database file; and what a check is."""
+"""The checks of `tandem doctor` that look at this machine: programs, settings, the database file."""
 
 import contextlib
 import importlib.util

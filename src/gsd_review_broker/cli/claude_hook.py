@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.cli import changes
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import guarded_log
-from gsd_review_broker.cli.git import changes
+from gsd_review_broker.cli.gate_questions import guarded_log
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import hook, install
@@ -32,7 +32,7 @@ _AUTHOR = {
 }
 
 # The outcome, as the git hook has it, and the words.
-Answer = tuple[str, str]
+HookAnswer = tuple[str, str]
 
 
 def answer(event: str) -> int:
@@ -51,7 +51,7 @@ def answer(event: str) -> int:
     return Exit.DONE
 
 
-def _before(facts: dict[str, Any]) -> Answer:
+def _before(facts: dict[str, Any]) -> HookAnswer:
     """Asks about the present index of the folder that Claude is in."""
     if facts.get("tool_name") != "Bash" or not (commit := _COMMIT.search(facts["tool_input"]["command"])):
         return "pass", ""
@@ -66,7 +66,7 @@ def _before(facts: dict[str, Any]) -> Answer:
     return outcome if outcome in {"pass", "warn"} else "refuse", said
 
 
-def _stopping(facts: dict[str, Any]) -> Answer:
+def _stopping(facts: dict[str, Any]) -> HookAnswer:
     """Commits that got around the git hook. It asks once: the agent may stop the second time."""
     if facts.get("stop_hook_active"):
         return "pass", ""
@@ -140,7 +140,7 @@ def _blocked(text: str) -> dict[str, Any]:
     return {"decision": "block", "reason": text}
 
 
-_EVENTS: dict[str, tuple[Callable[[dict[str, Any]], Answer], Callable[[str], dict[str, Any]]]] = {
+_EVENTS: dict[str, tuple[Callable[[dict[str, Any]], HookAnswer], Callable[[str], dict[str, Any]]]] = {
     "pre-tool-use": (_before, _denied),
     "stop": (_stopping, _blocked),
 }

@@ -1,6 +1,6 @@
 """A review and an event in words, for a person."""
 
-from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
+from gsd_review_broker.cli.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 
 # Not by the words of the domain: `tandem status` reads this table, and starts without them.

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.cli.changes import top_level
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git.changes import top_level
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest

@@ -1,16 +1,42 @@
-"""Putting the gate in place, and its state: for `tandem gate`, for `tandem setup` and for `tandem status`."""
+"""What several commands write into a project: a section of its configuration file, and the gate's git hook."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gsd_review_broker.cli.settings_file import changed_setting
 from gsd_review_broker.domain.gate.policy import Mode, strictest
-from gsd_review_broker.errors import BrokerError
+from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate import install
 from gsd_review_broker.gate.remote import remember_mode
+from gsd_review_broker.git.discovery import exclude_from_git
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database
+
+
+def changed_setting(path: Path, section: str, values: dict[str, Any], *, personal: bool = False) -> bool:
+    """False if the file already says so. A file that cannot be read is not touched.
+
+    Git does not see a project's file that is new and `personal`: it is about this machine, and a file that git tracks
+    counts for less, because it may have come with the repository."""
+    settings = locations.read_settings_file(path, must_exist=False)
+    present = settings.get(section, {})
+    if not isinstance(present, dict):
+        raise BrokerError(Code.CONFLICT, f"{path}: {section} is not an object", "Fix the file first.")
+    wanted = {**cast("dict[str, Any]", present), **values}
+    if wanted == present:
+        return False
+    if personal and path != locations.user_file() and not path.exists():
+        exclude_from_git(path.parents[1], f"/{locations.PROJECT_FOLDER}/{locations.PROJECT_FILE}")
+    _write(path, json.dumps({**settings, section: wanted}, indent=2) + "\n")
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    write_private(path, text.encode(), mode=mode)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,8 +9,8 @@ from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.setup import gate_state
-from gsd_review_broker.cli.render.screen import Span, Style
+from gsd_review_broker.cli.project_files import gate_state
+from gsd_review_broker.cli.screen import Span, Style
 from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError

@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.broker import launching
-from gsd_review_broker.cli.demo import script
+from gsd_review_broker.cli import demo_actors
+from gsd_review_broker.cli.broker import background
 from gsd_review_broker.client import RunningBroker, Target
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git
@@ -121,7 +121,7 @@ _AUTHOR = {"NAME": "Tandem demo", "EMAIL": "demo@example.invalid"}
 def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
     project = folder / "project"
     project.mkdir()
-    (project / script.FILE).write_text(script.ORIGINAL, "utf-8")
+    (project / demo_actors.FILE).write_text(demo_actors.ORIGINAL, "utf-8")
     for command in (
         ["init", "-q", "-b", "main"],
         ["add", "-A"],
@@ -137,9 +137,9 @@ def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
 def _broker(folder: Path, target: Target, environment: dict[str, str]) -> Generator[RunningBroker]:
     path = folder / "broker.log"
     with path.open("wb") as log:
-        process = launching.launch(["--port", "0"], folder=folder / "project", environment=environment, log=log)
+        process = background.launch(["--port", "0"], folder=folder / "project", environment=environment, log=log)
     with _ended_after(process):
-        broker = launching.await_answer(process, target, seconds=_START_SECONDS)
+        broker = background.await_answer(process, target, seconds=_START_SECONDS)
         if broker is None:
             output = path.read_text("utf-8", "replace").strip()
             raise StartError(f"the demo's broker did not start: {output[-500:]}")
@@ -149,9 +149,9 @@ def _broker(folder: Path, target: Target, environment: dict[str, str]) -> Genera
 @contextlib.contextmanager
 def _started(actor: str, folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(
-        launching.python_command("gsd_review_broker.cli.demo.actors", actor),
+        background.python_command("gsd_review_broker.cli.demo_actors", actor),
         cwd=folder,
-        env=launching.safe_environment(environment),
+        env=background.safe_environment(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

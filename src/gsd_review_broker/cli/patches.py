@@ -12,10 +12,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli import changes
+from gsd_review_broker.cli.changes import LocalDiff
 from gsd_review_broker.cli.context import Context
-from gsd_review_broker.cli.git import changes
-from gsd_review_broker.cli.git.changes import LocalDiff
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
 
