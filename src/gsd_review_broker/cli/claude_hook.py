@@ -36,7 +36,7 @@ HookAnswer = tuple[str, str]
 
 
 def answer(event: str) -> int:
-    """Reads the event from standard input, and prints Claude Code's answer."""
+    """Read the event from standard input, and print the answer for Claude Code."""
     try:
         facts = json.loads(sys.stdin.buffer.read(_LONGEST))
         outcome, text = _EVENTS[event][0](facts)
@@ -52,7 +52,7 @@ def answer(event: str) -> int:
 
 
 def _before(facts: dict[str, Any]) -> HookAnswer:
-    """Asks about the present index of the folder that Claude is in."""
+    """Ask about the present index of the folder that Claude is in."""
     if facts.get("tool_name") != "Bash" or not (commit := _COMMIT.search(facts["tool_input"]["command"])):
         return "pass", ""
     site = _site(Path(facts["cwd"]))
@@ -67,7 +67,7 @@ def _before(facts: dict[str, Any]) -> HookAnswer:
 
 
 def _stopping(facts: dict[str, Any]) -> HookAnswer:
-    """Commits that got around the git hook. It asks once: the agent may stop the second time."""
+    """Look for commits that got around the git hook, once: the agent may stop the second time."""
     if facts.get("stop_hook_active"):
         return "pass", ""
     site = _site(Path(facts["cwd"]))
@@ -123,7 +123,6 @@ def _scratch_commit(tree: changes.Tree, *, amends: bool) -> str:
 
 
 def _site(folder: Path) -> install.GateSite | None:
-    """A folder that does not exist yet, or is not in a repository, has no gate."""
     return install.GateSite.of(folder) if folder.is_dir() and git_folder(folder) else None
 
 

@@ -15,7 +15,7 @@ from gsd_review_broker.settings.user_files import own_token
 
 
 def keepers_connection(context: "Context", *, own_token_first: bool = True) -> Connection | None:
-    """To a broker of this machine, as whoever runs it; None if none is running, or if there is a token of one's own."""
+    """Return a connection with the keeper's token; None without a broker here, or if the user has a token."""
     if context.target.url or (own_token_first and context.token):
         return None
     broker = find(context.target)
@@ -49,24 +49,23 @@ class Context:
 
     @property
     def broker(self) -> RunningBroker:
-        """Looked up at the first call."""
         if self._broker is None:
             self._broker = connect(self.target, token=self.token)
         return self._broker
 
     def forget_broker(self) -> None:
-        """Look for it again at the next call: it may have come back elsewhere."""
+        """Look for the broker again at the next call: its address may have changed."""
         if self._broker is not None:
             self._broker.connection.close()
             self._broker = None
 
     def ask(self, tool: str, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp", **arguments: Any) -> Json:
-        """The tool's result; arguments that are None are left out."""
+        """Return the tool's result; leave out arguments that are None."""
         present = {name: value for name, value in arguments.items() if value is not None}
         return self.broker.connection.call(tool, present, patience=patience, endpoint=endpoint)
 
     def call(self, tool: str, **arguments: Any) -> Json:
-        """The same, with a progress message for a person who waits."""
+        """Do the same with a progress message."""
         with self.screen.progress("the broker is working"):
             return self.ask(tool, **arguments)
 
@@ -80,14 +79,14 @@ class Context:
             return self.broker.connection.get(path)
 
     def answer(self, result: Json, *line: Part) -> None:
-        """The result as JSON, or one line about it."""
+        """Print the result as JSON, or one line about it."""
         if self.wants_json:
             self.screen.json(result)
         else:
             self.screen.say(*line)
 
     def workspace_of(self, here: Path | None) -> str | None:
-        """What a proposal from this work tree names. The broker's own repository need not be named; another work tree
+        """Return the workspace that a proposal from this work tree names. The broker's own repository need not be named; another work tree
         must be. A broker on another machine does not know paths of this one: TANDEM_WORKSPACE is a path there."""
         named = os.environ.get("TANDEM_WORKSPACE")
         if named:
@@ -98,12 +97,12 @@ class Context:
 
     @property
     def identity(self) -> str:
-        """The acting identity: the name that is given, else the token's, else the person's."""
+        """Return the name of --as, else the token's, else the person's."""
         from gsd_review_broker.settings.names import person_here
 
         return getattr(self.options, "identity", None) or self.token_identity or person_here()
 
     @cached_property
     def token_identity(self) -> str | None:
-        """The name that the broker knows the token by; None where it does not look at tokens."""
+        """Return the name that the broker knows the token by; None without a token."""
         return self.get("/api/whoami")["identity"] if self.token else None

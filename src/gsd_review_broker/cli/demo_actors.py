@@ -117,36 +117,23 @@ WAIT_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The stage passes its settings in the environment."""
-
     name: str
     folder: Path
     broker: Connection
     pause: float
 
-    @classmethod
-    def from_environment(cls, name: str) -> "Actor":
-        return cls(
-            name=name,
-            folder=Path(os.environ["TANDEM_DEMO_FOLDER"]),
-            broker=Connection(os.environ["BROKER_URL"]),
-            pause=float(os.environ["TANDEM_DEMO_PAUSE"]),
-        )
-
     def call(self, tool: str, **arguments: Any) -> Json:
         return self.broker.call(tool, arguments)
 
     def say(self, text: str, *, details: list[str] | None = None, chapter: str | None = None) -> None:
-        """Tell the narrator (the parent process), then pause for reading. It comes before the action, so that no answer
-        precedes it.
-        """
+        """Tell the narrator (the parent process) before the action, then pause for reading."""
         line = {"who": self.name, "text": text, "details": details or [], "chapter": chapter}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
         time.sleep(self.pause)
 
     def diff_to(self, file: str, content: str) -> str:
-        """The output of `git diff` for this content; the file is restored afterwards."""
+        """Return the output of `git diff` for this content, and restore the file."""
         path = self.folder / file
         before = path.read_bytes()
         path.write_text(content, "utf-8")
@@ -157,7 +144,7 @@ class Actor:
             path.write_bytes(before)
 
     def status(self, review_id: str, since: int | None = None) -> Json:
-        """Waits, in slices, until something has changed."""
+        """Wait, in slices, until the review has changed."""
         while True:
             arguments = {} if since is None else {"since": since}
             status = self.call(
@@ -212,7 +199,7 @@ def _size(diff: str) -> str:
 
 
 def _decision(actor: Actor, review_id: str) -> Json:
-    """Intermediate steps are not a decision."""
+    """Wait for an approval or a request for changes."""
     status = actor.status(review_id)
     while status["status"] not in {"approved", "changes_requested"}:
         status = actor.status(review_id, since=status["version"])
@@ -243,7 +230,7 @@ def _accept(actor: Actor, review_id: str) -> None:
 
 
 def _land(actor: Actor, review_id: str) -> None:
-    """Through the real git hook, in mode block."""
+    """Commit through the real git hook, in mode block."""
     _decision(actor, review_id)
     proposal = actor.call("get_proposal", review_id=review_id)
     approved: str = proposal["digest"]
@@ -354,5 +341,5 @@ def _approve(actor: Actor) -> None:
 _PARTS = {"proposer": propose, "reviewer": review}
 
 if __name__ == "__main__":
-    name = sys.argv[1]
-    _PARTS[name](Actor.from_environment(name))
+    name, folder, url, pause = sys.argv[1:]
+    _PARTS[name](Actor(name=name, folder=Path(folder), broker=Connection(url), pause=float(pause)))

@@ -49,7 +49,7 @@ def _override_question(revision: str) -> tuple[str, dict[str, str]]:
 
 
 def _attach(text: str, commit: str) -> None:
-    """Appended, since a squashed commit has several; the same receipt only once."""
+    """Append the receipt, once: a squashed commit has several."""
     present = _notes("show", commit)
     if text in present.output.decode("utf-8", "replace").splitlines():
         return
@@ -59,7 +59,6 @@ def _attach(text: str, commit: str) -> None:
 
 
 def _notes(*arguments: str) -> Answer:
-    """The user's own git, since the note is the user's."""
     return run_users_git(Path.cwd(), "notes", f"--ref={NOTES}", *arguments)
 
 

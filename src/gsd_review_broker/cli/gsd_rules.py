@@ -17,7 +17,7 @@ from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.integrations import Environment, InstalledGsd
 from gsd_review_broker.integrations.clients.gsd import NAME, project_config
-from gsd_review_broker.settings import config, locations
+from gsd_review_broker.settings import config
 from gsd_review_broker.settings.problems import REVIEW
 from gsd_review_broker.settings.schema import Settings
 
@@ -50,7 +50,7 @@ class Rules:
 
     @property
     def execution_mode(self) -> str:
-        """A gate that blocks takes no commit whose review is pending."""
+        """Return "blocking" if the gate blocks: it takes no commit whose review is pending."""
         return "blocking" if self.gate_mode == "block" else self.settings.execution_mode
 
     @property
@@ -153,7 +153,7 @@ def facts_of(one: InstalledGsd) -> Json:
 
 
 def start_session(context: Context) -> int:
-    """A hook that fails would disturb a session that needs no review; what is wrong is printed instead."""
+    """Print problems instead of failing: a failing hook would disturb a session that needs no review."""
     around = Environment.of(Path.cwd())
     result: Json = {"project": None, "broker": None, "repaired": [], "problems": []}
     if around.root is None or not _is_ours(around):
@@ -169,7 +169,7 @@ def start_session(context: Context) -> int:
 
 
 def _is_ours(around: Environment) -> bool:
-    """An account's hook runs in every folder; only GSD's projects, and those that were set up, are ours."""
+    """Is this a project of GSD, or one that was set up? An account's hook runs in every folder."""
     if around.root is None:
         return False
     in_project = integrations.connected_role(NAME, around) is not None
@@ -183,12 +183,10 @@ def _repaired(around: Environment) -> list[str]:
 
 def _broker(context: Context) -> str:
     options = context.options
-    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
-    target = Target(locations=target.locations, is_explicit=target.is_explicit)
-    _, origin = locations.setting("port", target.locations.root, flag=None, config=options.config)
-    started = background.start(target, port_is_free=origin == "default")
-    started.broker.connection.close()
-    return started.broker.connection.url
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
+    broker = background.start(target, config=options.config).broker
+    broker.connection.close()
+    return broker.connection.url
 
 
 def _finished(context: Context, result: Json) -> int:

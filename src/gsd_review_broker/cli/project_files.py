@@ -16,10 +16,10 @@ from gsd_review_broker.settings.state_files import Database
 
 
 def changed_setting(path: Path, section: str, values: dict[str, Any], *, personal: bool = False) -> bool:
-    """False if the file already says so. A file that cannot be read is not touched.
+    """Change a section of a configuration file; return False if the file already says so.
 
-    Git does not see a project's file that is new and `personal`: it is about this machine, and a file that git tracks
-    counts for less, because it may have come with the repository."""
+    A new and `personal` file of a project is kept out of git: it is about this machine, and a tracked file cannot loosen
+    a setting, because it may have come with the repository."""
     settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):
@@ -55,7 +55,6 @@ class GateState:
 
 
 def gate_state(folder: Path) -> GateState | None:
-    """None outside a repository."""
     try:
         site = install.GateSite.of(folder)
     except BrokerError:
@@ -78,9 +77,10 @@ def install_gate(
     url: str | None = None,
     there: Mode | None = None,
 ) -> dict[str, Any]:
-    """`mode` is written into the project's file; without one, what is written there counts, else warn. `database` is
-    that of the broker to ask; the repository's own by default. `url` is that of a broker on another machine instead,
-    and `there` its mode."""
+    """Install the hook. `mode` is written into the project's file; without it, the file's mode applies, else warn.
+
+    The hook asks the broker of `database` (by default the repository's own), or a broker on another machine: `url` is
+    its address, and `there` its mode."""
     site = install.GateSite.of(folder)
     database = database or locations.locate(site.root, db=None, config=None).database
     user = locations.locate(None, db=None, config=None, environment={})
@@ -97,5 +97,5 @@ def install_gate(
 
 
 def uninstall_gate(folder: Path) -> bool:
-    """False if there was none. The mode in the project's file stays: it says what the project wants."""
+    """Return False if there was no hook. The mode in the project's file stays: it says what the project wants."""
     return install.uninstall(install.GateSite.of(folder))

@@ -32,7 +32,6 @@ from gsd_review_broker.integrations import (
     Scope,
     client_named,
 )
-from gsd_review_broker.settings import locations
 
 PERSON = "you"
 
@@ -45,7 +44,7 @@ class Pair:
 
 
 def every_pair(installed: Sequence[str]) -> list[Pair]:
-    """The best first: another vendor's model makes other mistakes. A person can review in any case."""
+    """Return the best pair first: another vendor's model makes other mistakes. A person can always review."""
     agents = [
         Pair(proposer=proposer, reviewer=reviewer)
         for proposer in installed
@@ -56,12 +55,12 @@ def every_pair(installed: Sequence[str]) -> list[Pair]:
 
 
 def _vendor(client: str) -> str:
-    """A client that can use any vendor's model is as good as another vendor here: nothing is approved by a pair."""
+    """Accept a client that can use any vendor's model: a pair approves nothing."""
     return VENDORS.get(client) or client
 
 
 def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | None, reviewer: str | None) -> Pair:
-    """What the user named; else what is set up already; else the best. A named client need not be installed."""
+    """Choose what the user named, else what is set up, else the best. A named client need not be installed."""
     if present is not None:
         # The partner of the named client stays, unless it changes sides.
         proposer = proposer or (present.proposer if present.proposer != reviewer else None)
@@ -74,14 +73,14 @@ def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | 
 
 
 def present_pair(roles: Mapping[str, str]) -> Pair | None:
-    """What is set up in the project, by the role of each connected client."""
+    """Return the pair that is set up in the project, by the role of each connected client."""
     proposer = next((name for name, role in roles.items() if role == "proposer"), None)
     reviewer = next((name for name, role in roles.items() if role == "reviewer"), PERSON)
     return Pair(proposer=proposer, reviewer=reviewer) if proposer else None
 
 
 def left_out(present: Pair | None, new: Pair) -> list[str]:
-    """The clients of the present pair that the new one does without. Other connected clients are the user's own."""
+    """Return the clients of the present pair that are not in the new one. Other clients stay connected."""
     members = (present.proposer, present.reviewer) if present else ()
     return [name for name in members if name and name not in {PERSON, new.proposer, new.reviewer}]
 
@@ -110,7 +109,6 @@ class SetupPlan:
 
     @property
     def files(self) -> dict[Path, str]:
-        """What happens to each; two clients may change the same one."""
         changes = [change for client in self.clients for change in client.changes if change.is_change]
         return {change.path: change.action for change in changes}
 
@@ -120,7 +118,6 @@ class SetupPlan:
 
 
 def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
-    """With a pair that the user picked from the list, or with the one that the options name."""
     around = Environment.of(Path.cwd())
     root = around.project("Go into one, or make one here with `git init`.")
     found = tuple(status for status in integrations.status(around, versions=False) if status.program)
@@ -161,7 +158,6 @@ def _roles(around: Environment) -> dict[str, str]:
 def _wanted(
     pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
 ) -> list[tuple[Client, Choice]]:
-    """Each client, and how it is connected."""
     names = {pair.proposer: Audience.PROPOSER, pair.reviewer: Audience.REVIEWER}
     wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
     if with_gsd:
@@ -247,7 +243,6 @@ def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[s
 
 
 def next_steps(plan: SetupPlan) -> list[Json]:
-    """What a person types, in which client."""
     steps: list[Json] = []
     if plan.pair.proposer is not None:
         steps.append(_step(plan.pair.proposer, Audience.PROPOSER, "To propose a change,"))
@@ -264,8 +259,8 @@ def _step(client: str, role: Audience, doing: str) -> Json:
 
 def in_words(pair: Pair) -> str:
     if pair.proposer is None and pair.reviewer == PERSON:
-        return "Nobody proposes yet; you review in the browser."
-    proposes = f"{client_named(pair.proposer).full_name} proposes" if pair.proposer else "nobody proposes yet"
+        return "No agent proposes yet; you review in the browser."
+    proposes = f"{client_named(pair.proposer).full_name} proposes" if pair.proposer else "no agent proposes yet"
     reviews = (
         "you review in the browser" if pair.reviewer == PERSON else f"{client_named(pair.reviewer).full_name} reviews"
     )
@@ -301,14 +296,13 @@ class SetupResult:
 
 
 def carry_out(plan: SetupPlan) -> SetupResult:
-    """The files first: a broker that is started now already has the pool's settings."""
+    """Write the files first: a broker that is started now already has the pool's settings."""
     done = [integrations.carry_out(client) for client in plan.clients]
-    target = Target.of(Path.cwd(), environment=None)
+    target = Target.of(Path.cwd())
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:
         install_gate(plan.around.project(), database=target.locations.database)
-    _, origin = locations.setting("port", target.locations.root, flag=None, config=None)
-    started = background.start(target, port_is_free=origin == "default")
+    started = background.start(target)
     started.broker.connection.close()
     return SetupResult(
         url=started.broker.connection.url,

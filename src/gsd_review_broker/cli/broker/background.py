@@ -21,6 +21,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
+from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database, runtime_path
 
 _LOOK_SECONDS = 0.02
@@ -47,12 +48,12 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 def isolated_python(program: str, *arguments: str) -> list[str]:
-    """A short program of the standard library alone: the folder and the environment choose nothing that it imports."""
+    """Return the command of a program that needs the standard library only: `-I -S` ignores folder and environment."""
     return [sys.executable, "-I", "-S", "-c", program, *arguments]
 
 
 def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The same for whatever Python the child starts."""
+    """Add the variable that gives `-P` to every Python that the child starts."""
     return {**inherited, "PYTHONSAFEPATH": "1"}
 
 
@@ -64,7 +65,7 @@ class Process(Protocol):
 
 
 class DetachedProcess:
-    """Not a child of ours, so there is no exit code: only whether it still runs."""
+    """A process that is not our child: it has no exit code, it runs or it does not."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -80,7 +81,7 @@ class DetachedProcess:
 def launch(
     flags: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: IO[bytes]
 ) -> "subprocess.Popen[bytes]":
-    """In a session of its own: Ctrl-C in our terminal does not reach it."""
+    """Start the broker in a new session: Ctrl-C in our terminal does not reach it."""
     return subprocess.Popen(
         python_command("gsd_review_broker", *flags),
         cwd=folder,
@@ -95,7 +96,7 @@ def launch(
 def launch_detached(
     flags: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: IO[bytes]
 ) -> "DetachedProcess | subprocess.Popen[bytes]":
-    """With no process of ours above it: some clients stop all descendants of the MCP server that they started."""
+    """Start the broker without a parent: some clients stop all descendants of the MCP server that they started."""
     if sys.platform == "win32":
         return launch(flags, folder=folder, environment=environment, log=log)
     reading, writing = os.pipe()
@@ -119,7 +120,7 @@ def launch_detached(
 
 
 def await_answer(process: Process, target: Target, *, seconds: float) -> RunningBroker | None:
-    """The broker that this very process became. None if the process has exited, or still runs after so long."""
+    """Return the broker in this process; None if the process has exited or does not answer in time."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         # Cheaper than a call, as long as no broker has announced itself.
@@ -147,13 +148,20 @@ class StartedBroker:
 
 
 def start(
-    target: Target, *, flags: Sequence[str] = (), port_is_free: bool = True, running_since: float | None = None
+    target: Target,
+    *,
+    flags: Sequence[str] = (),
+    port: int | None = None,
+    config: str | None = None,
+    running_since: float | None = None,
 ) -> StartedBroker:
-    """The running broker; started if there is none.
+    """Return the target's broker on this machine; start it if none is running.
 
-    `flags` are the broker's own. With `port_is_free` the user has not chosen the port: it is the database's usual one,
-    if that is free. A client that has been `running_since` a time does not undo a `tandem down` after that time.
+    `flags` are the broker's own; `port` and `config` are what the user chose. Without a chosen port, the broker takes
+    the database's usual one, if that is free. A client that has been `running_since` a time does not undo a
+    `tandem down` after that time.
     """
+    target = Target(locations=target.locations, is_explicit=target.is_explicit)
     files = Files.of(target.locations.database)
     running = find(target)
     if running is not None:
@@ -169,9 +177,10 @@ def start(
                 f"the broker that serves {described(target.locations)} was stopped with `tandem down`",
                 "Start it with `tandem up`.",
             )
-        free = ports.candidates(target.locations.database) if port_is_free else None
+        _, origin = locations.setting("port", target.locations.root, flag=port, config=config)
+        free = ports.candidates(target.locations.database) if origin == "default" else None
         broker = _launched(target, files, flags, free)
-        if port_is_free:
+        if free is not None:
             ports.remember(target.locations.database, urlsplit(broker.connection.url).port or ports.ANY)
         return StartedBroker(broker=broker, is_new=True, log=files.log)
 
@@ -244,7 +253,7 @@ def _launched(target: Target, files: Files, flags: Sequence[str], free: Iterator
 
 
 def _said(log: Path, begin: int) -> str:
-    """Its last output: a sentence about the reason, if there is one."""
+    """Return the log's last line about an error since `begin`, else its last line."""
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -253,7 +262,7 @@ def _said(log: Path, begin: int) -> str:
 
 
 def _shorten(log: Path) -> None:
-    """A log that grew large is replaced; the previous one is kept."""
+    """Replace a log that grew large, and keep the previous one."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > _LONGEST_LOG:
             log.replace(log.with_suffix(".log.old"))

@@ -39,7 +39,7 @@ class FirstAnswers:
         self._is_over: bool | None = None
 
     def answer(self, request: Json) -> Json | None:
-        """The answer's `result`; None for what only the broker can answer. An empty answer is for a notification."""
+        """Return the answer's `result`, empty for a notification; None if only the broker can answer."""
         method, params = request.get("method"), _object(request.get("params"))
         if method not in {"initialize", "notifications/initialized", "server/discover", "tools/list", "ping"}:
             return None
@@ -65,7 +65,6 @@ class FirstAnswers:
                 return {}
 
     def _broker_answers(self) -> bool:
-        """Looked up once: a broker that is running, or has come up since, answers itself."""
         if self._is_over is None:
             self._is_over = self._is_running()
             if not self._is_over:
@@ -163,7 +162,7 @@ class BridgedCall:
 
 
 def _message(body: bytes) -> Any:
-    """The JSON-RPC message, or None: refusals before the protocol are text, or JSON of another kind."""
+    """Return the JSON-RPC message; None for a refusal from below the protocol."""
     try:
         message = json.loads(body)
     except ValueError:
@@ -208,7 +207,7 @@ class Bridge:
         self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Runs until the input ends. Then it drops the calls that wait, since no client takes their answers, and gives
+        """Run until the input ends. Then it drops the calls that wait, since no client takes their answers, and gives
         the others some seconds."""
         threads: list[threading.Thread] = []
         for line in lines:
@@ -237,7 +236,7 @@ class Bridge:
         return call
 
     def _is_answered_first(self, message: Any) -> bool:
-        """A client asks for the tools before its model's first turn, and a broker needs seconds to start."""
+        """Answer a client that asks for the tools while the broker starts."""
         if self._first_answers is None:
             return False
         request = _object(message)
@@ -257,7 +256,7 @@ class Bridge:
             return None
 
     def _is_cancellation(self, message: Any) -> bool:
-        """Without sessions the broker cannot know which call is meant; a dropped connection tells it."""
+        """Cancel by dropping the connection: without sessions, the broker cannot know which call is meant."""
         if _object(message).get("method") != "notifications/cancelled":
             return False
         call = self._calls.get(_hashable(_object(message.get("params")).get("requestId")))
@@ -314,13 +313,12 @@ class Bridge:
         return {**request, "params": {**params, "arguments": keyed}}
 
     def _needs_key(self, name: str, params: Json) -> bool:
-        """The list is read once, and again for a tool that a newer broker added."""
+        """Read the list of tools once, and again for a tool that a newer broker added."""
         if name not in self._takes_key:
             self._takes_key = self._listed_tools(params)
         return self._takes_key.get(name, False)
 
     def _listed_tools(self, params: Json) -> dict[str, bool]:
-        """In the protocol version of the client's own request."""
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
         call = BridgedCall(self._headers(question))
@@ -362,7 +360,7 @@ def _takes_key(tool: Json) -> bool:
 
 
 def _object(value: Any) -> Json:
-    """A client may send anything; a value that is not an object has no keys."""
+    """Return an empty object for a value that is not an object: a client may send anything."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 

@@ -123,7 +123,7 @@ def export(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _target(name: str | None) -> Generator[TextIO]:
-    """Standard output, or a new file that appears only when it is complete."""
+    """Open standard output, or a new file that is removed if writing fails."""
     if name is None:
         yield sys.stdout
         return
@@ -145,7 +145,7 @@ def _target(name: str | None) -> Generator[TextIO]:
 
 
 def prune(options: argparse.Namespace) -> int:
-    """By the broker if one is running, else here."""
+    """Let the broker prune if one is running, else prune here."""
     context = Context(options)
     moved = 0
     last: dict[str, Any] = {}
@@ -209,7 +209,6 @@ def reopen(options: argparse.Namespace) -> int:
 
 
 def _archives(context: Context) -> str:
-    """Where they are."""
     if context.target.url is None and context.target.locations.database.url is not None:
         return "in the broker's data folder (archives)"
     return "beside the database"

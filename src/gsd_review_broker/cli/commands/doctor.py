@@ -47,12 +47,11 @@ _RESTART = "Restart the broker from here: `tandem down; tandem up`."
 
 
 def connected(target: Target) -> RunningBroker:
-    """Raises BrokerError."""
     return connect(target, token=own_token() or _keepers_token(target))
 
 
 def _keepers_token(target: Target) -> str | None:
-    """A user who can read the runtime file of a broker needs no other token."""
+    """Return the keeper's token: a user who can read the runtime file needs no other."""
     if target.url is not None:
         return None
     with suppress(UntrustedRuntimeFileError):
@@ -166,7 +165,7 @@ def _unconnected(name: str, *, is_enough: bool) -> Check:
 
 
 def _what_is_wrong(place: "ConfigFile", target: Target) -> str | None:
-    """None if the entry leads to the broker of this folder, or will start it."""
+    """Return None if the entry leads to the broker of this folder, or will start it."""
     address = place.url or ""
     if not address.startswith(("http://", "https://")):
         program = shlex.split(address)[0]
@@ -183,7 +182,7 @@ def _what_is_wrong(place: "ConfigFile", target: Target) -> str | None:
 
 
 def pool(target: Target) -> Iterator[Check]:
-    """Asks the running broker: the environment in which it was started applies."""
+    """Ask the running broker: the environment in which it was started applies."""
     try:
         running = connected(target)
         state = running.connection.get("/api/pool")

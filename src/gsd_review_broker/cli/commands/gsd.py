@@ -29,7 +29,7 @@ has to stop (then the last line is the command to run), 3 without a broker, unle
 plans of the current phase that have no summary. `execute`: the commits of HEAD since the gate was installed; in
 optimistic mode pending ones pass. `verify`: the same, and pending ones do not pass."""
 _REVIEW = """\
-For `/gsd:review --tandem`. Somebody who reviews here, an agent or a person, gets the text and answers; the verdict, its
+For `/gsd:review --tandem`. A reviewer, an agent or a person, gets the text and answers; the verdict, its
 findings and the reviewer's messages are printed as Markdown. Nothing lands by it."""
 _CHECKPOINTS = ("plan", "execute", "verify")
 # A little less than GSD waits for the lane (`integrations/clients/gsd_capability`).
@@ -187,7 +187,7 @@ def _close(context: Context, review_id: str, reason: str) -> None:
 def _as_markdown(status: Json, discussion: Json) -> Iterator[str]:
     is_open = status["verdict"] in {None, Verdict.COMMENT}
     verdict = "no verdict" if is_open else status["verdict"].replace("_", " ")
-    yield f"**Verdict:** {verdict}, by {status['claimed_by'] or 'nobody'} (review {status['review_id']})"
+    yield f"**Verdict:** {verdict}, by {status['claimed_by'] or 'no reviewer'} (review {status['review_id']})"
     if status["verdict_reason"]:
         yield status["verdict_reason"]
     for finding in discussion["findings"]:

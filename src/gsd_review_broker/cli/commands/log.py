@@ -131,7 +131,7 @@ class LiveView:
 
     @contextlib.contextmanager
     def shown(self) -> Generator[None]:
-        """On the alternate screen; the person's own lines come back whatever happens."""
+        """Use the alternate screen; the terminal's former lines come back at the end."""
         self._screen.write(_ENTER)
         try:
             yield
@@ -139,7 +139,7 @@ class LiveView:
             self._screen.write(_LEAVE)
 
     def take(self, events: list[Json] | None, *, at_first: bool) -> None:
-        """Draws only if something has changed."""
+        """Draw again if something has changed."""
         size = shutil.get_terminal_size()
         is_lost = events is None
         if not (events or at_first or size != self._size or is_lost != self._is_lost):
@@ -151,7 +151,7 @@ class LiveView:
         self._screen.write(_HOME + _LINE_END.join(self._lines()) + _REST)
 
     def _open_reviews(self) -> list[Json]:
-        """Each state has its own page: a list of all would be full of closed ones."""
+        """Ask for each open state: a list of all reviews would be full of closed ones."""
         room = max(1, self._size.lines // 2)
         pages = [self._context.ask("list_reviews", status=state, limit=room)["reviews"] for state in _OPEN]
         return [review for reviews in pages for review in reviews][:room]

@@ -14,7 +14,6 @@ from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find
 from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, values
 from gsd_review_broker.errors import BrokerError, StartError
-from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.user_files import own_token
 
 _DETAILS = """\
@@ -52,13 +51,10 @@ class _Address:
             if self._target.url or self._options.no_start:
                 broker = connect(self._target, token=own_token())
             else:
-                root = self._target.locations.root
-                _, origin = locations.setting("port", root, flag=None, config=self._options.config)
-                free = origin == "default"
                 broker = background.start(
                     self._target,
                     flags=_flags(self._options),
-                    port_is_free=free,
+                    config=self._options.config,
                     running_since=self._running_since,
                 ).broker
             broker.connection.close()

@@ -188,7 +188,6 @@ def _file(options: argparse.Namespace) -> Path:
 
 
 def _agent_in(file: Path) -> Any:
-    """The configured one, as it is written."""
     section = locations.read_settings_file(file, must_exist=False).get("reviewer_pool")
     return cast("Json", section).get("agent") if isinstance(section, dict) else None
 
@@ -210,7 +209,7 @@ def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str 
 
 
 def _warn_of_problems(screen: Screen) -> None:
-    """What would keep the pool off at the next start."""
+    """Print what would keep the pool off at the next start."""
     from gsd_review_broker.errors import StartError
     from gsd_review_broker.settings import config
 

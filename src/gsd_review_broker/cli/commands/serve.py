@@ -55,7 +55,7 @@ def run_broker(options: argparse.Namespace) -> int:
 
 
 def with_a_port(configuration: Any) -> Any:
-    """If nobody chose the port, the one that `tandem up` would take: each project has its own."""
+    """Without a chosen port, take the one that `tandem up` would take: each project has its own."""
     if any(configuration.origins.get(name, "default") != "default" for name in ("host", "port")):
         return configuration
     from dataclasses import replace

@@ -108,7 +108,7 @@ def _is_yes(question: str) -> bool:
 
 
 def _answer(question: str) -> str:
-    """An end of the input is an interruption: nobody has answered."""
+    """Ask the user; the end of the input is an interruption."""
     try:
         return input(question).strip()
     except EOFError:
