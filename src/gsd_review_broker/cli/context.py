@@ -2,28 +2,58 @@
 
 import argparse
 import os
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
 from gsd_review_broker.client.discovery import USER
-from gsd_review_broker.settings.runtime_file import announced, keeper_token
+from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
 from gsd_review_broker.settings.user_files import own_token
+
+if TYPE_CHECKING:
+    from gsd_review_broker.settings.config import Configuration
+
+# The options of a command that are settings of the broker.
+_FLAGS = ("host", "port", "auth", "db", "config", "log_level", "log_format")
+
+
+def keepers_token(target: Target) -> str | None:
+    """Return the keeper's token: a user who can read the runtime file of a broker on this machine needs no other."""
+    if target.url is not None:
+        return None
+    with suppress(UntrustedRuntimeFileError):
+        announcement = announced(target.locations.database)
+        return keeper_token(announcement.secret) if announcement else None
+    return None
 
 
 def keepers_connection(context: "Context", *, own_token_first: bool = True) -> Connection | None:
     """Return a connection with the keeper's token; None without a broker here, or if the user has a token."""
-    if context.target.url or (own_token_first and context.token):
-        return None
-    broker = find(context.target)
-    announcement = announced(context.target.locations.database) if broker else None
-    if broker is None or announcement is None:
-        return None
-    broker.connection.token = keeper_token(announcement.secret)
-    return broker.connection
+    token = None if own_token_first and context.token else keepers_token(context.target)
+    broker = find(context.target, token=token) if token else None
+    return broker.connection if broker else None
+
+
+def root_of(options: argparse.Namespace) -> Path | None:
+    """Return the repository whose broker the options mean; None for the user's broker."""
+    from gsd_review_broker.git.discovery import find_root
+
+    return None if options.user else find_root(Path.cwd())
+
+
+def configuration_of(options: argparse.Namespace, *, is_stored: bool = False) -> "Configuration":
+    """Load all settings, with the options as flags. With `is_stored`, refuse a database that git tracks."""
+    from gsd_review_broker.settings import config
+
+    root = root_of(options)
+    configuration = config.load(root=root, flags={name: getattr(options, name, None) for name in _FLAGS})
+    if is_stored:
+        config.refuse_tracked(configuration.database, root)
+    return configuration
 
 
 class Context:
@@ -86,7 +116,7 @@ class Context:
             self.screen.say(*line)
 
     def workspace_of(self, here: Path | None) -> str | None:
-        """Return the workspace that a proposal from this work tree names. The broker's own repository need not be named; another work tree
+        """Return the workspace to name in a proposal. The broker's own repository need not be named; another work tree
         must be. A broker on another machine does not know paths of this one: TANDEM_WORKSPACE is a path there."""
         named = os.environ.get("TANDEM_WORKSPACE")
         if named:

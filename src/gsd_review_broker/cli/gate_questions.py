@@ -60,7 +60,7 @@ def check_plan(context: Context, file: str) -> int:
 
 
 def plans_as_they_are(context: Context, root: Path, names: Sequence[str]) -> list[Json]:
-    """Return a row for each plan: `plan`, `object`, `approved`, and the `reviews` that approved exactly this content."""
+    """Return for each plan `plan`, `object`, `approved`, and the `reviews` that approved exactly this content."""
     site = install.GateSite.of(root)
     empty = text_of(run_git(site.folder, "hash-object", "--stdin").output)
     versions = plan_versions(root, names, empty)
@@ -156,7 +156,7 @@ def passed(number: int, one: str, several: str) -> str:
 
 
 def range_log(site: install.GateSite, revisions: list[str]) -> bytes:
-    """List the named commits. Without this function's git options, a name that git does not know would be an empty range."""
+    """List the named commits; refuse a name that git does not know."""
     for revision in revisions:
         if revision.startswith("-"):
             raise BrokerError(Code.INVALID_ARGUMENT, f"{revision!r} is not a range of commits", "Give A..B.")

@@ -46,7 +46,7 @@ class EarlyCommit:
 
 
 def to_take_back(commits: Sequence[EarlyCommit], refused: Collection[str]) -> list[str]:
-    """Return the refused commits and what was built on them in the same files, newest first; `commits` are oldest first.
+    """Return the refused ones of `commits` (oldest first) and what was built on them in the same files, newest first.
 
     Reverted in this order each applies cleanly: of every file, all that came after the refused change goes first.
     """

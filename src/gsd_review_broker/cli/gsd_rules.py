@@ -34,6 +34,11 @@ _MODES = {
     "optimistic": "optimistic: propose with --skip-diff-validation, commit with the trailer, go on, and run "
     "`tandem gsd check` before each task and at the end.",
 }
+_GATE_LINES = {
+    "block": "The git gate refuses a commit without an approval.",
+    "warn": "The git gate only warns about a commit without an approval.",
+    "off": "There is no git gate here.",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,21 +86,11 @@ class Rules:
             yield _FAIL_MODES[self.settings.review.fail_mode]
         else:
             yield "review is off: propose nothing, and work as GSD says."
-        yield _gate_line(self.gate_mode)
+        yield _GATE_LINES[self.gate_mode]
         if self.plan_first:
             yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
-
-
-def _gate_line(mode: str) -> str:
-    match mode:
-        case "block":
-            return "The git gate refuses a commit without an approval."
-        case "warn":
-            return "The git gate only warns about a commit without an approval."
-        case _:
-            return "There is no git gate here."
 
 
 def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
@@ -103,8 +98,8 @@ def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
     gate = gate_state(folder)
     return Rules(
         settings=loaded.settings,
-        gate_mode=gate.mode if gate and gate.is_installed else "off",
-        plan_first=gate is not None and gate.is_installed and gate.plan_first,
+        gate_mode=gate.mode if gate.is_installed else "off",
+        plan_first=gate.is_installed and gate.plan_first,
         problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW),
     )
 

@@ -125,7 +125,7 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
 
 
 def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
-    """Return the change that the options name; None for --no-diff. Refuse an empty change and text that is not a diff."""
+    """Return the change that the options name; None for --no-diff. Refuse text that is not a diff."""
     if getattr(options, "no_diff", False):
         return None
     change, place = _read(options)

@@ -18,8 +18,8 @@ from gsd_review_broker.settings.state_files import Database
 def changed_setting(path: Path, section: str, values: dict[str, Any], *, personal: bool = False) -> bool:
     """Change a section of a configuration file; return False if the file already says so.
 
-    A new and `personal` file of a project is kept out of git: it is about this machine, and a tracked file cannot loosen
-    a setting, because it may have come with the repository."""
+    A new and `personal` file of a project is kept out of git: it is about this machine, and a tracked file cannot
+    loosen a setting, because it may have come with the repository."""
     settings = locations.read_settings_file(path, must_exist=False)
     present = settings.get(section, {})
     if not isinstance(present, dict):
@@ -41,12 +41,9 @@ def _write(path: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateState:
-    """`state` is ok, absent, or damaged: git would not run the hook as it should be."""
-
-    state: str
-    mode: str
-    hook: Path
-    problem: str | None
+    state: str = "absent"
+    """ok, absent, or damaged: git would not run the hook as it should be."""
+    mode: str = Mode.OFF.value
     plan_first: bool = False
 
     @property
@@ -54,19 +51,14 @@ class GateState:
         return self.state == "ok"
 
 
-def gate_state(folder: Path) -> GateState | None:
+def gate_state(folder: Path) -> GateState:
+    """Return the state of the repository's gate; outside a repository, it is absent."""
     try:
         site = install.GateSite.of(folder)
     except BrokerError:
-        return None
+        return GateState()
     policy = install.policy_of(site)
-    return GateState(
-        state=install.state(site),
-        mode=policy.mode.value,
-        hook=install.hook_file(site),
-        problem=policy.problem,
-        plan_first=policy.plan_first,
-    )
+    return GateState(state=install.state(site), mode=policy.mode.value, plan_first=policy.plan_first)
 
 
 def install_gate(

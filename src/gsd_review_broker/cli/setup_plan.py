@@ -21,7 +21,6 @@ from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import CLIENTS, VENDORS, Audience, either
-from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.integrations import (
     Choice,
     Client,
@@ -138,16 +137,9 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
         pair=pair,
         leaving=leaving,
         clients=tuple(clients),
-        gate=must_gate_state(root),
+        gate=gate_state(root),
         wants_gate=not options.no_gate,
     )
-
-
-def must_gate_state(root: Path) -> GateState:
-    state = gate_state(root)
-    if state is None:
-        raise BrokerError(Code.NOT_FOUND, f"{root} is not a git repository any more", "Go to the repository.")
-    return state
 
 
 def _roles(around: Environment) -> dict[str, str]:

@@ -161,5 +161,4 @@ def _integrations() -> Json:
 
     around = integrations.Environment.of(Path.cwd())
     states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}
-    gate = gate_state(Path.cwd())
-    return {**states, "gate": {"state": gate.state if gate else "absent"}}
+    return {**states, "gate": {"state": gate_state(Path.cwd()).state}}

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gsd_review_broker import client
-from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.context import Context, configuration_of, root_of
 from gsd_review_broker.cli.describe import EVENT_TITLES, event_row
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
 from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
 from gsd_review_broker.settings.state_files import Database
 
@@ -177,9 +176,8 @@ def migrate(options: argparse.Namespace) -> int:
     from gsd_review_broker import maintenance
 
     screen = Screen()
-    root = None if options.user else find_root(Path.cwd())
     source = _database(options)
-    target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root)
+    target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root_of(options))
     with screen.progress("copying, comparing and verifying"):
         moved = maintenance.move(source, target)
     if options.json:
@@ -216,19 +214,14 @@ def _archives(context: Context) -> str:
 
 def _prune_here(options: argparse.Namespace, report: Any) -> None:
     from gsd_review_broker import maintenance
-    from gsd_review_broker.settings import config
 
-    flags = {"db": options.db, "config": options.config}
-    root = None if options.user else find_root(Path.cwd())
-    configuration = config.load(root=root, flags=flags)
-    config.refuse_tracked(configuration.database, root)
-    maintenance.prune(configuration, options.closed_before, report)
+    maintenance.prune(configuration_of(options, is_stored=True), options.closed_before, report)
 
 
 def _database(options: argparse.Namespace) -> Database:
     from gsd_review_broker.settings.config import refuse_tracked
 
-    root = None if options.user else find_root(Path.cwd())
+    root = root_of(options)
     database = locate(root, db=options.db, config=options.config).database
     refuse_tracked(database, root)
     return database

@@ -5,13 +5,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker import ports
+from gsd_review_broker.cli.context import keepers_token
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.machine_checks import (
     Check,
@@ -37,7 +37,6 @@ from gsd_review_broker.client.discovery import answering
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
 from gsd_review_broker.settings.user_files import own_token
 
 if TYPE_CHECKING:
@@ -47,17 +46,7 @@ _RESTART = "Restart the broker from here: `tandem down; tandem up`."
 
 
 def connected(target: Target) -> RunningBroker:
-    return connect(target, token=own_token() or _keepers_token(target))
-
-
-def _keepers_token(target: Target) -> str | None:
-    """Return the keeper's token: a user who can read the runtime file needs no other."""
-    if target.url is not None:
-        return None
-    with suppress(UntrustedRuntimeFileError):
-        announcement = announced(target.locations.database)
-        return keeper_token(announcement.secret) if announcement else None
-    return None
+    return connect(target, token=own_token() or keepers_token(target))
 
 
 def broker(target: Target) -> Iterator[Check]:

@@ -142,7 +142,7 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     planner = integrations.Planner(around)
     plans = [planner.uninstall(client, scope) for client in everything]
     present = gate_state(around.project())
-    has_gate = present is not None and present.state != "absent"
+    has_gate = present.state != "absent"
     if not options.dry_run:
         plans = [integrations.carry_out(plan) for plan in plans]
         uninstall_gate(around.project())

@@ -6,10 +6,9 @@ database is its administrator: the command calls a running broker with the keepe
 
 import argparse
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, cast
 
-from gsd_review_broker.cli.context import Context, keepers_connection
+from gsd_review_broker.cli.context import Context, configuration_of, keepers_connection
 from gsd_review_broker.cli.describe import moment
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
@@ -101,10 +100,5 @@ def _connection(context: Context) -> Connection | None:
 
 def _in_database(options: argparse.Namespace, do: Callable[[Any], Awaitable[Any]]) -> Json:
     from gsd_review_broker import maintenance
-    from gsd_review_broker.git.discovery import find_root
-    from gsd_review_broker.settings import config
 
-    root = None if options.user else find_root(Path.cwd())
-    configuration = config.load(root=root, flags={"db": options.db, "config": options.config})
-    config.refuse_tracked(configuration.database, root)
-    return cast("Json", maintenance.with_tokens(configuration, do))
+    return cast("Json", maintenance.with_tokens(configuration_of(options, is_stored=True), do))
