@@ -36,8 +36,8 @@ def test_the_table_of_commands_names_exactly_what_the_modules_register() -> None
     listed = {name for names in TOPICS.values() for name in names} | set(HIDDEN)
     assert set(commands.summaries) == listed
     for names in TOPICS.values():
-        for name, modules in names.items():
-            _, alone = build(modules)
+        for name, module in names.items():
+            _, alone = build([module])
             assert name in alone.summaries, name
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gsd_review_broker.settings.config import Configuration
 
 # The options of a command that are settings of the broker.
-_FLAGS = ("host", "port", "auth", "db", "config", "log_level", "log_format")
+BROKER_FLAGS = ("host", "port", "auth", "db", "config", "log_level", "log_format")
 
 
 def keepers_token(target: Target) -> str | None:
@@ -50,7 +50,7 @@ def configuration_of(options: argparse.Namespace, *, is_stored: bool = False) ->
     from gsd_review_broker.settings import config
 
     root = root_of(options)
-    configuration = config.load(root=root, flags={name: getattr(options, name, None) for name in _FLAGS})
+    configuration = config.load(root=root, flags={name: getattr(options, name, None) for name in BROKER_FLAGS})
     if is_stored:
         config.refuse_tracked(configuration.database, root)
     return configuration
@@ -61,17 +61,12 @@ class Context:
         self.screen = screen or Screen()
         self.options = options
         self.wants_json: bool = getattr(options, "json", False)
-        self._wanted: Target | None = None
         self._broker: RunningBroker | None = None
 
-    @property
+    @cached_property
     def target(self) -> Target:
-        if self._wanted is None:
-            options = self.options
-            self._wanted = Target.of(
-                Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user
-            )
-        return self._wanted
+        options = self.options
+        return Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
 
     @cached_property
     def token(self) -> str | None:

@@ -1,5 +1,6 @@
 """Starts and stops a background broker: one for each user and database, however many processes start it at once."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 from gsd_review_broker.cli.broker import ports
 from gsd_review_broker.cli.broker.ports import Files
+from gsd_review_broker.cli.context import BROKER_FLAGS
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -22,7 +24,7 @@ from gsd_review_broker.files import locks
 from gsd_review_broker.files.private import make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.state_files import Database, runtime_path
+from gsd_review_broker.settings.state_files import Database, is_postgresql, runtime_path
 
 _LOOK_SECONDS = 0.02
 # Starts the program that its arguments name, outside of its own session, tells its number, and exits.
@@ -138,6 +140,22 @@ _LONGEST_LOG = 1024 * 1024
 _PORT_IN_USE = "cannot be used"
 _PROGRAM = "__main__.py: "
 _NAMES_OF_A_BROKER = frozenset({"BROKER_URL", "BROKER_TOKEN", "BROKER_REVIEWER_ID"})
+
+
+def flags_of(options: argparse.Namespace) -> list[str]:
+    """Return the flags with which a started broker gets the settings that the options name."""
+    passed = {name: getattr(options, name, None) for name in BROKER_FLAGS}
+    if options.db is not None and is_postgresql(options.db):
+        # Anybody on the machine can read a process's arguments, and an address may hold a password.
+        os.environ["BROKER_DB"] = options.db
+        del passed["db"]
+    words: list[str] = []
+    for name, value in passed.items():
+        if value is not None:
+            # The broker is started in another folder.
+            text = str(Path(value).expanduser().absolute()) if name in {"db", "config"} else str(value)
+            words += ["--" + name.replace("_", "-"), text]
+    return [*words, "--user"] if options.user else words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,6 @@
 """`tandem up`, `tandem down`, `tandem status`: the broker in the background."""
 
 import argparse
-import os
 from pathlib import Path
 
 from gsd_review_broker import __version__
@@ -16,9 +15,6 @@ from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.settings.state_files import is_postgresql
-
-_PASSED_ON = ("host", "port", "auth", "db", "config", "log_level", "log_format")
 
 
 def register(commands: Commands) -> None:
@@ -49,7 +45,7 @@ def run_up(options: argparse.Namespace) -> int:
     from gsd_review_broker.cli.broker import background
 
     with screen.progress("the broker starts"):
-        started = background.start(target, flags=_flags(options), port=options.port, config=options.config)
+        started = background.start(target, flags=background.flags_of(options), port=options.port, config=options.config)
     broker = started.broker
     result = {
         "started": started.is_new,
@@ -77,20 +73,6 @@ def _problems_of(broker: RunningBroker) -> list[Json]:
         return broker.connection.get("/api/problems")["problems"]
     except BrokerError:
         return []
-
-
-def _flags(options: argparse.Namespace) -> list[str]:
-    passed = {name: getattr(options, name) for name in _PASSED_ON}
-    if options.db is not None and is_postgresql(options.db):
-        # Anybody on the machine can read a process's arguments, and an address may hold a password.
-        os.environ["BROKER_DB"] = passed.pop("db")
-    words: list[str] = []
-    for name, value in passed.items():
-        if value is not None:
-            # The broker is started in another folder.
-            text = str(Path(value).expanduser().absolute()) if name in {"db", "config"} else str(value)
-            words += ["--" + name.replace("_", "-"), text]
-    return [*words, "--user"] if options.user else words
 
 
 def run_down(options: argparse.Namespace) -> int:

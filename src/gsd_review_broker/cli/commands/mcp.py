@@ -53,7 +53,7 @@ class _Address:
             else:
                 broker = background.start(
                     self._target,
-                    flags=_flags(self._options),
+                    flags=background.flags_of(self._options),
                     config=self._options.config,
                     running_since=self._running_since,
                 ).broker
@@ -69,14 +69,6 @@ class _Address:
         if broker is not None:
             broker.connection.close()
         return broker is not None
-
-
-def _flags(options: argparse.Namespace) -> list[str]:
-    named = {"--db": options.db, "--config": options.config}
-    words = [
-        word for flag, value in named.items() if value for word in (flag, str(Path(value).expanduser().absolute()))
-    ]
-    return [*words, "--user"] if options.user else words
 
 
 def run_bridge(options: argparse.Namespace) -> int:
