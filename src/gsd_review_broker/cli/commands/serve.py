@@ -44,7 +44,7 @@ def run_broker(options: argparse.Namespace) -> int:
 
 
 def with_a_port(configuration: Any) -> Any:
-    """Without a chosen port, take the one that `tandem up` would take: each project has its own."""
+    """Take the chosen port, else the one that `tandem up` would take: each project has its own."""
     if any(configuration.origins.get(name, "default") != "default" for name in ("host", "port")):
         return configuration
     from dataclasses import replace
