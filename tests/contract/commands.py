@@ -21,7 +21,7 @@ def parsers() -> dict[str, tuple[argparse.ArgumentParser, str]]:
     """Every command by its whole name, in the order of `tandem --help`, with its summary."""
     _, commands = build(all_modules())
     found: dict[str, tuple[argparse.ArgumentParser, str]] = {}
-    for _, names in TOPICS:
+    for names in TOPICS.values():
         for name in names:
             found |= _with_its_own(commands, name)
     return found
@@ -63,7 +63,7 @@ def commands_text() -> str:
 def reference() -> str:
     lines = [MARKER, "## Every command", ""]
     known = parsers()
-    for topic, names in TOPICS:
+    for topic, names in TOPICS.items():
         lines += [f"### {topic}", ""]
         for name in [one for one in known if one.split()[0] in names]:
             parser, summary = known[name]

@@ -6,11 +6,11 @@ from pathlib import Path
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from gsd_review_broker import __version__
-from gsd_review_broker.cli.broker import first_answers
+from gsd_review_broker.cli.broker import bridge
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp import server
 
-FIRST_ANSWERS = Path(first_answers.__file__).with_name(first_answers.FILE)
+FIRST_ANSWERS = Path(bridge.__file__).with_name(bridge.FILE)
 
 
 def first_answers_text() -> str:

@@ -18,12 +18,11 @@ import pytest
 
 import gsd_review_broker
 from gsd_review_broker.cli.broker.watching import exit_of
-from gsd_review_broker.cli.commands import all_modules, propose
+from gsd_review_broker.cli.commands import all_modules, gsd, propose
+from gsd_review_broker.cli.describe import STATUS_STYLES
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gsd import statusline
 from gsd_review_broker.cli.main import build
 from gsd_review_broker.cli.render import describe
-from gsd_review_broker.cli.render.describe import STATUS_STYLES
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.model import (
     AffectedFile,
@@ -330,7 +329,7 @@ def test_every_argument_that_names_who_acts_is_guarded() -> None:
 STATUS_TABLES = {
     "the marks of the dashboard": set(STATUS_MARKS),
     "the colours of the command line": set(STATUS_STYLES),
-    "the words of the status line and the end": {*statusline._WORDS, Status.CLOSED},
+    "the words of the status line and the end": {*gsd._WORDS, Status.CLOSED},
     "whose turn it is": {*PROPOSERS_TURN, *REVIEWERS_TURN},
 }
 

@@ -191,7 +191,7 @@ OTHER_CONTENT = (
 A_CLONE = (
     Fault(
         name="security C1: Python looks for modules in the working folder",
-        file="cli/broker/launching.py",
+        file="cli/broker/background.py",
         edits=(
             ('[sys.executable, "-P", "-m", module', '[sys.executable, "-m", module'),
             ('{**inherited, "PYTHONSAFEPATH": "1"}', "{**inherited}"),

@@ -15,7 +15,7 @@ _STORAGE = "tests/integration/store/test_storage_faults.py"
 _STREAM = "tests/integration/web/test_events.py"
 _FEED = "tests/integration/service/test_feed.py"
 _RULES = "tests/unit/domain/rules/test_rules.py"
-_SCREEN = "tests/unit/cli/render/test_screen.py"
+_SCREEN = "tests/unit/cli/test_screen.py"
 _MAIN = "tests/unit/cli/test_main.py"
 _MARKDOWN = "tests/unit/web/markdown/test_rendering.py"
 _RENDERING = "tests/unit/web/diff/test_rendering.py"
@@ -291,21 +291,21 @@ SHOWN = (
     ),
     _fault(
         "a warning is printed raw",
-        "cli/render/screen.py",
+        "cli/screen.py",
         'self._err.write("".join(plain(part) for part in parts) + "\\n")',
         'self._err.write("".join(part.text if isinstance(part, Span) else part for part in parts) + "\\n")',
         f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",
     ),
     _fault(
         "a block is printed raw",
-        "cli/render/screen.py",
+        "cli/screen.py",
         "visible_block(text).split",
         "text.split",
         f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",
     ),
     _fault(
         "a table in a pipe is printed raw",
-        "cli/render/screen.py",
+        "cli/screen.py",
         '"\\t".join(plain(part) for part in row)',
         '"\\t".join(part.text if isinstance(part, Span) else part for part in row)',
         f"{_SCREEN}::test_nothing_that_is_written_moves_the_terminal",

@@ -2,28 +2,58 @@
 
 import argparse
 import os
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gsd_review_broker.cli.render.screen import Part, Screen
+from gsd_review_broker.cli.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
 from gsd_review_broker.client.discovery import USER
-from gsd_review_broker.settings.runtime_file import announced, keeper_token
+from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
 from gsd_review_broker.settings.user_files import own_token
+
+if TYPE_CHECKING:
+    from gsd_review_broker.settings.config import Configuration
+
+# The options of a command that are settings of the broker.
+BROKER_FLAGS = ("host", "port", "auth", "db", "config", "log_level", "log_format")
+
+
+def keepers_token(target: Target) -> str | None:
+    """Return the keeper's token: a user who can read the runtime file of a broker on this machine needs no other."""
+    if target.url is not None:
+        return None
+    with suppress(UntrustedRuntimeFileError):
+        announcement = announced(target.locations.database)
+        return keeper_token(announcement.secret) if announcement else None
+    return None
 
 
 def keepers_connection(context: "Context", *, own_token_first: bool = True) -> Connection | None:
-    """To a broker of this machine, as whoever runs it; None if none is running, or if there is a token of one's own."""
-    if context.target.url or (own_token_first and context.token):
-        return None
-    broker = find(context.target)
-    announcement = announced(context.target.locations.database) if broker else None
-    if broker is None or announcement is None:
-        return None
-    broker.connection.token = keeper_token(announcement.secret)
-    return broker.connection
+    """Return a connection with the keeper's token; None without a broker here, or if the user has a token."""
+    token = None if own_token_first and context.token else keepers_token(context.target)
+    broker = find(context.target, token=token) if token else None
+    return broker.connection if broker else None
+
+
+def root_of(options: argparse.Namespace) -> Path | None:
+    """Return the repository whose broker the options mean; None for the user's broker."""
+    from gsd_review_broker.git.discovery import find_root
+
+    return None if options.user else find_root(Path.cwd())
+
+
+def configuration_of(options: argparse.Namespace, *, is_stored: bool = False) -> "Configuration":
+    """Load all settings, with the options as flags. With `is_stored`, refuse a database that git tracks."""
+    from gsd_review_broker.settings import config
+
+    root = root_of(options)
+    configuration = config.load(root=root, flags={name: getattr(options, name, None) for name in BROKER_FLAGS})
+    if is_stored:
+        config.refuse_tracked(configuration.database, root)
+    return configuration
 
 
 class Context:
@@ -31,17 +61,12 @@ class Context:
         self.screen = screen or Screen()
         self.options = options
         self.wants_json: bool = getattr(options, "json", False)
-        self._wanted: Target | None = None
         self._broker: RunningBroker | None = None
 
-    @property
+    @cached_property
     def target(self) -> Target:
-        if self._wanted is None:
-            options = self.options
-            self._wanted = Target.of(
-                Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user
-            )
-        return self._wanted
+        options = self.options
+        return Target.of(Path.cwd(), url=options.url, db=options.db, config=options.config, user=options.user)
 
     @cached_property
     def token(self) -> str | None:
@@ -49,24 +74,23 @@ class Context:
 
     @property
     def broker(self) -> RunningBroker:
-        """Looked up at the first call."""
         if self._broker is None:
             self._broker = connect(self.target, token=self.token)
         return self._broker
 
     def forget_broker(self) -> None:
-        """Look for it again at the next call: it may have come back elsewhere."""
+        """Look for the broker again at the next call: its address may have changed."""
         if self._broker is not None:
             self._broker.connection.close()
             self._broker = None
 
     def ask(self, tool: str, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp", **arguments: Any) -> Json:
-        """The tool's result; arguments that are None are left out."""
+        """Return the tool's result; leave out arguments that are None."""
         present = {name: value for name, value in arguments.items() if value is not None}
         return self.broker.connection.call(tool, present, patience=patience, endpoint=endpoint)
 
     def call(self, tool: str, **arguments: Any) -> Json:
-        """The same, with a progress message for a person who waits."""
+        """Do the same with a progress message."""
         with self.screen.progress("the broker is working"):
             return self.ask(tool, **arguments)
 
@@ -80,14 +104,14 @@ class Context:
             return self.broker.connection.get(path)
 
     def answer(self, result: Json, *line: Part) -> None:
-        """The result as JSON, or one line about it."""
+        """Print the result as JSON, or one line about it."""
         if self.wants_json:
             self.screen.json(result)
         else:
             self.screen.say(*line)
 
     def workspace_of(self, here: Path | None) -> str | None:
-        """What a proposal from this work tree names. The broker's own repository need not be named; another work tree
+        """Return the workspace to name in a proposal. The broker's own repository need not be named; another work tree
         must be. A broker on another machine does not know paths of this one: TANDEM_WORKSPACE is a path there."""
         named = os.environ.get("TANDEM_WORKSPACE")
         if named:
@@ -98,12 +122,12 @@ class Context:
 
     @property
     def identity(self) -> str:
-        """The acting identity: the name that is given, else the token's, else the person's."""
+        """Return the name of --as, else the token's, else the person's."""
         from gsd_review_broker.settings.names import person_here
 
         return getattr(self.options, "identity", None) or self.token_identity or person_here()
 
     @cached_property
     def token_identity(self) -> str | None:
-        """The name that the broker knows the token by; None where it does not look at tokens."""
+        """Return the name that the broker knows the token by; None without a token."""
         return self.get("/api/whoami")["identity"] if self.token else None

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from gsd_review_broker import __version__
-from gsd_review_broker.cli.commands import TOPICS, all_modules, modules_of
+from gsd_review_broker.cli.commands import TOPICS, all_modules, module_of
 from gsd_review_broker.cli.exits import OF_ERROR, Exit
 from gsd_review_broker.cli.registering import Commands
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -29,10 +29,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     if words[0] in {"-V", "--version"}:
         print(f"tandem {__version__}")
         return Exit.DONE
-    modules = modules_of(words[0])
-    if not modules:
+    module = module_of(words[0])
+    if module is None:
         return _no_such_command(words[0])
-    parser, _ = build(modules)
+    parser, _ = build([module])
     options, unknown = parser.parse_known_args(words)
     if unknown:
         command: argparse.ArgumentParser = options.parser
@@ -67,7 +67,7 @@ def overview() -> str:
     """`tandem --help`: every command by its topic."""
     _, commands = build(all_modules())
     lines = ["usage: tandem COMMAND …", "", _ABOUT]
-    for topic, names in TOPICS:
+    for topic, names in TOPICS.items():
         lines += ["", topic]
         lines += [f"  {name:<16} {commands.summaries[name]}" for name in names]
     lines += ["", "tandem COMMAND --help describes a command; tandem --version prints the version."]
@@ -77,7 +77,7 @@ def overview() -> str:
 def _no_such_command(word: str) -> int:
     import difflib
 
-    known = [name for _, names in TOPICS for name in names]
+    known = [name for names in TOPICS.values() for name in names]
     near = difflib.get_close_matches(word, known, n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
     print(f"tandem: there is no command {word!r}.{meant} `tandem --help` lists all.", file=sys.stderr)
@@ -125,7 +125,7 @@ def _of_file(error: OSError) -> BrokerError:
 
 
 def _while_somebody_reads(run: Callable[[], int]) -> int:
-    """A reader of our output may have closed the pipe: that is not a failure, wherever it is noticed."""
+    """Run until the reader of our output closes the pipe, which is not a failure."""
     try:
         try:
             return run()
@@ -159,7 +159,6 @@ def _report(error: BrokerError, options: argparse.Namespace) -> int:
 
 
 def _complain(text: str) -> None:
-    """It may contain a path or a caller's words, so it is escaped for the terminal."""
-    from gsd_review_broker.cli.render.screen import visible_block
+    from gsd_review_broker.cli.screen import visible_block
 
     print(visible_block(text), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How a module of `cli/commands/` registers its commands."""
+"""What a module of `cli/commands/` registers its commands with, and the options that commands share."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class Commands:
-    """Where commands are registered: `tandem`'s own, or those of a group such as `tandem audit`."""
+    """Collects the commands of `tandem`, or those of a group such as `tandem audit`."""
 
     def __init__(self, parser: argparse.ArgumentParser, *, title: str) -> None:
         self._parsers: Any = parser.add_subparsers(dest=title, required=True, metavar="COMMAND")
-        self._groups: dict[str, Commands] = {}
+        self.groups: dict[str, Commands] = {}
         self.summaries: dict[str, str] = {}
 
     def add(
@@ -35,18 +35,13 @@ class Commands:
         return parser
 
     def group(self, name: str, *, summary: str) -> "Commands":
-        """A command with commands of its own; the same object for every caller."""
-        if name not in self._groups:
-            parser: argparse.ArgumentParser = self._parsers.add_parser(
-                name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", allow_abbrev=False
-            )
-            self._groups[name] = Commands(parser, title=f"{name}_command")
-            self.summaries[name] = summary
-        return self._groups[name]
-
-    @property
-    def groups(self) -> dict[str, "Commands"]:
-        return self._groups
+        """Add a command that has subcommands."""
+        parser: argparse.ArgumentParser = self._parsers.add_parser(
+            name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", allow_abbrev=False
+        )
+        self.groups[name] = Commands(parser, title=f"{name}_command")
+        self.summaries[name] = summary
+        return self.groups[name]
 
     @property
     def parsers(self) -> dict[str, argparse.ArgumentParser]:
@@ -54,7 +49,7 @@ class Commands:
 
 
 def broker_options() -> argparse.ArgumentParser:
-    """The options of every command that calls a broker."""
+    """Return the options of every command that calls a broker."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     which = parser.add_argument_group("which broker")

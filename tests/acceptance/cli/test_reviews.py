@@ -569,7 +569,7 @@ def test_an_approval_that_is_not_enough_says_what_is_missing(repository: Path, o
         tandem = Tandem(repository, own_home)
         said = tandem.run("approve", review_id)
         assert (said.code, said.out) == (
-            0, f"{review_id} pending; your approval counts, and it still needs 1 more approval\n",
+            0, f"{review_id} pending; your approval is recorded, and it still needs 1 more approval\n",
         )  # fmt: skip
         shown = tandem.run("show", review_id).out
         assert "approved by    human:ada\n" in shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.cli.broker import launching
+from gsd_review_broker.cli.broker import background
 from tests.support.hostile_clone import plant_modules
 from tests.support.tandem import Tandem
 
@@ -38,17 +38,17 @@ def test_a_broker_in_the_background_runs_nothing_of_the_repository(tandem: Tande
 
 
 def test_every_python_that_we_start_is_told_so_and_tells_its_children() -> None:
-    assert launching.python_command("json.tool")[:3] == [sys.executable, "-P", "-m"]
-    assert launching.safe_environment({"A": "b"}) == {"A": "b", "PYTHONSAFEPATH": "1"}
+    assert background.python_command("json.tool")[:3] == [sys.executable, "-P", "-m"]
+    assert background.safe_environment({"A": "b"}) == {"A": "b", "PYTHONSAFEPATH": "1"}
 
 
 def test_no_other_place_starts_python() -> None:
-    source = Path(launching.__file__).parents[2]
+    source = Path(background.__file__).parents[2]
     starters = [path.relative_to(source) for path in source.rglob("*.py") if "sys.executable" in path.read_text()]
     # The second writes the git hook, which starts Python apart from its folder; the third names the program `tandem`
     # beside it, and starts nothing.
     assert sorted(map(str, starters)) == [
-        "cli/broker/launching.py",
+        "cli/broker/background.py",
         "gate/install.py",
         "integrations/clients/setup.py",
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.cli.gate import claude
+from gsd_review_broker.cli import claude_hook
 from tests.support.gated import Gated, gated
 from tests.support.tandem import PROGRAM
 
@@ -36,7 +36,7 @@ def here(running: Gated, request: pytest.FixtureRequest) -> Gated:
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(event: str, text: str) -> dict[str, Any]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        assert claude.answer(event) == 0
+        assert claude_hook.answer(event) == 0
         printed = capsys.readouterr().out
         return json.loads(printed) if printed else {}
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gsd_review_broker.cli.git.snapshot import WorkTreeSnapshot
+from gsd_review_broker.cli.commands.apply import WorkTreeSnapshot
 
 PATHS = ("text", "program", "link", "new/folder/file", "gone")
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.cli.commands import apply
-from gsd_review_broker.cli.gate.questions import commits_log
+from gsd_review_broker.cli.gate_questions import commits_log
 from gsd_review_broker.domain.gate.decision import Approval, decide
 from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.domain.gate.request import parse_log

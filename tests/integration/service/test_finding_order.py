@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.cli.render import describe
-from gsd_review_broker.cli.render.screen import Screen
+from gsd_review_broker.cli import describe
+from gsd_review_broker.cli.screen import Screen
 from tests.support.invariants import problems
 from tests.support.local import LocalBroker
 

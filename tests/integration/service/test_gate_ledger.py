@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.cli.gate.questions import commits_log
+from gsd_review_broker.cli.gate_questions import commits_log
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.gate import judge
 from gsd_review_broker.domain.gate.receipts import OverrideReceipt, parse_receipt

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import commits_log
+from gsd_review_broker.cli.gate_questions import commits_log
 from gsd_review_broker.cli.main import main
 from gsd_review_broker.domain.gate import judge
 from gsd_review_broker.domain.model import ReviewId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.cli.setup.plan import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
+from gsd_review_broker.cli.setup_plan import PERSON, Pair, chosen_pair, every_pair, left_out, present_pair
 
 BOTH = every_pair(["claude", "codex"])
 

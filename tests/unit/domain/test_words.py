@@ -30,7 +30,7 @@ HOMES = {"domain/words.py", "__init__.py"}
 # Where all words of a list stand, and why that is no second list.
 ALLOWED = {
     ("service/wire/statistics.py", "Verdict"): "a row, whose type names every field",
-    ("cli/render/describe.py", "Status"): "a colour for each",
+    ("cli/describe.py", "Status"): "a colour for each",
     ("web/templates/base.html", "Verdict"): "a sentence for each",
     ("integrations/assets/skills/tandem-proposing/SKILL.md", "RESOLUTIONS"): "when to choose which",
 }

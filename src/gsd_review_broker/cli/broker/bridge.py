@@ -2,6 +2,9 @@
 
 Each incoming message is one POST; the answer is passed on unchanged. The broker may restart in between: an unanswered
 call is repeated, and each writing call carries a key so that it runs only once.
+
+While the broker starts, the bridge answers what a client asks before its first call. These answers are in a file that
+`make docs` writes from the tools: building them here would take as long as starting the broker.
 """
 
 import contextlib
@@ -11,14 +14,87 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from importlib import resources
 from typing import Any, BinaryIO, cast
 
-from gsd_review_broker.cli.broker.first_answers import FirstAnswers
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.http import BAD_REQUEST, BROKER_FAILED, BadAnswerError, HttpConnection, lines_of
 from gsd_review_broker.errors import BrokerError, StartError
+
+FILE = "first_answers.json"
+_MODERN_VERSION = "io.modelcontextprotocol/protocolVersion"
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+
+class FirstAnswers:
+    """For one endpoint, as long as no broker runs. `start` begins to start it, and returns at once."""
+
+    def __init__(self, endpoint: str, *, is_running: Callable[[], bool], start: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._is_running = is_running
+        self._start = start
+        self._is_over: bool | None = None
+
+    def answer(self, request: Json) -> Json | None:
+        """Return the answer's `result`, empty for a notification; None if only the broker can answer."""
+        method, params = request.get("method"), _object(request.get("params"))
+        if method not in {"initialize", "notifications/initialized", "server/discover", "tools/list", "ping"}:
+            return None
+        if self._broker_answers():
+            return None
+        version = _object(params.get("_meta")).get(_MODERN_VERSION)
+        if version is not None and version not in self._kept["modern_versions"]:
+            # The broker explains which versions it has.
+            return None
+        match method:
+            case "initialize":
+                return {"result": self._initialized(params.get("protocolVersion"))}
+            case "server/discover":
+                return {
+                    "result": self._modern(self._described() | {"supportedVersions": self._kept["modern_versions"]})
+                }
+            case "tools/list":
+                tools = {"tools": [self._kept["tools"][name] for name in self._of_endpoint["tools"]]}
+                return {"result": tools if version is None else self._modern(tools)}
+            case "ping":
+                return {"result": {}}
+            case _:
+                return {}
+
+    def _broker_answers(self) -> bool:
+        if self._is_over is None:
+            self._is_over = self._is_running()
+            if not self._is_over:
+                self._start()
+        return self._is_over
+
+    def has_come_up(self) -> None:
+        self._is_over = True
+
+    @cached_property
+    def _kept(self) -> Json:
+        text = resources.files("gsd_review_broker.cli.broker").joinpath(FILE).read_text("utf-8")
+        return cast("Json", json.loads(text))
+
+    @property
+    def _of_endpoint(self) -> Json:
+        return self._kept["endpoints"][self._endpoint]
+
+    def _described(self) -> Json:
+        return {"capabilities": {"tools": {"listChanged": False}}, "instructions": self._of_endpoint["instructions"]}
+
+    def _initialized(self, wanted: Any) -> Json:
+        known = self._kept["versions"]
+        version = wanted if wanted in known else known[-1]
+        return self._described() | {"protocolVersion": version, "serverInfo": self._kept["server"]}
+
+    def _modern(self, result: Json) -> Json:
+        meta = {_SERVER_INFO: self._kept["server"]}
+        return {**result, "cacheScope": "private", "resultType": "complete", "ttlMs": 0, "_meta": meta}
+
 
 # More than the longest wait that the broker grants.
 _ANSWER_SECONDS = 300.0
@@ -86,7 +162,7 @@ class BridgedCall:
 
 
 def _message(body: bytes) -> Any:
-    """The JSON-RPC message, or None: refusals before the protocol are text, or JSON of another kind."""
+    """Return the JSON-RPC message; None for a refusal from below the protocol."""
     try:
         message = json.loads(body)
     except ValueError:
@@ -131,7 +207,7 @@ class Bridge:
         self._takes_key: dict[str, bool] = {}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Runs until the input ends. Then it drops the calls that wait, since no client takes their answers, and gives
+        """Run until the input ends. Then it drops the calls that wait, since no client takes their answers, and gives
         the others some seconds."""
         threads: list[threading.Thread] = []
         for line in lines:
@@ -160,7 +236,7 @@ class Bridge:
         return call
 
     def _is_answered_first(self, message: Any) -> bool:
-        """A client asks for the tools before its model's first turn, and a broker needs seconds to start."""
+        """Answer a client that asks for the tools while the broker starts."""
         if self._first_answers is None:
             return False
         request = _object(message)
@@ -180,7 +256,7 @@ class Bridge:
             return None
 
     def _is_cancellation(self, message: Any) -> bool:
-        """Without sessions the broker cannot know which call is meant; a dropped connection tells it."""
+        """Cancel by dropping the connection: without sessions, the broker cannot know which call is meant."""
         if _object(message).get("method") != "notifications/cancelled":
             return False
         call = self._calls.get(_hashable(_object(message.get("params")).get("requestId")))
@@ -237,13 +313,12 @@ class Bridge:
         return {**request, "params": {**params, "arguments": keyed}}
 
     def _needs_key(self, name: str, params: Json) -> bool:
-        """The list is read once, and again for a tool that a newer broker added."""
+        """Read the list of tools once, and again for a tool that a newer broker added."""
         if name not in self._takes_key:
             self._takes_key = self._listed_tools(params)
         return self._takes_key.get(name, False)
 
     def _listed_tools(self, params: Json) -> dict[str, bool]:
-        """In the protocol version of the client's own request."""
         meta = {"_meta": params["_meta"]} if "_meta" in params else {}
         question = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": meta}
         call = BridgedCall(self._headers(question))
@@ -285,7 +360,7 @@ def _takes_key(tool: Json) -> bool:
 
 
 def _object(value: Any) -> Json:
-    """A client may send anything; a value that is not an object has no keys."""
+    """Return an empty object for a value that is not an object: a client may send anything."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 

@@ -46,7 +46,7 @@ ANY = 0
 
 
 def candidates(database: Database) -> Iterator[int]:
-    """The best first; the last one is any free port."""
+    """Yield the best port first; the last one is any free port."""
     yield usual(database)
     first = _own(database)
     yield from (_OWN[(first - _OWN.start + step) % len(_OWN)] for step in range(_MOST_TRIALS))
@@ -54,7 +54,7 @@ def candidates(database: Database) -> Iterator[int]:
 
 
 def usual(database: Database) -> int:
-    """The port that this database's broker had at its first start, or will try first."""
+    """Return the port that this database's broker had at its first start, or will try first."""
     remembered = _port_in(Files.of(database).port)
     if remembered is not None:
         return remembered
@@ -62,7 +62,7 @@ def usual(database: Database) -> int:
 
 
 def remember(database: Database, port: int) -> None:
-    """The first port stays the usual one: another program may have it for a while only."""
+    """Store the port of the first start; a later start with another port does not change it."""
     path = Files.of(database).port
     if _port_in(path) is None:
         write_private(path, json.dumps({"port": port, "database": str(database)}).encode())
@@ -84,7 +84,6 @@ def _own(database: Database) -> int:
 
 
 def _is_taken_by_another(port: int) -> bool:
-    """Is it the usual port of another project that is still there?"""
     folder = locations.state_folder() / "brokers"
     return any(_port_in(path) == port and _is_there(path) for path in folder.glob("*.port"))
 

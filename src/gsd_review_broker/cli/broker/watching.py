@@ -27,7 +27,7 @@ _AGAIN_SECONDS = 0.1
 def follow(
     context: Context, *, review_id: str | None, after: int | None, until: float | None
 ) -> Iterator[list[Json] | None]:
-    """Yields the new events, again and again: an empty list for none, None while no broker answers.
+    """Yield the new events, again and again: an empty list for none, None while no broker answers.
 
     Without `after`, from now on. For one review, it stops when the review is closed.
     """
@@ -60,7 +60,6 @@ class _Follower:
         self.is_over = False
 
     def events(self, until: float | None) -> Iterator[list[Json]]:
-        """Until the stream ends, or everything was yielded."""
         from gsd_review_broker.client.events import EventHints
 
         if self._after is not None:
@@ -94,7 +93,7 @@ class _Follower:
         return events
 
     def _is_closed(self) -> bool:
-        """By an event that lies before `after`."""
+        """Was the review closed by an event before `after`?"""
         if self._review_id is None or self.is_over:
             return self.is_over
         return self._context.ask("get_review_status", review_id=self._review_id)["status"] == "closed"
@@ -110,7 +109,7 @@ DEFAULT_SECONDS = 600.0
 def wait_for_verdict(
     context: Context, review_id: str, *, seconds: float, changed: Callable[[Json], None] = lambda _: None
 ) -> Json:
-    """The review's status when its proposer must act, or when the time is over; then it says that nothing changed.
+    """Return the review's status when its proposer must act, or unchanged when the time is over.
 
     `changed` is called at each step.
     """
@@ -177,7 +176,7 @@ def exit_of(review: Json) -> Exit:
 
 
 def open_page(context: Context, path: str) -> int:
-    """The address is printed in any case: there may be no browser here."""
+    """Print the address, and open it in a browser if there is one."""
     import webbrowser
 
     connection = keepers_connection(context) or context.broker.connection

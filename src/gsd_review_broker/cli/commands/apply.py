@@ -1,16 +1,18 @@
-"""`tandem apply`: puts the approved change into the work tree, after proof that it is the same."""
+"""`tandem apply`: writes the approved change into the work tree, after checking that it is the same."""
 
 import argparse
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from gsd_review_broker.cli import changes, patches
 from gsd_review_broker.cli.context import Context
-from gsd_review_broker.cli.exits import OF_ERROR, Exit
-from gsd_review_broker.cli.git import changes, patches
-from gsd_review_broker.cli.git.snapshot import WorkTreeSnapshot
+from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
@@ -92,17 +94,13 @@ def _not_approved(context: Context, status: Json) -> int:
         case _:
             hint = f"Wait for its verdict with `tandem wait {review_id}`; only what was approved is applied."
     error = BrokerError(Code.INVALID_TRANSITION, f"review {review_id} is {state}, not approved", hint)
-    return refused(context, error, Exit.REFUSED)
-
-
-def refused(context: Context, error: BrokerError, code: Exit | None = None) -> int:
-    """An error with an exit code of its own, where the table's would say too little."""
     if context.wants_json:
         context.screen.json({"error": error.as_json()})
     else:
         context.screen.warn(f"tandem: {error.code}: {error.message}")
         context.screen.warn(error.hint)
-    return code if code is not None else OF_ERROR[error.code]
+    # The table's exit code for this error would say too little.
+    return Exit.REFUSED
 
 
 def _approved(context: Context, status: Json) -> Approved:
@@ -126,7 +124,7 @@ def _approved(context: Context, status: Json) -> Approved:
 
 
 def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | None, str | None]:
-    """Computed by the same code as in the broker; and the reason, if git does not accept the diff."""
+    """Compute the digest by the broker's code; also return the reason if git does not accept the diff."""
     import asyncio
 
     from gsd_review_broker.git.repository import GitRepository
@@ -138,7 +136,7 @@ def _digest(root: Path, diff: bytes, *, already_applied: bool) -> tuple[str | No
 
 
 def _already(root: Path, approved: Approved) -> str | None:
-    """Where the approved change already is, if anywhere."""
+    """Return the place where the approved change already is, or None."""
     place = None
     with changes.opened(root) as tree:
         if changes.staged_digest(tree) == approved.digest:
@@ -166,7 +164,6 @@ def _require_same(root: Path, approved: Approved) -> None:
 
 
 def _require_clean(root: Path, paths: Sequence[str]) -> None:
-    """Together with other changes the result would not be what was approved."""
     options = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none")
     status = run_users_git(root, "status", *options, "--", *map(_literal, paths))
     changed = [os.fsdecode(entry[3:]) for entry in status.output.split(b"\0") if entry]
@@ -200,7 +197,7 @@ def _is_in(root: Path, approved: Approved, *, index: bool) -> bool:
         staged = changes.staged_digest(tree)
         if index:
             return staged == approved.digest
-        # Other changes in the work tree do not count.
+        # Other changes in the work tree are left out.
         return changes.worktree_digest(tree, approved.paths) == approved.digest
 
 
@@ -222,3 +219,54 @@ def _stage(root: Path, paths: Sequence[str]) -> None:
 
 def _literal(path: str) -> str:
     return f":(top,literal){path}"
+
+
+class _FileState(NamedTuple):
+    mode: int
+    content: bytes
+
+
+class WorkTreeSnapshot:
+    """Keeps the present files: git cannot always undo a change, since a filter may show it other content."""
+
+    def __init__(self, root: Path, paths: Sequence[str]) -> None:
+        self._kept = {root / path: _read(root / path) for path in paths}
+        self._missing = {
+            folder
+            for path in self._kept
+            for folder in path.parents
+            if folder.is_relative_to(root) and not folder.exists()
+        }
+
+    def put_back(self) -> bool:
+        """Return False if a file could not be restored."""
+        with suppress(OSError):
+            for path, kept in self._kept.items():
+                if _read(path) != kept:
+                    _write(path, kept)
+            for folder in sorted(self._missing, reverse=True):
+                folder.rmdir()
+        return all(_read(path) == kept for path, kept in self._kept.items())
+
+
+def _read(path: Path) -> _FileState | None:
+    """Return None if there is nothing. A folder is kept as a name only: a submodule is not ours to change."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return None
+    if stat.S_ISLNK(mode):
+        return _FileState(mode, os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
+    return _FileState(mode, path.read_bytes() if stat.S_ISREG(mode) else b"")
+
+
+def _write(path: Path, kept: _FileState | None) -> None:
+    path.unlink(missing_ok=True)
+    if kept is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISLNK(kept.mode):
+        path.symlink_to(os.fsdecode(kept.content))
+    else:
+        path.write_bytes(kept.content)
+        path.chmod(stat.S_IMODE(kept.mode))

@@ -1,25 +1,20 @@
 """`tandem up`, `tandem down`, `tandem status`: the broker in the background."""
 
 import argparse
-import os
 from pathlib import Path
 
 from gsd_review_broker import __version__
 from gsd_review_broker.cli.broker.ports import Files
 from gsd_review_broker.cli.commands.serve import add_settings
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import counted
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
-from gsd_review_broker.cli.render.describe import counted
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import RunningBroker, Target, find
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.state_files import is_postgresql
-
-_PASSED_ON = ("host", "port", "auth", "db", "config", "log_level", "log_format")
 
 
 def register(commands: Commands) -> None:
@@ -31,7 +26,7 @@ def register(commands: Commands) -> None:
     )
     add_settings(up)
     up.add_argument("--json", action="store_true", help="print exactly one JSON document")
-    down = commands.add("down", run_down, summary="end the broker")
+    down = commands.add("down", run_down, summary="stop the broker")
     add_place_options(down)
     down.add_argument("--force", action="store_true", help="kill it if it does not stop")
     down.add_argument("--json", action="store_true", help="print exactly one JSON document")
@@ -46,14 +41,11 @@ def register(commands: Commands) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     screen = Screen()
-    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
-    elsewhere = target.url if target.is_elsewhere else None
-    target = Target(locations=target.locations, is_explicit=target.is_explicit)
-    _, origin = locations.setting("port", target.locations.root, flag=options.port, config=options.config)
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
     from gsd_review_broker.cli.broker import background
 
     with screen.progress("the broker starts"):
-        started = background.start(target, flags=_flags(options), port_is_free=origin == "default")
+        started = background.start(target, flags=background.flags_of(options), port=options.port, config=options.config)
     broker = started.broker
     result = {
         "started": started.is_new,
@@ -68,39 +60,19 @@ def run_up(options: argparse.Namespace) -> int:
     else:
         verb = "started" if started.is_new else "runs"
         screen.say(f"broker {verb}: {broker.connection.url} serves {described(target.locations)} (pid {broker.pid})")
-        if elsewhere:
-            screen.say(f"The commands here still use the broker at {elsewhere}, and so does the gate.")
+        if target.is_elsewhere:
+            screen.say(f"The commands here still use the broker at {target.url}, and so does the gate.")
         for problem in _problems_of(broker):
             screen.warn(f"problem: {problem['message']}. {problem['fix']}")
     return Exit.DONE
 
 
 def _problems_of(broker: RunningBroker) -> list[Json]:
-    """What the broker leaves out of its settings. One that asks for a token tells it only to its holders."""
+    """Return the settings that the broker ignores. A broker with tokens tells them to holders of a token only."""
     try:
         return broker.connection.get("/api/problems")["problems"]
     except BrokerError:
         return []
-
-
-def _flags(options: argparse.Namespace) -> list[str]:
-    passed = {name: getattr(options, name) for name in _PASSED_ON}
-    if options.db is not None and is_postgresql(options.db):
-        # Anybody on the machine can read a process's arguments, and an address may hold a password.
-        os.environ["BROKER_DB"] = passed.pop("db")
-    words = [
-        word for name, value in passed.items() if value is not None for word in (_flag(name), _absolute(name, value))
-    ]
-    return [*words, "--user"] if options.user else words
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _absolute(name: str, value: str | int) -> str:
-    """The broker is started in another folder."""
-    return str(Path(str(value)).expanduser().absolute()) if name in {"db", "config"} else str(value)
 
 
 def run_down(options: argparse.Namespace) -> int:
@@ -111,7 +83,7 @@ def run_down(options: argparse.Namespace) -> int:
     if broker is not None:
         from gsd_review_broker.cli.broker import background
 
-        with screen.progress("the broker ends"):
+        with screen.progress("the broker is stopping"):
             background.stop(broker, target.locations.database, force=options.force)
     if options.json:
         screen.json({"ended": broker is not None, "pid": broker.pid if broker else None})
@@ -166,11 +138,9 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _integrations() -> Json:
-    """By name: the clients, GSD's overlay and the gate, each with its state."""
     from gsd_review_broker import integrations
-    from gsd_review_broker.cli.gate.setup import gate_state
+    from gsd_review_broker.cli.project_files import gate_state
 
     around = integrations.Environment.of(Path.cwd())
     states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}
-    gate = gate_state(Path.cwd())
-    return {**states, "gate": {"state": gate.state if gate else "absent"}}
+    return {**states, "gate": {"state": gate_state(Path.cwd()).state}}

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from gsd_review_broker.cli import commands as listed
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import first_line
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.describe import first_line
-from gsd_review_broker.cli.render.screen import Screen, plain
+from gsd_review_broker.cli.screen import Screen, plain
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 
@@ -60,7 +60,7 @@ def print_script(options: argparse.Namespace) -> int:
 
 
 def run_complete(options: argparse.Namespace) -> int:
-    """Prints nothing rather than failing: a person is typing."""
+    """Print nothing instead of an error: a person is typing."""
     words = options.words or [""]
     screen = Screen()
     for word, about in _candidates(words):
@@ -74,8 +74,11 @@ def _candidates(words: list[str]) -> list[Candidate]:
 
     if len(words) == 1:
         _, everything = build(listed.all_modules())
-        return [(name, everything.summaries[name]) for _, names in listed.TOPICS for name in names]
-    _, commands = build(listed.modules_of(words[0]))
+        return [(name, everything.summaries[name]) for names in listed.TOPICS.values() for name in names]
+    module = listed.module_of(words[0])
+    if module is None:
+        return []
+    _, commands = build([module])
     if words[0] in commands.groups:
         group = commands.groups[words[0]]
         if len(words) == 2:  # noqa: PLR2004 - the group and the word that is typed

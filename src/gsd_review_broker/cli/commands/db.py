@@ -1,4 +1,4 @@
-"""`tandem audit verify`, `tandem audit export`, `tandem db …`: the database as a whole."""
+"""`tandem db …` and `tandem audit …`: the database as a whole, and the record of every event."""
 
 import argparse
 import contextlib
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from gsd_review_broker import client
-from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.context import Context, configuration_of, root_of
+from gsd_review_broker.cli.describe import EVENT_TITLES, event_row
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options, broker_options
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database, locate
 from gsd_review_broker.settings.state_files import Database
 
@@ -65,6 +65,12 @@ def register(commands: Commands) -> None:
 
 
 def _register_audit(group: Commands) -> None:
+    log = group.add(
+        "log", list_events, summary="list events in the order they were committed", parents=[broker_options()]
+    )
+    log.add_argument("review", nargs="?", metavar="ID", help="only this review's")
+    log.add_argument("--after", type=int, metavar="EVENT", help="only later than this event's id")
+    log.add_argument("--limit", type=int, help="how many at most (50)")
     verifying = group.add(
         "verify",
         verify,
@@ -116,7 +122,7 @@ def export(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _target(name: str | None) -> Generator[TextIO]:
-    """Standard output, or a new file that appears only when it is complete."""
+    """Open standard output, or a new file that is removed if writing fails."""
     if name is None:
         yield sys.stdout
         return
@@ -138,7 +144,7 @@ def _target(name: str | None) -> Generator[TextIO]:
 
 
 def prune(options: argparse.Namespace) -> int:
-    """By the broker if one is running, else here."""
+    """Let the broker prune if one is running, else prune here."""
     context = Context(options)
     moved = 0
     last: dict[str, Any] = {}
@@ -170,9 +176,8 @@ def migrate(options: argparse.Namespace) -> int:
     from gsd_review_broker import maintenance
 
     screen = Screen()
-    root = None if options.user else find_root(Path.cwd())
     source = _database(options)
-    target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root)
+    target = chosen_database(options.target.removeprefix(_SQLITE), COMMAND_LINE, root_of(options))
     with screen.progress("copying, comparing and verifying"):
         moved = maintenance.move(source, target)
     if options.json:
@@ -202,7 +207,6 @@ def reopen(options: argparse.Namespace) -> int:
 
 
 def _archives(context: Context) -> str:
-    """Where they are."""
     if context.target.url is None and context.target.locations.database.url is not None:
         return "in the broker's data folder (archives)"
     return "beside the database"
@@ -210,19 +214,27 @@ def _archives(context: Context) -> str:
 
 def _prune_here(options: argparse.Namespace, report: Any) -> None:
     from gsd_review_broker import maintenance
-    from gsd_review_broker.settings import config
 
-    flags = {"db": options.db, "config": options.config}
-    root = None if options.user else find_root(Path.cwd())
-    configuration = config.load(root=root, flags=flags)
-    config.refuse_tracked(configuration.database, root)
-    maintenance.prune(configuration, options.closed_before, report)
+    maintenance.prune(configuration_of(options, is_stored=True), options.closed_before, report)
 
 
 def _database(options: argparse.Namespace) -> Database:
     from gsd_review_broker.settings.config import refuse_tracked
 
-    root = None if options.user else find_root(Path.cwd())
+    root = root_of(options)
     database = locate(root, db=options.db, config=options.config).database
     refuse_tracked(database, root)
     return database
+
+
+def list_events(options: argparse.Namespace) -> int:
+    context = Context(options)
+    page = context.call("get_audit_log", review_id=options.review, after=options.after, limit=options.limit)
+    if context.wants_json:
+        context.screen.json(page)
+        return Exit.DONE
+    rows = [event_row(event, short=context.screen.is_terminal) for event in page["events"]]
+    context.screen.table(EVENT_TITLES, rows)
+    if page["next_cursor"] is not None:
+        context.screen.warn(f"There is more: --after {page['next_cursor']}")
+    return Exit.DONE

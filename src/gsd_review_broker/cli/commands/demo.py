@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import CLIENTS
 
@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.demo.stage import built
+    from gsd_review_broker.cli.demo_stage import built
 
     screen = Screen()
     lines_shown: list[Json] = []

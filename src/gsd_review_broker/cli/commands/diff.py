@@ -3,9 +3,9 @@
 import argparse
 import sys
 
+from gsd_review_broker.cli import patches
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git import patches
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
 from gsd_review_broker.errors import BrokerError, Code
 

@@ -55,8 +55,8 @@ def register(commands: Commands) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.questions import mode_there
-    from gsd_review_broker.cli.gate.setup import install_gate
+    from gsd_review_broker.cli.gate_questions import mode_there
+    from gsd_review_broker.cli.project_files import install_gate
 
     context = Context(options)
     target = context.target
@@ -75,7 +75,7 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _uninstall(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.setup import uninstall_gate
+    from gsd_review_broker.cli.project_files import uninstall_gate
 
     context = Context(options)
     changed = uninstall_gate(Path.cwd())
@@ -84,37 +84,37 @@ def _uninstall(options: argparse.Namespace) -> int:
 
 
 def _claude(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.claude import answer
+    from gsd_review_broker.cli.claude_hook import answer
 
     return answer(options.event)
 
 
 def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.questions import status_of
+    from gsd_review_broker.cli.gate_questions import status_of
 
     return status_of(Context(options))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate import questions, receipts
+    from gsd_review_broker.cli import gate_questions, gate_receipts
 
     if bool(options.range) == bool(options.plan) or (options.plan and options.offline):
         raise BrokerError(Code.INVALID_ARGUMENT, "give a range of commits, or --plan FILE", "For example main..HEAD.")
     if options.plan:
-        return questions.check_plan(Context(options), options.plan)
+        return gate_questions.check_plan(Context(options), options.plan)
     if options.offline:
-        return receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
-    return questions.check_range(Context(options), options.range)
+        return gate_receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
+    return gate_questions.check_range(Context(options), options.range)
 
 
 def _receipt(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.receipts import show_receipt
+    from gsd_review_broker.cli.gate_receipts import show_receipt
 
     return show_receipt(Context(options), options.review, override=options.override, note=options.note)
 
 
 def _key(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate.receipts import show_key
+    from gsd_review_broker.cli.gate_receipts import show_key
 
     return show_key(Context(options))
 

@@ -1,11 +1,17 @@
-"""`tandem gsd`: what GSD's agents, their skill and the hook at the start of a session call."""
+"""`tandem gsd`: what GSD's agents, their skill, the status line and the session hook call."""
 
 import argparse
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from gsd_review_broker.cli.broker.watching import exit_of, is_decided, wait_for_verdict
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.client.connection import Json
+from gsd_review_broker.domain.words import Status, Verdict
+from gsd_review_broker.errors import BrokerError, Code, StartError
 
 _RULES = """\
 For agents: which checkpoints need a review, how large a proposal is, and whether to wait for the verdict. The settings
@@ -23,7 +29,7 @@ has to stop (then the last line is the command to run), 3 without a broker, unle
 plans of the current phase that have no summary. `execute`: the commits of HEAD since the gate was installed; in
 optimistic mode pending ones pass. `verify`: the same, and pending ones do not pass."""
 _REVIEW = """\
-For `/gsd:review --tandem`. Somebody who reviews here, an agent or a person, gets the text and answers; the verdict, its
+For `/gsd:review --tandem`. A reviewer, an agent or a person, gets the text and answers; the verdict, its
 findings and the reviewer's messages are printed as Markdown. Nothing lands by it."""
 _CHECKPOINTS = ("plan", "execute", "verify")
 # A little less than GSD waits for the lane (`integrations/clients/gsd_capability`).
@@ -81,7 +87,7 @@ def register(commands: Commands) -> None:
 
 
 def _rules(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.rules import rules_here
+    from gsd_review_broker.cli.gsd_rules import rules_here
 
     context = Context(options)
     rules = rules_here(Path.cwd(), config_file=options.config)
@@ -94,36 +100,132 @@ def _rules(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.checkpoint import check_commits
+    from gsd_review_broker.cli.gsd_checkpoint import check_commits
 
     return check_commits(Context(options))
 
 
 def _checkpoint(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.checkpoint import check_point
+    from gsd_review_broker.cli.gsd_checkpoint import check_point
 
     return check_point(Context(options), options.checkpoint)
 
 
-def _review(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.review import review_prompt
-
-    return review_prompt(Context(options), options.timeout)
-
-
 def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.rules import show_status
+    from gsd_review_broker.cli.gsd_rules import show_status
 
     return show_status(Context(options))
 
 
-def _statusline(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.statusline import show_statusline
-
-    return show_statusline(Context(options))
-
-
 def _session_start(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd.rules import start_session
+    from gsd_review_broker.cli.gsd_rules import start_session
 
     return start_session(Context(options))
+
+
+_AGENT = "gsd-review"
+_INTENT = "Review these plans for GSD (/gsd:review). The text says what to look at; the answer goes into REVIEWS.md."
+# The broker's limit for a description is 64 KiB.
+_LONGEST_DESCRIPTION = 60_000
+_LONGEST_PROMPT = 8 * 1024 * 1024
+
+
+def _review(options: argparse.Namespace) -> int:
+    context, seconds = Context(options), options.timeout
+    prompt = sys.stdin.buffer.read(_LONGEST_PROMPT).decode("utf-8", "replace")
+    if not prompt.strip():
+        raise BrokerError(Code.INVALID_ARGUMENT, "there is no prompt", "Give it on standard input.")
+    created = context.call("create_review", **_proposal(context, prompt))
+    status = wait_for_verdict(context, created["review_id"], seconds=seconds)
+    if not is_decided(status):
+        _close(context, status["review_id"], f"no reviewer answered within {seconds:.0f} s")
+        raise BrokerError(
+            Code.UNAVAILABLE,
+            f"no reviewer answered within {seconds:.0f} s",
+            "Start a reviewer, or open the dashboard with `tandem open`; then run /gsd:review again.",
+        )
+    discussion = context.call("get_discussion", review_id=status["review_id"], limit=500)
+    _close(context, status["review_id"], "its answer is in REVIEWS.md")
+    if context.wants_json:
+        context.screen.json({**status, "findings": discussion["findings"], "messages": discussion["messages"]})
+    else:
+        context.screen.block("\n\n".join(_as_markdown(status, discussion)))
+    # A verdict is an answer, whichever it is: GSD weighs it.
+    return Exit.DONE if exit_of(status) in {Exit.DONE, Exit.REFUSED, Exit.PENDING} else exit_of(status)
+
+
+def _proposal(context: Context, prompt: str) -> Json:
+    from gsd_review_broker.cli.changes import top_level
+
+    is_long = len(prompt.encode()) > _LONGEST_DESCRIPTION
+    return {
+        "intent": _INTENT,
+        "agent_type": _AGENT,
+        "agent_role": "proposer",
+        "phase": "review",
+        "category": "plan_review",
+        "description": None if is_long else prompt,
+        "diff": _as_new_file(prompt) if is_long else None,
+        "workspace": context.workspace_of(top_level(Path.cwd())),
+    }
+
+
+def _as_new_file(prompt: str) -> str:
+    """Return a diff that adds the prompt as a file: it is too long for a description."""
+    import hashlib
+
+    name = f".planning/reviews/gsd-review-{hashlib.sha256(prompt.encode()).hexdigest()[:12]}.md"
+    lines = prompt.removesuffix("\n").split("\n")
+    head = f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ b/{name}\n"
+    return f"{head}@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+
+
+def _close(context: Context, review_id: str, reason: str) -> None:
+    context.call("close_review", review_id=review_id, reason=reason)
+
+
+def _as_markdown(status: Json, discussion: Json) -> Iterator[str]:
+    is_open = status["verdict"] in {None, Verdict.COMMENT}
+    verdict = "no verdict" if is_open else status["verdict"].replace("_", " ")
+    yield f"**Verdict:** {verdict}, by {status['claimed_by'] or 'no reviewer'} (review {status['review_id']})"
+    if status["verdict_reason"]:
+        yield status["verdict_reason"]
+    for finding in discussion["findings"]:
+        place = f" `{finding['path']}:{finding['line_start']}`" if finding["path"] and finding["line_start"] else ""
+        yield f"- **{finding['severity'].upper()}**{place} {finding['title']}: {finding['body']}"
+        if finding["suggestion"]:
+            yield f"  Suggestion: {finding['suggestion']}"
+    for message in discussion["messages"]:
+        if message["sender_role"] == "reviewer":
+            yield f"> {message['sender_id']}: {message['body']}"
+
+
+# In the order of what the proposer has to do first.
+_WORDS = {
+    Status.CHANGES_REQUESTED: "to fix",
+    Status.APPROVED: "approved",
+    Status.IN_REVIEW: "in review",
+    Status.CLAIMED: "in review",
+    Status.PENDING: "waiting",
+}
+
+
+def _statusline(options: argparse.Namespace) -> int:
+    context = Context(options)
+    try:
+        counts: Json | None = context.ask("get_review_stats")["by_status"]
+    except (BrokerError, StartError, OSError):
+        counts = None
+    words = _fragment(counts)
+    context.answer({"text": words, "by_status": counts}, words)
+    return Exit.DONE
+
+
+def _fragment(counts: Json | None) -> str:
+    if counts is None:
+        return "tandem: no broker"
+    numbers: dict[str, int] = {}
+    for status, word in _WORDS.items():
+        numbers[word] = numbers.get(word, 0) + counts.get(status, 0)
+    parts = [f"{number} {word}" for word, number in numbers.items() if number]
+    return f"tandem: {', '.join(parts) or 'no open review'}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.domain.words import INSTALLABLE, ROLES_WITH_TOOLS, Audience, values
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -130,9 +130,8 @@ def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around:
 
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
-    """All of it is planned before anything is taken back."""
     from gsd_review_broker import integrations
-    from gsd_review_broker.cli.gate.setup import gate_state, uninstall_gate
+    from gsd_review_broker.cli.project_files import gate_state, uninstall_gate
 
     if options.clients or options.scope == "user":
         raise BrokerError(
@@ -143,7 +142,7 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     planner = integrations.Planner(around)
     plans = [planner.uninstall(client, scope) for client in everything]
     present = gate_state(around.project())
-    has_gate = present is not None and present.state != "absent"
+    has_gate = present.state != "absent"
     if not options.dry_run:
         plans = [integrations.carry_out(plan) for plan in plans]
         uninstall_gate(around.project())
@@ -250,7 +249,7 @@ def _done(plan: "ClientPlan", *, is_missing: bool) -> str:
 
 
 def _missing(client: "Client", around: "Environment") -> str | None:
-    """What to say of a client that is not on this machine: its files are written all the same."""
+    """Return a note about a client that is not on this machine: its files are written all the same."""
     if client.server is None or shutil.which(client.name, path=around.path):
         return None
     return f"{client.full_name} is not installed: there is no {client.name} on the PATH."
@@ -326,7 +325,6 @@ def _is_address(place: "ConfigFile") -> bool:
 
 
 def _serves(place: "ConfigFile") -> str | None:
-    """What the broker serves that answers at the client's address now."""
     from gsd_review_broker.client.discovery import answering
 
     broker = answering(place.url or "") if _is_address(place) else None

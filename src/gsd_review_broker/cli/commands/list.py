@@ -1,12 +1,12 @@
-"""`tandem list` and `tandem show`."""
+"""`tandem list`, `tandem show` and `tandem open`: the reviews, one review, and their pages in the browser."""
 
 import argparse
 
+from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.broker.watching import open_page
-from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.context import Context, keepers_connection
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options
-from gsd_review_broker.cli.render import describe
 from gsd_review_broker.domain.words import Category, Status, values
 
 
@@ -36,6 +36,14 @@ def register(commands: Commands) -> None:
     )
     add_review(show)
     show.add_argument("--web", action="store_true", help="open its page in the browser instead")
+    page = commands.add(
+        "open",
+        run_open,
+        summary="open the dashboard, or a review's page, in the browser",
+        details="Where tokens are needed, the link signs you in with your token; it works once, within a minute.",
+        parents=[broker_options()],
+    )
+    page.add_argument("review", nargs="?", metavar="ID", help="the review's id, or at least its first 6 characters")
 
 
 def list_reviews(options: argparse.Namespace) -> int:
@@ -81,3 +89,12 @@ def show_review(options: argparse.Namespace) -> int:
     else:
         describe.page(context.screen, status, proposal, discussion)
     return Exit.DONE
+
+
+def run_open(options: argparse.Namespace) -> int:
+    context = Context(options)
+    if options.review is None:
+        return open_page(context, "/")
+    connection = keepers_connection(context) or context.broker.connection
+    review_id = connection.call("get_review_status", {"review_id": options.review})["review_id"]
+    return open_page(context, f"/r/{review_id}")

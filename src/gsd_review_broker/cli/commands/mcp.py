@@ -8,14 +8,12 @@ import time
 from pathlib import Path
 
 from gsd_review_broker.cli.broker import background
-from gsd_review_broker.cli.broker.bridge import Bridge
-from gsd_review_broker.cli.broker.first_answers import FirstAnswers
+from gsd_review_broker.cli.broker.bridge import Bridge, FirstAnswers
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find
 from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, values
 from gsd_review_broker.errors import BrokerError, StartError
-from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.user_files import own_token
 
 _DETAILS = """\
@@ -53,13 +51,10 @@ class _Address:
             if self._target.url or self._options.no_start:
                 broker = connect(self._target, token=own_token())
             else:
-                root = self._target.locations.root
-                _, origin = locations.setting("port", root, flag=None, config=self._options.config)
-                free = origin == "default"
                 broker = background.start(
                     self._target,
-                    flags=_flags(self._options),
-                    port_is_free=free,
+                    flags=background.flags_of(self._options),
+                    config=self._options.config,
                     running_since=self._running_since,
                 ).broker
             broker.connection.close()
@@ -74,14 +69,6 @@ class _Address:
         if broker is not None:
             broker.connection.close()
         return broker is not None
-
-
-def _flags(options: argparse.Namespace) -> list[str]:
-    named = {"--db": options.db, "--config": options.config}
-    words = [
-        word for flag, value in named.items() if value for word in (flag, str(Path(value).expanduser().absolute()))
-    ]
-    return [*words, "--user"] if options.user else words
 
 
 def run_bridge(options: argparse.Namespace) -> int:

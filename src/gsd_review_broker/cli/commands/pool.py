@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import counted, moment, short_id
 from gsd_review_broker.cli.exits import Exit
+from gsd_review_broker.cli.project_files import changed_setting
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render.describe import counted, moment, short_id
-from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
-from gsd_review_broker.cli.settings_file import changed_setting
+from gsd_review_broker.cli.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import AGENTS, DEFAULT_AGENT, ReviewerState
 from gsd_review_broker.git.discovery import find_root
@@ -188,7 +188,6 @@ def _file(options: argparse.Namespace) -> Path:
 
 
 def _agent_in(file: Path) -> Any:
-    """The configured one, as it is written."""
     section = locations.read_settings_file(file, must_exist=False).get("reviewer_pool")
     return cast("Json", section).get("agent") if isinstance(section, dict) else None
 
@@ -210,7 +209,7 @@ def _switch(options: argparse.Namespace, file: Path, values: Json, *, note: str 
 
 
 def _warn_of_problems(screen: Screen) -> None:
-    """What would keep the pool off at the next start."""
+    """Print what would keep the pool off at the next start."""
     from gsd_review_broker.errors import StartError
     from gsd_review_broker.settings import config
 

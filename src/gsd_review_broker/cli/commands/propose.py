@@ -5,13 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.broker.watching import DEFAULT_SECONDS, exit_of, open_page, wait_for_verdict
+from gsd_review_broker.cli.changes import top_level
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git.changes import top_level
-from gsd_review_broker.cli.git.patches import add_source_options, as_text, chosen_change
+from gsd_review_broker.cli.patches import add_source_options, as_text, chosen_change
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render import describe
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import Category, values
 from gsd_review_broker.errors import BrokerError, Code

@@ -3,11 +3,11 @@
 import argparse
 import os
 
+from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import status_span
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
-from gsd_review_broker.cli.render import describe
-from gsd_review_broker.cli.render.describe import status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.words import RESOLUTIONS, Role, values
@@ -46,7 +46,7 @@ def register(commands: Commands) -> None:
 
 
 def proposer(context: Context) -> str:
-    """Who acts for the proposer: the token's holder, the agent that the environment names, or the person."""
+    """Return the proposer's name: the token's holder, the agent that the environment names, or the person."""
     named = os.environ.get("TANDEM_PROPOSER_ID") or os.environ.get("TANDEM_AGENT_TYPE")
     return context.options.identity or context.token_identity or named or context.identity
 
@@ -94,7 +94,7 @@ def run_message(options: argparse.Namespace) -> int:
 
 
 def _side(context: Context, options: argparse.Namespace) -> tuple[str, str]:
-    """The proposer speaks as the proposer, anybody else as a reviewer."""
+    """Return the role and the name of the sender; a caller that is not the proposer is a reviewer."""
     if options.role == "reviewer":
         return "reviewer", context.identity
     speaker = proposer(context)
@@ -107,7 +107,7 @@ def _side(context: Context, options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _resolving_side(context: Context, options: argparse.Namespace) -> str:
-    """The record has the side's own identity, so --as can mean nobody else."""
+    """Return the role of --as, which must be the review's proposer or its reviewer."""
     if options.identity is None:
         return options.role or "proposer"
     proposal = context.call("get_proposal", review_id=options.review)
@@ -119,7 +119,7 @@ def _resolving_side(context: Context, options: argparse.Namespace) -> str:
     raise BrokerError(
         Code.FORBIDDEN,
         f"{options.identity} is not the {options.role or 'proposer or the reviewer'} of review {status['review_id']}",
-        f"Its proposer is {sides['proposer']}, its reviewer {sides['reviewer'] or 'nobody'}.",
+        f"Its proposer is {sides['proposer']}, its reviewer {sides['reviewer'] or '(none)'}.",
     )
 
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from gsd_review_broker.cli.context import Context
+from gsd_review_broker.cli.describe import moment, status_span
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git.patches import add_source_options, as_text, chosen_change
+from gsd_review_broker.cli.patches import add_source_options, as_text, chosen_change
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
-from gsd_review_broker.cli.render.describe import moment, status_span
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.words import CLAIM_IS_LIVE, Severity, either
@@ -95,7 +95,6 @@ def _tell_claim(context: Context, claim: Json) -> int:
 
 
 def _claimed(context: Context, review_id: str) -> Json:
-    """Refused in the broker's own words if another reviewer has it, or if it is too late."""
     try:
         return context.call("claim_review", review_id=review_id, reviewer_id=context.identity)
     except BrokerError as error:
@@ -104,7 +103,7 @@ def _claimed(context: Context, review_id: str) -> Json:
 
 
 def _hint_at_take_over(context: Context, review_id: str, error: BrokerError) -> None:
-    """Only for a live claim: a review reserved for its last reviewer cannot be taken over."""
+    """Add the hint for a live claim only: a review reserved for its last reviewer cannot be taken over."""
     if error.code is not Code.ALREADY_CLAIMED:
         return
     status = context.call("get_review_status", review_id=review_id)
@@ -151,7 +150,7 @@ def run_counter(options: argparse.Namespace) -> int:
 
 
 def run_comment(options: argparse.Namespace) -> int:
-    """For the claimant: a comment does not claim the review."""
+    """Comment as the claimant: a comment does not claim the review."""
     context = Context(options)
     if options.revision is not None:
         status = _status(context, options)
@@ -169,7 +168,7 @@ def run_comment(options: argparse.Namespace) -> int:
 
 
 def _judge(options: argparse.Namespace, verdict: str, *, counter_patch: str | None = None) -> int:
-    """The broker claims the review in the same transaction."""
+    """Send the verdict; the broker claims the review in the same transaction."""
     context = Context(options)
     try:
         outcome = context.post(
@@ -193,7 +192,9 @@ def _tell_verdict(context: Context, verdict: Json) -> int:
     missing = verdict.get("missing")
     # An approval that the policy takes as one of several.
     rest = (
-        f"; your approval counts, and it still needs {' and '.join(missing)}" if missing else f" by {context.identity}"
+        f"; your approval is recorded, and it still needs {' and '.join(missing)}"
+        if missing
+        else f" by {context.identity}"
     )
     context.answer(verdict, verdict["review_id"], " ", status_span(verdict["status"]), rest)
     return Exit.DONE

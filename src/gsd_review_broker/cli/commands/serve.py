@@ -4,9 +4,9 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any, cast
 
+from gsd_review_broker.cli.context import configuration_of
 from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.settings.state_files import is_postgresql, without_password
 
@@ -30,17 +30,6 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=["console", "json"], help="(console)")
 
 
-def _configuration(options: argparse.Namespace) -> Any:
-    # Imported here, so that other commands do not pay for it.
-    from gsd_review_broker.git.discovery import find_root
-    from gsd_review_broker.settings import config
-
-    flags = {
-        name: getattr(options, name) for name in ("host", "port", "auth", "db", "config", "log_level", "log_format")
-    }
-    return config.load(root=None if options.user else find_root(Path.cwd()), flags=flags)
-
-
 def run_broker(options: argparse.Namespace) -> int:
     # Nothing of what a start makes is garbage; it is collected and set aside when the broker is ready.
     import gc
@@ -48,14 +37,14 @@ def run_broker(options: argparse.Namespace) -> int:
     gc.disable()
     # pydantic would ask every installed package whether it is a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    configuration = with_a_port(_configuration(options))
+    configuration = with_a_port(configuration_of(options))
     from gsd_review_broker import server
 
     return server.serve(configuration)
 
 
 def with_a_port(configuration: Any) -> Any:
-    """If nobody chose the port, the one that `tandem up` would take: each project has its own."""
+    """Take the chosen port, else the one that `tandem up` would take: each project has its own."""
     if any(configuration.origins.get(name, "default") != "default" for name in ("host", "port")):
         return configuration
     from dataclasses import replace
@@ -71,7 +60,7 @@ def _shown(value: Any) -> Any:
 
 
 def show_configuration(options: argparse.Namespace) -> int:
-    configuration = _configuration(options)
+    configuration = configuration_of(options)
     settings: dict[str, Any] = configuration.settings.model_dump()
     rows: list[tuple[str, Any, str]] = []
     for key, value in settings.items():

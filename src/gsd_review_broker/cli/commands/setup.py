@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
-from gsd_review_broker.cli.render.screen import Screen
+from gsd_review_broker.cli.screen import Screen
 from gsd_review_broker.domain.words import AGENTS, CLIENTS
 from gsd_review_broker.errors import BrokerError, Code
 
 if TYPE_CHECKING:
-    from gsd_review_broker.cli.setup.apply import SetupResult
-    from gsd_review_broker.cli.setup.plan import SetupPlan
+    from gsd_review_broker.cli.setup_plan import SetupPlan, SetupResult
 
 _PERSON = "you"
 _DETAILS = """\
@@ -38,7 +37,7 @@ def register(commands: Commands) -> None:
 
 
 def run_setup(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup.plan import make_plan
+    from gsd_review_broker.cli.setup_plan import make_plan
 
     if options.proposer is not None and options.proposer == options.reviewer:
         raise BrokerError(
@@ -52,7 +51,7 @@ def run_setup(options: argparse.Namespace) -> int:
 
 
 def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup.apply import carry_out, planned_facts
+    from gsd_review_broker.cli.setup_plan import carry_out, planned_facts
 
     facts = planned_facts(plan)
     if options.dry_run or not options.yes:
@@ -71,15 +70,15 @@ def _run_for_program(screen: Screen, plan: "SetupPlan", options: argparse.Namesp
 
 
 def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.setup import apply
-    from gsd_review_broker.cli.setup.apply import carry_out
+    from gsd_review_broker.cli import setup_plan
+    from gsd_review_broker.cli.setup_plan import carry_out
 
-    apply.show_found(screen, plan)
+    setup_plan.show_found(screen, plan)
     was_asked = False
     can_ask = not options.yes and not options.dry_run and sys.stdin.isatty()
     if can_ask and len(plan.pairs) > 1 and options.proposer is None and options.reviewer is None:
         plan, was_asked = _asked_for_pair(screen, plan, options), True
-    apply.show_plan(screen, plan, was_asked=was_asked)
+    setup_plan.show_plan(screen, plan, was_asked=was_asked)
     if options.dry_run:
         return Exit.DONE
     if plan.is_change and not options.yes and not (can_ask and _is_yes("\nWrite this? [Y/n] ")):
@@ -87,14 +86,13 @@ def _run_for_person(screen: Screen, plan: "SetupPlan", options: argparse.Namespa
         return Exit.DONE if can_ask else Exit.USAGE
     with screen.progress("setting up"):
         result = carry_out(plan)
-    apply.show_checks(screen, result.checks)
-    apply.show_next(screen, apply.next_steps(plan), result.url, result.notes)
+    setup_plan.show_checks(screen, result.checks)
+    setup_plan.show_next(screen, setup_plan.next_steps(plan), result.url, result.notes)
     return _exit(result)
 
 
 def _asked_for_pair(screen: Screen, plan: "SetupPlan", options: argparse.Namespace) -> "SetupPlan":
-    from gsd_review_broker.cli.setup.apply import show_pairs
-    from gsd_review_broker.cli.setup.plan import make_plan
+    from gsd_review_broker.cli.setup_plan import make_plan, show_pairs
 
     show_pairs(screen, plan)
     now = plan.pairs.index(plan.pair) + 1 if plan.pair in plan.pairs else 1
@@ -110,7 +108,7 @@ def _is_yes(question: str) -> bool:
 
 
 def _answer(question: str) -> str:
-    """An end of the input is an interruption: nobody has answered."""
+    """Ask the user; the end of the input is an interruption."""
     try:
         return input(question).strip()
     except EOFError:

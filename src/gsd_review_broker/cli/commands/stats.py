@@ -5,7 +5,7 @@ import argparse
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
-from gsd_review_broker.cli.render.screen import Row, Span, Style
+from gsd_review_broker.cli.screen import Row, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.durations import in_words
 

@@ -1,4 +1,4 @@
-"""What `tandem doctor` looks at on this machine: programs, settings, the database file; and what a check is."""
+"""The checks of `tandem doctor` that look at this machine: programs, settings, the database file."""
 
 import contextlib
 import importlib.util
@@ -98,7 +98,7 @@ def command() -> Check:
 
 
 def configuration(target: Target, config: str | None) -> Iterator[Check]:
-    """Validated whole, as the broker does at its start."""
+    """Validate the whole configuration, as the broker does at its start."""
     from gsd_review_broker.settings import config as settings
 
     try:
@@ -145,7 +145,7 @@ def database(target: Target) -> Iterator[Check]:
 
 
 def state_folder() -> Iterator[Check]:
-    """Only if it is a problem. `tandem up` keeps the broker's log, its port and its lock there."""
+    """Report a problem only. `tandem up` keeps the broker's log, its port and its lock there."""
     path = locations.state_folder()
     folder = next(parent for parent in (path, *path.parents) if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -175,7 +175,7 @@ def _foreign(target: Target) -> tuple[str, str] | None:
 
 
 def _file_system(folder: Path) -> str:
-    """By the longest mount point above it; empty where the system does not say."""
+    """Find the longest mount point above the folder; return an empty string without /proc/mounts."""
     try:
         lines = Path("/proc/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -206,7 +206,7 @@ def repository(target: Target) -> Check:
 
 
 def what_is_wrong(path: Path) -> tuple[str, str] | None:
-    """What, and what to do. None for one of ours, and for an empty file, which the broker fills."""
+    """Return the problem and its fix; None for a broker's database, and for an empty file, which the broker fills."""
     another = f"Move it away and put a backup in its place ({path.name}.backup-*), or choose another file with --db."
     if not path.is_file():
         return f"{path} is not a file", another

@@ -34,7 +34,7 @@ class InstalledFile:
 
 
 def installed_files(root: Path) -> list[InstalledFile]:
-    """Those that are not meant to be shared."""
+    """Return the installed files that are not meant to be shared."""
     name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     folder = locations.state_folder() / "installed"
     return [file for path in sorted(folder.glob(f"*-project-{name}.json")) for file in _listed(path, root)]
@@ -86,7 +86,7 @@ class LocalDiff:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A work tree, with a folder of our own to write to."""
+    """A work tree, and a scratch folder to write to."""
 
     root: Path
     scratch: Path
@@ -131,20 +131,20 @@ def opened(folder: Path) -> Generator[Tree]:
 
 
 def staged(tree: Tree) -> LocalDiff:
-    """What `git commit` would record."""
+    """Return what `git commit` would record."""
     copy_index(tree)
     return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
 def worktree(tree: Tree) -> LocalDiff:
-    """What `git add -A` and `git commit` would record: untracked files too, ignored ones not."""
+    """Return what `git add -A` and `git commit` would record: untracked files too, ignored ones not."""
     copy_index(tree)
     _add_everything(tree)
     return LocalDiff(diff=between(tree, _head(tree), written(tree)))
 
 
 def files(tree: Tree, names: Sequence[str]) -> LocalDiff:
-    """These files alone, against HEAD; ignored ones too, since they are named."""
+    """Return the diff of these files alone against HEAD; ignored ones too, since they are named."""
     read_head(tree)
     paths = [f":(top,literal){_below_root(tree, name)}" for name in names]
     try:
@@ -162,7 +162,7 @@ def files(tree: Tree, names: Sequence[str]) -> LocalDiff:
 
 
 def _below_root(tree: Tree, name: str) -> str:
-    """The folder is resolved, but not the file: a link is proposed as a link."""
+    """Resolve the folder, but not the file: a link is proposed as a link."""
     path = Path(os.path.realpath(Path(name).parent)) / Path(name).name
     if not path.is_relative_to(tree.root):
         raise BrokerError(Code.INVALID_ARGUMENT, f"{name} is outside {tree.root}", "Name a file of this repository.")
@@ -170,13 +170,13 @@ def _below_root(tree: Tree, name: str) -> str:
 
 
 def staged_digest(tree: Tree) -> str | None:
-    """The digest that an approval of exactly this would name; None if nothing is staged."""
+    """Return the digest of what is staged, as an approval would name it; None if nothing is staged."""
     copy_index(tree)
     return _digest(tree, written(tree))
 
 
 def worktree_digest(tree: Tree, paths: Sequence[str] = ()) -> str | None:
-    """Of the whole work tree, or of these paths only, staged or not."""
+    """Return the digest of the work tree, or of these paths in it, staged or not."""
     if paths:
         read_head(tree)
         _add(tree, [f":(top,literal){path}" for path in paths])
@@ -192,7 +192,7 @@ def _digest(tree: Tree, new: str) -> str | None:
 
 
 def span(tree: Tree, spelled: str) -> LocalDiff:
-    """A..B, A...B (since their merge base), or A (up to HEAD)."""
+    """Return the diff of A..B, A...B (since their merge base), or A (up to HEAD)."""
     base, dots, end = spelled.partition("...") if "..." in spelled else spelled.partition("..")
     start, end = _commit(tree, base or "HEAD"), _commit(tree, end or "HEAD")
     if dots == "...":
@@ -214,7 +214,7 @@ def between(tree: Tree, old: str, new: str) -> bytes:
 
 
 def _awkward(tree: Tree, old: str, new: str) -> list[str]:
-    """The files whose diff cannot be sent as text."""
+    """Return the files whose diff cannot be sent as text."""
     listed = tree.git("diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new).output.split(b"\0")[:-1]
     # A file that becomes a link, or the other way round, is shown as two.
     names = [name for kind, name in zip(listed[::2], listed[1::2], strict=True) for _ in range(1 + (kind == b"T"))]
@@ -244,7 +244,7 @@ def _empty_repository(tree: Tree, *, as_binary: bool) -> Path:
 
 
 def _sections(diff: bytes) -> list[bytes]:
-    """One for each file. No line inside a hunk begins with this word."""
+    """Split a diff by file. No line inside a hunk begins with this word."""
     starts = [0] if diff.startswith(_SECTION) else []
     at = diff.find(b"\n" + _SECTION)
     while at >= 0:
@@ -264,7 +264,7 @@ def _is_text(section: bytes) -> bool:
 
 
 def copy_index(tree: Tree) -> None:
-    """The user's present index; inside a git hook, the one that git names."""
+    """Copy the user's present index; inside a git hook, the one that git names."""
     named = os.environ.get("GIT_INDEX_FILE")
     real = run_git(tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index")
     path = tree.root / (named or text_of(real.output))
@@ -301,9 +301,7 @@ def _commit(tree: Tree, name: str) -> str:
 
 
 def _add_everything(tree: Tree) -> None:
-    """With the user's own configuration, which says what is ignored and how files are cleaned; but no hook runs.
-
-    Without what `tandem install` wrote: it is about this account, not about the change."""
+    """Add the work tree as the user's configuration says, without hooks and without what `tandem install` wrote."""
     ours = {file.path.relative_to(tree.root).as_posix(): file for file in installed_files(tree.root)}
     seen = _seen_by_git(tree, list(ours))
     _add(tree, [":/", _NOT_OURS, *(f":(top,exclude,literal){name}" for name in seen)])
@@ -313,7 +311,7 @@ def _add_everything(tree: Tree) -> None:
 
 
 def _seen_by_git(tree: Tree, names: Sequence[str]) -> list[str]:
-    """Those that are tracked or not ignored. `git add` refuses to leave out a path that it ignores anyway."""
+    """Keep the names that git does not ignore: `git add` refuses to leave out a path that it ignores anyway."""
     if not names:
         return []
     paths = [f":(top,literal){name}" for name in names]
@@ -326,7 +324,7 @@ def _seen_by_git(tree: Tree, names: Sequence[str]) -> list[str]:
 
 
 def _add_without_entry(tree: Tree, path: Path, name: str) -> None:
-    """A file that was there before us, and that others have changed since: their part of it."""
+    """Add the others' part of a file that was there before us and has changed since."""
     from gsd_review_broker import integrations
 
     content = integrations.without_ours(path, integrations.Environment.of(tree.root))

@@ -77,11 +77,11 @@ class Screen:
         return shutil.get_terminal_size().columns
 
     def say(self, *parts: Part) -> None:
-        """One line."""
+        """Write one line."""
         self._out.write("".join(self.painted(part) for part in parts) + "\n")
 
     def block(self, text: str, *, indent: str = "") -> None:
-        """Several lines, as they were written."""
+        """Write a text of several lines."""
         for line in visible_block(text).split("\n"):
             self._out.write(f"{indent}{line}".rstrip() + "\n")
 
@@ -112,7 +112,7 @@ class Screen:
         return self.clipped([*parts, row[-1]]).rstrip()
 
     def clipped(self, parts: Row) -> str:
-        """One line, cut at the terminal's edge before it is painted."""
+        """Return one line, cut at the terminal's edge before it is painted."""
         room = self.width
         shown: list[str] = []
         for part in parts:
@@ -129,20 +129,20 @@ class Screen:
         return f"\x1b[{style.value}m{text}\x1b[0m" if self.has_colour and style and text else text
 
     def json(self, value: Any) -> None:
-        """Exactly the broker's answer, in ASCII: every reader accepts it, and it cannot affect a terminal."""
+        """Print JSON in ASCII: every reader accepts it, and it cannot affect a terminal."""
         print(json.dumps(value, indent=2 if self.is_terminal else None), file=self._out)
 
     def warn(self, *parts: Part) -> None:
         self._err.write("".join(plain(part) for part in parts) + "\n")
 
     def write(self, text: str) -> None:
-        """Only our own control sequences."""
+        """Write our own text and control sequences, unescaped."""
         self._out.write(text)
         self._out.flush()
 
     @contextlib.contextmanager
     def progress(self, doing: str) -> Generator[None]:
-        """What takes so long, and for how long, on a terminal's standard error; it removes its line afterwards."""
+        """Show on a terminal's standard error what takes so long; remove the line afterwards."""
         if not self._err.isatty():
             yield
             return
@@ -169,7 +169,7 @@ class Screen:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """Return the number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     import unicodedata

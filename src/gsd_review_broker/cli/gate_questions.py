@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.cli.changes import top_level
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.git.changes import top_level
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, strictest
@@ -60,7 +60,7 @@ def check_plan(context: Context, file: str) -> int:
 
 
 def plans_as_they_are(context: Context, root: Path, names: Sequence[str]) -> list[Json]:
-    """A row for each plan: `plan`, `object`, `approved`, and the `reviews` that approved exactly this content."""
+    """Return for each plan `plan`, `object`, `approved`, and the `reviews` that approved exactly this content."""
     site = install.GateSite.of(root)
     empty = text_of(run_git(site.folder, "hash-object", "--stdin").output)
     versions = plan_versions(root, names, empty)
@@ -70,7 +70,6 @@ def plans_as_they_are(context: Context, root: Path, names: Sequence[str]) -> lis
 
 
 def _place_of(file: str) -> tuple[Path, str]:
-    """The work tree, and the path in it."""
     root = top_level(Path.cwd())
     path = Path(os.path.realpath(Path(file).parent)) / Path(file).name
     if root is None or not path.is_relative_to(root) or not path.is_file():
@@ -117,12 +116,12 @@ def status_of(context: Context) -> int:
 
 
 def mode_there(context: Context) -> Mode:
-    """Of a broker on another machine. It has to answer, and to serve this repository."""
+    """Ask the broker on another machine for its mode; it has to serve this repository."""
     return Mode(answer_about(context, install.GateSite.of(Path.cwd()), "status", b"")["mode"])
 
 
 def judged(context: Context, site: install.GateSite, commits: list[str]) -> list[Json]:
-    """A row for each of these commits: is its content approved?"""
+    """Return a row for each commit: is its content approved?"""
     log = commits_log(site, ["--no-walk=unsorted", *commits])
     return answer_about(context, site, "status", log)["commits"] if commits else []
 
@@ -147,7 +146,6 @@ def _show_status(context: Context, result: dict[str, Any]) -> None:
 
 
 def passed(number: int, one: str, several: str) -> str:
-    """The sentence about a range in which nothing is missing."""
     match number:
         case 0:
             return "There is no commit in this range."
@@ -158,7 +156,7 @@ def passed(number: int, one: str, several: str) -> str:
 
 
 def range_log(site: install.GateSite, revisions: list[str]) -> bytes:
-    """The commits that a person or a CI job names. A name that git does not know would otherwise be an empty range."""
+    """List the named commits; refuse a name that git does not know."""
     for revision in revisions:
         if revision.startswith("-"):
             raise BrokerError(Code.INVALID_ARGUMENT, f"{revision!r} is not a range of commits", "Give A..B.")
@@ -166,7 +164,7 @@ def range_log(site: install.GateSite, revisions: list[str]) -> bytes:
 
 
 def commits_log(site: install.GateSite, revisions: list[str]) -> bytes:
-    """The same output that the hook sends."""
+    """Return the output that the hook sends."""
     return _log(site, hook.LOG, revisions)
 
 
@@ -178,7 +176,7 @@ def _log(site: install.GateSite, words: Sequence[str], revisions: list[str]) -> 
 
 
 def guarded_log(site: install.GateSite, policy: GatePolicy) -> bytes:
-    """All commits that the guarded branches gained since the gate was installed."""
+    """List the commits that the guarded branches gained since the gate was installed."""
     return commits_log(site, [*hook.guarded_globs(policy.branches), "--not", "--remotes", *install.known_tips(site)])
 
 
@@ -202,7 +200,7 @@ def answer_about(
 
 
 def _record(context: Context, site: install.GateSite, log: bytes) -> None:
-    """What landed while no broker was running, or around the hook. The broker records a commit once."""
+    """Report what landed without a broker, or around the hook. The broker records a commit once."""
     try:
         report_landed(install.hook_site(site))
         if log:
@@ -223,7 +221,7 @@ def _body(
 
 
 def _from_file(context: Context, here: hook.Site, body: bytes) -> Json:
-    """Without a broker: from its database, if it can be trusted."""
+    """Judge without a broker, from its database."""
     place = context.target.locations
     here.known |= {"database": str(place.database)}
     request = parse_request(body)

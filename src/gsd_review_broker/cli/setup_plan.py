@@ -1,24 +1,165 @@
-"""Shows the plan of `tandem setup`, carries it out, runs the checks of the doctor, and says what to type next."""
+"""The plan of `tandem setup`: what it found, what it would write, and what to do next.
 
+Making a plan writes nothing; `carry_out` does what the plan says. It chooses who proposes and who reviews: two clients
+of different vendors, or a client and a person.
+"""
+
+import argparse
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
-from gsd_review_broker.cli.doctor.checks import every_check
-from gsd_review_broker.cli.doctor.machine import Check, CheckState
-from gsd_review_broker.cli.gate.setup import install_gate
-from gsd_review_broker.cli.render.describe import counted
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
-from gsd_review_broker.cli.setup.plan import PERSON, Pair, SetupPlan
+from gsd_review_broker.cli.commands.doctor import every_check
+from gsd_review_broker.cli.describe import counted
+from gsd_review_broker.cli.machine_checks import Check, CheckState
+from gsd_review_broker.cli.project_files import GateState, gate_state, install_gate
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.words import CLIENTS, Audience, either
-from gsd_review_broker.integrations import client_named
-from gsd_review_broker.settings import locations
+from gsd_review_broker.domain.words import CLIENTS, VENDORS, Audience, either
+from gsd_review_broker.integrations import (
+    Choice,
+    Client,
+    ClientPlan,
+    ClientStatus,
+    Environment,
+    InstalledGsd,
+    Scope,
+    client_named,
+)
+
+PERSON = "you"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    proposer: str | None
+    """None: no client is on this machine."""
+    reviewer: str = PERSON
+
+
+def every_pair(installed: Sequence[str]) -> list[Pair]:
+    """Return the best pair first: another vendor's model makes other mistakes. A person can always review."""
+    agents = [
+        Pair(proposer=proposer, reviewer=reviewer)
+        for proposer in installed
+        for reviewer in installed
+        if _vendor(proposer) != _vendor(reviewer)
+    ]
+    return [*agents, *(Pair(proposer=proposer) for proposer in installed)] or [Pair(proposer=None)]
+
+
+def _vendor(client: str) -> str:
+    """Accept a client that can use any vendor's model: a pair approves nothing."""
+    return VENDORS.get(client) or client
+
+
+def chosen_pair(pairs: Sequence[Pair], present: Pair | None, *, proposer: str | None, reviewer: str | None) -> Pair:
+    """Choose what the user named, else what is set up, else the best. A named client need not be installed."""
+    if present is not None:
+        # The partner of the named client stays, unless it changes sides.
+        proposer = proposer or (present.proposer if present.proposer != reviewer else None)
+        reviewer = reviewer or (present.reviewer if present.reviewer != proposer else None)
+    if proposer is None:
+        fitting = (pair for pair in pairs if reviewer in {None, pair.reviewer})
+        return next(fitting, Pair(proposer=None, reviewer=reviewer or PERSON))
+    fitting = (pair for pair in pairs if pair.proposer == proposer and reviewer in {None, pair.reviewer})
+    return next(fitting, Pair(proposer=proposer, reviewer=reviewer or PERSON))
+
+
+def present_pair(roles: Mapping[str, str]) -> Pair | None:
+    """Return the pair that is set up in the project, by the role of each connected client."""
+    proposer = next((name for name, role in roles.items() if role == "proposer"), None)
+    reviewer = next((name for name, role in roles.items() if role == "reviewer"), PERSON)
+    return Pair(proposer=proposer, reviewer=reviewer) if proposer else None
+
+
+def left_out(present: Pair | None, new: Pair) -> list[str]:
+    """Return the clients of the present pair that are not in the new one. Other clients stay connected."""
+    members = (present.proposer, present.reviewer) if present else ()
+    return [name for name in members if name and name not in {PERSON, new.proposer, new.reviewer}]
+
+
+_GSD = "gsd"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetupPlan:
+    around: Environment
+    found: tuple[ClientStatus, ...]
+    """The clients that are on this machine."""
+    gsd: tuple[InstalledGsd, ...]
+    pairs: tuple[Pair, ...]
+    pair: Pair
+    leaving: tuple[Client, ...]
+    """The clients of the present pair that are not in the new one. They are disconnected."""
+    clients: tuple[ClientPlan, ...]
+    """In the order in which they are carried out."""
+    gate: GateState
+    wants_gate: bool
+
+    @property
+    def is_change(self) -> bool:
+        return self.changes_gate or any(client.is_change for client in self.clients)
+
+    @property
+    def files(self) -> dict[Path, str]:
+        changes = [change for client in self.clients for change in client.changes if change.is_change]
+        return {change.path: change.action for change in changes}
+
+    @property
+    def changes_gate(self) -> bool:
+        return self.wants_gate and not self.gate.is_installed
+
+
+def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
+    around = Environment.of(Path.cwd())
+    root = around.project("Go into one, or make one here with `git init`.")
+    found = tuple(status for status in integrations.status(around, versions=False) if status.program)
+    pairs = every_pair([status.client.name for status in found])
+    present = present_pair(_roles(around))
+    pair = pair or chosen_pair(pairs, present, proposer=options.proposer, reviewer=options.reviewer)
+    leaving = tuple(map(integrations.client_named, left_out(present, pair)))
+    gsd = integrations.installed_gsd(around)
+    planner = integrations.Planner(around)
+    clients = [planner.uninstall(client, Scope.PROJECT) for client in leaving]
+    wanted = _wanted(pair, options, around, with_gsd=bool(gsd))
+    clients += [planner.install(client, choice) for client, choice in wanted]
+    return SetupPlan(
+        around=around,
+        found=found,
+        gsd=gsd,
+        pairs=tuple(pairs),
+        pair=pair,
+        leaving=leaving,
+        clients=tuple(clients),
+        gate=gate_state(root),
+        wants_gate=not options.no_gate,
+    )
+
+
+def _roles(around: Environment) -> dict[str, str]:
+    roles = {name: integrations.connected_role(name, around) for name in CLIENTS}
+    return {name: role for name, role in roles.items() if role}
+
+
+def _wanted(
+    pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
+) -> list[tuple[Client, Choice]]:
+    names = {pair.proposer: Audience.PROPOSER, pair.reviewer: Audience.REVIEWER}
+    wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
+    if with_gsd:
+        wanted.append((integrations.client_named(_GSD), Audience.PROPOSER))
+    if options.pool:
+        wanted.append((integrations.pool_settings(options.pool), Audience.PROPOSER))
+    program = integrations.tandem_program(around, shared=options.shared)
+    choice = Choice(url=None, trust=options.trust, shared=options.shared, tandem=program)
+    return [(client, integrations.kept_choice(client, replace(choice, role=role), around)) for client, role in wanted]
+
 
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
 _MARKS = {CheckState.YELLOW: Span("look", Style.YELLOW), CheckState.RED: Span("bad ", Style.RED)}
@@ -94,7 +235,6 @@ def show_next(screen: Screen, steps: Sequence[Json], url: str, notes: Sequence[s
 
 
 def next_steps(plan: SetupPlan) -> list[Json]:
-    """What a person types, in which client."""
     steps: list[Json] = []
     if plan.pair.proposer is not None:
         steps.append(_step(plan.pair.proposer, Audience.PROPOSER, "To propose a change,"))
@@ -111,8 +251,8 @@ def _step(client: str, role: Audience, doing: str) -> Json:
 
 def in_words(pair: Pair) -> str:
     if pair.proposer is None and pair.reviewer == PERSON:
-        return "Nobody proposes yet; you review in the browser."
-    proposes = f"{client_named(pair.proposer).full_name} proposes" if pair.proposer else "nobody proposes yet"
+        return "No agent proposes yet; you review in the browser."
+    proposes = f"{client_named(pair.proposer).full_name} proposes" if pair.proposer else "no agent proposes yet"
     reviews = (
         "you review in the browser" if pair.reviewer == PERSON else f"{client_named(pair.reviewer).full_name} reviews"
     )
@@ -148,14 +288,13 @@ class SetupResult:
 
 
 def carry_out(plan: SetupPlan) -> SetupResult:
-    """The files first: a broker that is started now already has the pool's settings."""
+    """Write the files first: a broker that is started now already has the pool's settings."""
     done = [integrations.carry_out(client) for client in plan.clients]
-    target = Target.of(Path.cwd(), environment=None)
+    target = Target.of(Path.cwd())
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:
         install_gate(plan.around.project(), database=target.locations.database)
-    _, origin = locations.setting("port", target.locations.root, flag=None, config=None)
-    started = background.start(target, port_is_free=origin == "default")
+    started = background.start(target)
     started.broker.connection.close()
     return SetupResult(
         url=started.broker.connection.url,

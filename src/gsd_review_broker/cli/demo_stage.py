@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gsd_review_broker.cli.broker import launching
-from gsd_review_broker.cli.demo import script
+from gsd_review_broker.cli import demo_actors
+from gsd_review_broker.cli.broker import background
 from gsd_review_broker.client import RunningBroker, Target
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.program import run_git
@@ -41,10 +41,11 @@ class Stage:
         return self.broker.connection.url
 
     def play(self, *, pause: float, deadline: float) -> Iterator[bytes]:
-        """The actors' output, in order. Raises if one of them fails or the time is over."""
+        """Yield the actors' output in order. Raise StartError if one of them fails, or if the time is over."""
         output: queue.Queue[bytes | None] = queue.Queue()
         with contextlib.ExitStack() as stack:
-            actors = {name: self._actor(stack, name, folder, pause) for name, folder in self._parts().items()}
+            folders = {"reviewer": self.folder / "reviewer", "proposer": self.repository}
+            actors = {name: stack.enter_context(self._actor(name, folders[name], pause)) for name in folders}
             readers = [threading.Thread(target=_listen, args=(one, output), daemon=True) for one in actors.values()]
             for reader in readers:
                 reader.start()
@@ -64,17 +65,20 @@ class Stage:
                     complaint = (actor.stderr.read() if actor.stderr else b"").decode("utf-8", "replace").strip()
                     raise StartError(f"the demo's {name} failed: {complaint.splitlines()[-1] if complaint else '?'}")
 
-    def _parts(self) -> dict[str, Path]:
-        return {"reviewer": self.folder / "reviewer", "proposer": self.repository}
-
-    def _actor(self, stack: contextlib.ExitStack, name: str, folder: Path, pause: float) -> "subprocess.Popen[bytes]":
-        environment = {
-            **self.environment,
-            "BROKER_URL": self.url,
-            "TANDEM_DEMO_FOLDER": str(folder),
-            "TANDEM_DEMO_PAUSE": str(pause),
-        }
-        return stack.enter_context(_started(name, folder, environment))
+    @contextlib.contextmanager
+    def _actor(self, name: str, folder: Path, pause: float) -> Generator["subprocess.Popen[bytes]"]:
+        process = subprocess.Popen(
+            background.python_command("gsd_review_broker.cli.demo_actors", name, str(folder), self.url, str(pause)),
+            cwd=folder,
+            env=background.safe_environment(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # Ctrl-C goes to the narrator, which then stops the others in order.
+            start_new_session=True,
+        )
+        with _ended_after(process):
+            yield process
 
 
 def _listen(actor: "subprocess.Popen[bytes]", output: "queue.Queue[bytes | None]") -> None:
@@ -107,7 +111,7 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """None of the person's own settings: a pool that is switched on there must not start for a demo."""
+    """Leave out the user's own settings: a pool that is enabled there must not start for a demo."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("BROKER_", "XDG_", "TANDEM_", "GIT_"))}
     home = folder / "home"
     home.mkdir()
@@ -121,7 +125,7 @@ _AUTHOR = {"NAME": "Tandem demo", "EMAIL": "demo@example.invalid"}
 def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
     project = folder / "project"
     project.mkdir()
-    (project / script.FILE).write_text(script.ORIGINAL, "utf-8")
+    (project / demo_actors.FILE).write_text(demo_actors.ORIGINAL, "utf-8")
     for command in (
         ["init", "-q", "-b", "main"],
         ["add", "-A"],
@@ -137,29 +141,13 @@ def _make_repositories(folder: Path, environment: dict[str, str]) -> None:
 def _broker(folder: Path, target: Target, environment: dict[str, str]) -> Generator[RunningBroker]:
     path = folder / "broker.log"
     with path.open("wb") as log:
-        process = launching.launch(["--port", "0"], folder=folder / "project", environment=environment, log=log)
+        process = background.launch(["--port", "0"], folder=folder / "project", environment=environment, log=log)
     with _ended_after(process):
-        broker = launching.await_answer(process, target, seconds=_START_SECONDS)
+        broker = background.await_answer(process, target, seconds=_START_SECONDS)
         if broker is None:
             output = path.read_text("utf-8", "replace").strip()
             raise StartError(f"the demo's broker did not start: {output[-500:]}")
         yield broker
-
-
-@contextlib.contextmanager
-def _started(actor: str, folder: Path, environment: dict[str, str]) -> Generator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(
-        launching.python_command("gsd_review_broker.cli.demo.actors", actor),
-        cwd=folder,
-        env=launching.safe_environment(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # Ctrl-C goes to the narrator, which then stops the others in order.
-        start_new_session=True,
-    )
-    with _ended_after(process):
-        yield process
 
 
 @contextlib.contextmanager
@@ -168,13 +156,8 @@ def _ended_after(process: "subprocess.Popen[bytes]") -> Generator[None]:
         try:
             yield
         finally:
-            _end(process)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            process.terminate()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()

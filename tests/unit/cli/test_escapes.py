@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.cli.render.screen import visible, visible_block
+from gsd_review_broker.cli.screen import visible, visible_block
 
 HOSTILE = {
     "escape": ("\x1b[31mred", "\\x1b[31mred"),

@@ -9,15 +9,15 @@ from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.setup import gate_state
-from gsd_review_broker.cli.render.screen import Span, Style
+from gsd_review_broker.cli.project_files import gate_state
+from gsd_review_broker.cli.screen import Span, Style
 from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.integrations import Environment, InstalledGsd
 from gsd_review_broker.integrations.clients.gsd import NAME, project_config
-from gsd_review_broker.settings import config, locations
+from gsd_review_broker.settings import config
 from gsd_review_broker.settings.problems import REVIEW
 from gsd_review_broker.settings.schema import Settings
 
@@ -33,6 +33,11 @@ _MODES = {
     "blocking": "blocking: wait for the verdict before you commit.",
     "optimistic": "optimistic: propose with --skip-diff-validation, commit with the trailer, go on, and run "
     "`tandem gsd check` before each task and at the end.",
+}
+_GATE_LINES = {
+    "block": "The git gate refuses a commit without an approval.",
+    "warn": "The git gate only warns about a commit without an approval.",
+    "off": "There is no git gate here.",
 }
 
 
@@ -50,7 +55,7 @@ class Rules:
 
     @property
     def execution_mode(self) -> str:
-        """A gate that blocks takes no commit whose review is pending."""
+        """Return "blocking" if the gate blocks: it takes no commit whose review is pending."""
         return "blocking" if self.gate_mode == "block" else self.settings.execution_mode
 
     @property
@@ -81,21 +86,11 @@ class Rules:
             yield _FAIL_MODES[self.settings.review.fail_mode]
         else:
             yield "review is off: propose nothing, and work as GSD says."
-        yield _gate_line(self.gate_mode)
+        yield _GATE_LINES[self.gate_mode]
         if self.plan_first:
             yield "plan_first: code is not taken while a plan of the current phase is not approved as it is."
         for problem in self.problems:
             yield f"problem: {problem}"
-
-
-def _gate_line(mode: str) -> str:
-    match mode:
-        case "block":
-            return "The git gate refuses a commit without an approval."
-        case "warn":
-            return "The git gate only warns about a commit without an approval."
-        case _:
-            return "There is no git gate here."
 
 
 def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
@@ -103,8 +98,8 @@ def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
     gate = gate_state(folder)
     return Rules(
         settings=loaded.settings,
-        gate_mode=gate.mode if gate and gate.is_installed else "off",
-        plan_first=gate is not None and gate.is_installed and gate.plan_first,
+        gate_mode=gate.mode if gate.is_installed else "off",
+        plan_first=gate.is_installed and gate.plan_first,
         problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW),
     )
 
@@ -153,7 +148,7 @@ def facts_of(one: InstalledGsd) -> Json:
 
 
 def start_session(context: Context) -> int:
-    """A hook that fails would disturb a session that needs no review; what is wrong is printed instead."""
+    """Print problems instead of failing: a failing hook would disturb a session that needs no review."""
     around = Environment.of(Path.cwd())
     result: Json = {"project": None, "broker": None, "repaired": [], "problems": []}
     if around.root is None or not _is_ours(around):
@@ -169,7 +164,7 @@ def start_session(context: Context) -> int:
 
 
 def _is_ours(around: Environment) -> bool:
-    """An account's hook runs in every folder; only GSD's projects, and those that were set up, are ours."""
+    """Is this a project of GSD, or one that was set up? An account's hook runs in every folder."""
     if around.root is None:
         return False
     in_project = integrations.connected_role(NAME, around) is not None
@@ -183,12 +178,10 @@ def _repaired(around: Environment) -> list[str]:
 
 def _broker(context: Context) -> str:
     options = context.options
-    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user, environment=None)
-    target = Target(locations=target.locations, is_explicit=target.is_explicit)
-    _, origin = locations.setting("port", target.locations.root, flag=None, config=options.config)
-    started = background.start(target, port_is_free=origin == "default")
-    started.broker.connection.close()
-    return started.broker.connection.url
+    target = Target.of(Path.cwd(), db=options.db, config=options.config, user=options.user)
+    broker = background.start(target, config=options.config).broker
+    broker.connection.close()
+    return broker.connection.url
 
 
 def _finished(context: Context, result: Json) -> int:

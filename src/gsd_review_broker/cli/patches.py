@@ -12,10 +12,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli import changes
+from gsd_review_broker.cli.changes import LocalDiff
 from gsd_review_broker.cli.context import Context
-from gsd_review_broker.cli.git import changes
-from gsd_review_broker.cli.git.changes import LocalDiff
-from gsd_review_broker.cli.render.screen import Screen, Span, Style
+from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -52,7 +52,7 @@ def fetch(
     path: str | None = None,
     counter: bool = False,
 ) -> Fetched:
-    """Every page of one revision: a cursor stays with the revision it began with."""
+    """Fetch every page of one revision: a cursor stays with the revision it began with."""
     filters = {"review_id": review_id, "revision": revision, "since_revision": since, "path": path}
     proposal = context.call("get_proposal", **filters)
     text: str | None = proposal["counter_patch" if counter else "diff"]
@@ -81,7 +81,7 @@ def show(screen: Screen, text: str, *, pager: bool) -> None:
 
 
 def painted(screen: Screen, line: str) -> str:
-    """A line of a diff; the tabs of code stay. The text after a hunk's numbers is the author's."""
+    """Colour a line of a diff; tabs stay. The text after a hunk's numbers is marked as the author's."""
     heading = _HEADING.fullmatch(line)
     if heading is not None:
         line = f"{heading[1]} (heading by the author:{heading[2]})"
@@ -125,7 +125,7 @@ def add_source_options(parser: argparse.ArgumentParser, *, may_be_none: bool) ->
 
 
 def chosen_change(options: argparse.Namespace) -> LocalDiff | None:
-    """None for --no-diff. An empty change is refused, and so is text that is not a diff."""
+    """Return the change that the options name; None for --no-diff. Refuse text that is not a diff."""
     if getattr(options, "no_diff", False):
         return None
     change, place = _read(options)
@@ -188,7 +188,7 @@ def _file(name: str) -> bytes:
 
 
 def _piped() -> bytes:
-    """Piped input that was not named. An agent's shell may leave a pipe open that never sends anything."""
+    """Read piped input. An agent's shell may leave a pipe open that never sends anything."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):

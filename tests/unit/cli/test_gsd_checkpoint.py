@@ -1,6 +1,6 @@
 """Which commits go with a refused one."""
 
-from gsd_review_broker.cli.gsd.checkpoint import EarlyCommit, to_take_back, without_reverted
+from gsd_review_broker.cli.gsd_checkpoint import EarlyCommit, to_take_back, without_reverted
 
 
 def commit(name: str, *paths: str, undoes: tuple[str, ...] = ()) -> EarlyCommit:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gsd_review_broker.cli import changes, patches
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import answer_about, commits_log, judged, plans_as_they_are
-from gsd_review_broker.cli.git import changes, patches
-from gsd_review_broker.cli.gsd.rules import Rules, rules_here
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.gate_questions import answer_about, commits_log, judged, plans_as_they_are
+from gsd_review_broker.cli.gsd_rules import Rules, rules_here
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.gate.refusal import plan_command
@@ -46,8 +46,7 @@ class EarlyCommit:
 
 
 def to_take_back(commits: Sequence[EarlyCommit], refused: Collection[str]) -> list[str]:
-    """Of commits from the oldest to the newest: the refused ones and what was built on them in the same files, newest
-    first.
+    """Return the refused ones of `commits` (oldest first) and what was built on them in the same files, newest first.
 
     Reverted in this order each applies cleanly: of every file, all that came after the refused change goes first.
     """
@@ -61,7 +60,7 @@ def to_take_back(commits: Sequence[EarlyCommit], refused: Collection[str]) -> li
 
 
 def without_reverted(commits: Sequence[EarlyCommit]) -> list[EarlyCommit]:
-    """A commit and its revert cancel each other out."""
+    """Leave out each commit that was reverted, and its revert."""
     undone = {name for commit in commits for name in commit.undoes}
     return [commit for commit in commits if commit.id not in undone and not commit.undoes]
 
@@ -93,7 +92,7 @@ def early_commits(context: Context) -> Json:
 
 
 def _branch_commits(site: GateSite) -> list[EarlyCommit]:
-    """Oldest first. A merge is left out: what it brought in is there by itself."""
+    """List the commits, oldest first, without merges: what a merge brought in is listed too."""
     span = ["--topo-order", f"--max-count={_MOST_COMMITS}", "HEAD"]
     messages = _messages(site, span)
     return [
@@ -110,7 +109,7 @@ def _branch_commits(site: GateSite) -> list[EarlyCommit]:
 
 
 def _messages(site: GateSite, span: Sequence[str]) -> dict[str, tuple[str | None, frozenset[str]]]:
-    """By commit: the review in its trailer, and what it reverts."""
+    """Return for each commit the review in its trailer, and the commits that it reverts."""
     answer = run_git(site.folder, "log", "-z", _MESSAGES, *span, "--")
     if not answer.is_good:
         raise BrokerError(Code.INVALID_ARGUMENT, f"git log: {answer.why}", "Go into a repository with commits.")
@@ -143,7 +142,7 @@ def _standing(context: Context, commit: EarlyCommit) -> Exit:
 
 
 def _diff_of(commit: EarlyCommit) -> str:
-    """As `tandem propose` made it before the commit."""
+    """Make the diff as `tandem propose` made it before the commit."""
     with changes.opened(Path.cwd()) as tree:
         has_parent = tree.git("rev-parse", "--verify", "--quiet", f"{commit.id}^").code == 0
         base = f"{commit.id}^^{{tree}}" if has_parent else tree.must("mktree")
@@ -205,7 +204,7 @@ def _answered(context: Context, name: str, findings: Findings, note: str = "Noth
 
 
 def _plans(context: Context, _rules: Rules) -> Findings:
-    """GSD's orchestrator works in the main tree, and its plans count."""
+    """Check the plans of the main tree, in which GSD's orchestrator works."""
     root = find_root(Path.cwd())
     rows = plans_as_they_are(context, root, active_plans(root)) if root else []
     names = [row["plan"] for row in rows if not row["approved"]]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import passed, range_log
-from gsd_review_broker.cli.render.screen import visible_block
+from gsd_review_broker.cli.gate_questions import passed, range_log
+from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.domain.gate.decision import Because, Commit, Origin
 from gsd_review_broker.domain.gate.judge import judge
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
@@ -49,7 +49,7 @@ def _override_question(revision: str) -> tuple[str, dict[str, str]]:
 
 
 def _attach(text: str, commit: str) -> None:
-    """Appended, since a squashed commit has several; the same receipt only once."""
+    """Append the receipt, once: a squashed commit has several."""
     present = _notes("show", commit)
     if text in present.output.decode("utf-8", "replace").splitlines():
         return
@@ -59,7 +59,6 @@ def _attach(text: str, commit: str) -> None:
 
 
 def _notes(*arguments: str) -> Answer:
-    """The user's own git, since the note is the user's."""
     return run_users_git(Path.cwd(), "notes", f"--ref={NOTES}", *arguments)
 
 

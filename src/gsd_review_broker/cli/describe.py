@@ -1,6 +1,6 @@
 """A review and an event in words, for a person."""
 
-from gsd_review_broker.cli.render.screen import Part, Screen, Span, Style
+from gsd_review_broker.cli.screen import Part, Screen, Span, Style
 from gsd_review_broker.client.connection import Json
 
 # Not by the words of the domain: `tandem status` reads this table, and starts without them.
@@ -26,7 +26,7 @@ def status_span(status: str | None) -> Span:
 
 
 def moment(timestamp: str) -> str:
-    """The broker's time to the second: UTC."""
+    """Shorten the broker's time (UTC) to the second."""
     return timestamp[:19] + "Z" if len(timestamp) > 19 else timestamp  # noqa: PLR2004 - YYYY-MM-DDTHH:MM:SS
 
 
@@ -40,7 +40,6 @@ EVENT_TITLES = ("ID", "WHEN", "REVIEW", "WHAT", "WHO", "ABOUT")
 
 
 def event_line(event: Json, *, with_review: bool) -> list[Part]:
-    """For a list that grows."""
     review: list[Part] = [short_id(event["review_id"]).ljust(SHORT_ID), "  "] if with_review else []
     details = about(event)
     when = Span(moment(event["timestamp"]), Style.DIM)
@@ -52,7 +51,6 @@ def event_name(event: Json) -> Span:
 
 
 def about(event: Json) -> str:
-    """The details worth showing: the verdict, its reason, the text, the commit."""
     metadata: Json = event["metadata"]
     details = [str(metadata[name]) for name in _TOLD if metadata.get(name)]
     if metadata.get("commit"):
@@ -67,7 +65,7 @@ _REASON_CHARACTERS = 80
 
 
 def outcome(status: Json) -> list[Part]:
-    """A review's state, short enough for an agent that waited ten minutes; `show` has the whole story."""
+    """Describe a review's state in one line; `tandem show` prints everything."""
     from gsd_review_broker.domain.words import CLAIM_IS_LIVE
 
     parts: list[Part] = [status["review_id"], " ", status_span(status["status"])]
@@ -175,7 +173,6 @@ def _message(screen: Screen, message: Json) -> None:
 
 
 def row(review: Json, *, short: bool) -> list[Part]:
-    """A terminal gets the first characters of an id; a program gets all of it."""
     who = review["claimed_by"] or f"({review['proposer_id'] or review['agent_type']})"
     return [
         Span(short_id(review["id"]) if short else review["id"], Style.BOLD),

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gsd_review_broker.cli import changes
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.gate.questions import guarded_log
-from gsd_review_broker.cli.git import changes
+from gsd_review_broker.cli.gate_questions import guarded_log
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.gate import hook, install
@@ -32,11 +32,11 @@ _AUTHOR = {
 }
 
 # The outcome, as the git hook has it, and the words.
-Answer = tuple[str, str]
+HookAnswer = tuple[str, str]
 
 
 def answer(event: str) -> int:
-    """Reads the event from standard input, and prints Claude Code's answer."""
+    """Read the event from standard input, and print the answer for Claude Code."""
     try:
         facts = json.loads(sys.stdin.buffer.read(_LONGEST))
         outcome, text = _EVENTS[event][0](facts)
@@ -51,8 +51,8 @@ def answer(event: str) -> int:
     return Exit.DONE
 
 
-def _before(facts: dict[str, Any]) -> Answer:
-    """Asks about the present index of the folder that Claude is in."""
+def _before(facts: dict[str, Any]) -> HookAnswer:
+    """Ask about the present index of the folder that Claude is in."""
     if facts.get("tool_name") != "Bash" or not (commit := _COMMIT.search(facts["tool_input"]["command"])):
         return "pass", ""
     site = _site(Path(facts["cwd"]))
@@ -66,8 +66,8 @@ def _before(facts: dict[str, Any]) -> Answer:
     return outcome if outcome in {"pass", "warn"} else "refuse", said
 
 
-def _stopping(facts: dict[str, Any]) -> Answer:
-    """Commits that got around the git hook. It asks once: the agent may stop the second time."""
+def _stopping(facts: dict[str, Any]) -> HookAnswer:
+    """Look for commits that got around the git hook, once: the agent may stop the second time."""
     if facts.get("stop_hook_active"):
         return "pass", ""
     site = _site(Path(facts["cwd"]))
@@ -123,7 +123,6 @@ def _scratch_commit(tree: changes.Tree, *, amends: bool) -> str:
 
 
 def _site(folder: Path) -> install.GateSite | None:
-    """A folder that does not exist yet, or is not in a repository, has no gate."""
     return install.GateSite.of(folder) if folder.is_dir() and git_folder(folder) else None
 
 
@@ -140,7 +139,7 @@ def _blocked(text: str) -> dict[str, Any]:
     return {"decision": "block", "reason": text}
 
 
-_EVENTS: dict[str, tuple[Callable[[dict[str, Any]], Answer], Callable[[str], dict[str, Any]]]] = {
+_EVENTS: dict[str, tuple[Callable[[dict[str, Any]], HookAnswer], Callable[[str], dict[str, Any]]]] = {
     "pre-tool-use": (_before, _denied),
     "stop": (_stopping, _blocked),
 }

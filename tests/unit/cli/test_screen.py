@@ -6,9 +6,9 @@ import json
 import pytest
 
 from gsd_review_broker.cli.broker.watching import exit_of
+from gsd_review_broker.cli.describe import LEAST_INTENT, ROW_TITLES
 from gsd_review_broker.cli.exits import OF_ERROR, Exit
-from gsd_review_broker.cli.render.describe import LEAST_INTENT, ROW_TITLES
-from gsd_review_broker.cli.render.screen import Screen, Span, Style, cells, cut
+from gsd_review_broker.cli.screen import Screen, Span, Style, cells, cut
 from gsd_review_broker.errors import Code
 
 

@@ -1,1 +1,0 @@
-"""`tandem demo`: the whole loop on any machine, with a scripted proposer and a scripted reviewer as real processes."""

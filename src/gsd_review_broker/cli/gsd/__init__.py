@@ -1,1 +1,0 @@
-"""What `tandem gsd` does."""
