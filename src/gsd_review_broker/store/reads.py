@@ -30,8 +30,7 @@ from gsd_review_broker.ports.store import (
     ReviewFilter,
     ReviewSummary,
 )
-from gsd_review_broker.store.gate_rows import GateReads
-from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
+from gsd_review_broker.store.beside_reviews import GateReads, PoolReads, TokenReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
 from gsd_review_broker.store.statements import Statements, Unindexed, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
@@ -45,7 +44,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.store.token_rows import TokenReads
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (

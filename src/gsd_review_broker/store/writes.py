@@ -14,8 +14,7 @@ from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Watcher
 from gsd_review_broker.ports.world import EVENTS, QUEUE, review_topic
 from gsd_review_broker.store import statistics
-from gsd_review_broker.store.gate_rows import GateWrites
-from gsd_review_broker.store.pool_rows import PoolWrites
+from gsd_review_broker.store.beside_reviews import GateWrites, PoolWrites, TokenWrites
 from gsd_review_broker.store.reads import UNANSWERED, SqlReader
 from gsd_review_broker.store.rows import (
     REVIEWS,
@@ -46,7 +45,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.store.token_rows import TokenWrites
 
 # The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
 # last the rows that every command writes. A lock on a review covers the rows that belong to it.

@@ -15,8 +15,7 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, schema, verification
 from gsd_review_broker.store.postgres import engine
-from gsd_review_broker.store.postgres.errors import reason_of
-from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.postgres.statements import PostgresStatements, reason_of
 from gsd_review_broker.store.statements import Values, sql_of
 from gsd_review_broker.store.tables import audit_head, counter_patches, gate_overrides, messages, metadata
 

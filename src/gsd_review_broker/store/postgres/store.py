@@ -31,13 +31,15 @@ from gsd_review_broker.store.postgres.engine import (
     RETENTION_LOCK,
     SNAPSHOT,
     SWEEP_LOCK,
+    Listener,
     PostgresTransaction,
     broker_id_of,
     make_engine,
     prepare,
 )
-from gsd_review_broker.store.postgres.errors import (
+from gsd_review_broker.store.postgres.statements import (
     Outage,
+    PostgresStatements,
     is_lost,
     is_same_key,
     not_known,
@@ -46,8 +48,6 @@ from gsd_review_broker.store.postgres.errors import (
     translate,
     unavailable,
 )
-from gsd_review_broker.store.postgres.listening import Listener
-from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events

@@ -25,9 +25,9 @@ from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher
 from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings.state_files import Database, draft_path
 from gsd_review_broker.store import archive, lock, migrations, schema
-from gsd_review_broker.store.pool_rows import SOLE_BROKER
+from gsd_review_broker.store.beside_reviews import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
+from gsd_review_broker.store.sqlite_writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
 from gsd_review_broker.store.writes import SqlTransaction
 
