@@ -322,8 +322,8 @@ A_CLONE = (
     fault(
         "security M2: a tracked file raises limits",
         "settings/owners.py",
-        "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
-        "        return None\n",
+        "        if not wanted.is_tracked or self.is_as_strict(wanted.value, wanted.usual):\n",
+        "        if True:\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",
     ),
     fault(

@@ -10,8 +10,8 @@ from gsd_review_broker.cli.render.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
 from gsd_review_broker.client.discovery import USER
+from gsd_review_broker.settings.locations import own_token
 from gsd_review_broker.settings.runtime_file import announced, keeper_token
-from gsd_review_broker.settings.user_files import own_token
 
 
 def keepers_connection(context: "Context", *, own_token_first: bool = True) -> Connection | None:

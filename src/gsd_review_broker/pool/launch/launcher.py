@@ -30,7 +30,7 @@ from gsd_review_broker.pool.launch.recipe import (
 )
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.wire.broker import LoginState
-from gsd_review_broker.settings.agents import Agent
+from gsd_review_broker.settings.names import Agent
 from gsd_review_broker.settings.schema import PoolSettings
 
 _LOGS_KEPT = 20
