@@ -530,8 +530,8 @@ A_TOKEN = (
     fault(
         "security token: a sign-in link works twice",
         "store/beside_reviews.py",
-        '        row = self._statements.row(_TAKE_LINK, {"of_hash": code_hash})\n',
-        "        row = self._statements.row(sa.select(*SIGN_IN_LINKS.columns), {})\n",
+        'SIGN_IN_LINKS.find(self._statements, _TAKE_LINK, {"of_hash": code_hash})',
+        "SIGN_IN_LINKS.find(self._statements, sa.select(*SIGN_IN_LINKS.columns), {})",
         f"{_SIGN_IN}::test_a_link_works_once_and_sets_a_strict_cookie",
     ),
     fault(

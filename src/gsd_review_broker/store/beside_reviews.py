@@ -14,7 +14,7 @@ from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, 
 from gsd_review_broker.domain.tokens import SignInLink, Token
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, TokenRole, WorkOutcome
 from gsd_review_broker.store.rows import Rows, member_of
-from gsd_review_broker.store.statements import Statements, Upsert, parameter
+from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     approved_paths,
     brokers,
@@ -84,7 +84,7 @@ _PAUSED = {"name": "paused"}
 
 
 def not_held_back(now: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
-    """A review that reviewers failed on is held back for a while; after too many failures, until a person answers."""
+    """Hold back a review that reviewers failed on: for a while; after too many failures, until a person answers."""
     failed = review_failures.c
     waits_for_person = sa.and_(failed.failures >= _MANY, reviews.c.needs_human.is_not(None))
     held = sa.select(failed.review_id).where(
@@ -128,31 +128,29 @@ class PoolReads:
     _statements: Statements
 
     def reviewer(self, reviewer_id: Identity) -> Reviewer | None:
-        row = self._statements.row(_REVIEWER, {"reviewer_id": reviewer_id})
-        return REVIEWERS.read(row) if row else None
+        return REVIEWERS.find(self._statements, _REVIEWER, {"reviewer_id": reviewer_id})
 
     def reviewer_ids(self) -> list[Identity]:
         return [Identity(row[0]) for row in self._statements.rows(_REVIEWER_IDS, {})]
 
     def running_reviewers(self) -> list[Reviewer]:
-        return [REVIEWERS.read(row) for row in self._statements.rows(_RUNNING, {})]
+        return REVIEWERS.find_all(self._statements, _RUNNING, {})
 
     def ended_reviewers(self, limit: int) -> list[Reviewer]:
-        return [REVIEWERS.read(row) for row in self._statements.rows(_ENDED, {"most": limit})]
+        return REVIEWERS.find_all(self._statements, _ENDED, {"most": limit})
 
     def work_under_way(self) -> list[Work]:
-        return [WORK.read(row) for row in self._statements.rows(_UNDER_WAY, {})]
+        return WORK.find_all(self._statements, _UNDER_WAY, {})
 
     def work_on(self, review_id: ReviewId) -> list[Work]:
-        return [WORK.read(row) for row in self._statements.rows(_WORK_ON, {"review_id": review_id})]
+        return WORK.find_all(self._statements, _WORK_ON, {"review_id": review_id})
 
     def work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
         wanted = {"reviewer_id": reviewer_id, "most": limit}
-        return [WORK.read(row) for row in self._statements.rows(_WORK_OF, wanted)]
+        return WORK.find_all(self._statements, _WORK_OF, wanted)
 
     def failure(self, review_id: ReviewId) -> Failure | None:
-        row = self._statements.row(_FAILURE_OF_REVIEW, {"review_id": review_id})
-        return FAILURES.read(row) if row else None
+        return FAILURES.find(self._statements, _FAILURE_OF_REVIEW, {"review_id": review_id})
 
     def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int:
         wanted = {"status": Status.PENDING, "now": now, "most": at_most}
@@ -181,29 +179,24 @@ class PoolWrites(PoolReads):
     """Rows that are read to be changed are read under a lock."""
 
     def lock_reviewer(self, reviewer_id: Identity) -> Reviewer | None:
-        row = self._statements.row(_LOCKED_REVIEWER, {"reviewer_id": reviewer_id})
-        return REVIEWERS.read(row) if row else None
+        return REVIEWERS.find(self._statements, _LOCKED_REVIEWER, {"reviewer_id": reviewer_id})
 
     def lock_open_work(self, review_id: ReviewId) -> Work | None:
-        row = self._statements.row(_LOCKED_OPEN_WORK, {"review_id": review_id})
-        return WORK.read(row) if row else None
+        return WORK.find(self._statements, _LOCKED_OPEN_WORK, {"review_id": review_id})
 
     def lock_work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
         wanted = {"reviewer_id": reviewer_id, "most": limit}
-        return [WORK.read(row) for row in self._statements.rows(_LOCKED_WORK_OF, wanted)]
+        return WORK.find_all(self._statements, _LOCKED_WORK_OF, wanted)
 
     def save_reviewer(self, reviewer: Reviewer) -> None:
-        self._put(reviewers, reviewer)
+        self._statements.run(_PUT[reviewers], values_of(reviewer))
 
     def save_work(self, work: Work) -> None:
-        self._put(reviewer_work, work)
+        self._statements.run(_PUT[reviewer_work], values_of(work))
 
     def save_failure(self, failure: Failure) -> None:
-        """Only the holder of the review's lock changes its failures."""
-        self._put(review_failures, failure)
-
-    def _put(self, table: sa.Table, row: object) -> None:
-        self._statements.run(_PUT[table], {column.name: getattr(row, column.name) for column in table.c})
+        """Store the failure. Only the holder of the review's lock changes its failures."""
+        self._statements.run(_PUT[review_failures], values_of(failure))
 
     def save_heartbeat(self, broker_id: str, now: Milliseconds) -> None:
         self._statements.run(_BEAT, {"id": broker_id, "heartbeat_at": now})
@@ -257,11 +250,7 @@ _MARK_LANDED = (
     .where(reviewed_changes.c.review_id == parameter("of_review"))
     .values(landed_at=parameter("at"))
 )
-_INSERT_OVERRIDE = (
-    sa.insert(gate_overrides)
-    .values({column: parameter(column.name) for column in gate_overrides.c if column.name != "id"})
-    .returning(gate_overrides.c.id)
-)
+_INSERT_OVERRIDE = sa.insert(gate_overrides).values(parameters_but_id(gate_overrides)).returning(gate_overrides.c.id)
 _INSERT_LANDED = sa.insert(landed_commits)
 
 
@@ -269,47 +258,43 @@ class GateReads:
     _statements: Statements
 
     def reviewed_change(self, review_id: ReviewId) -> ReviewedChange | None:
-        row = self._statements.row(_CHANGE, {"review_id": review_id})
-        return REVIEWED_CHANGES.read(row) if row else None
+        return REVIEWED_CHANGES.find(self._statements, _CHANGE, {"review_id": review_id})
 
     def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
         wanted = {"path_key": path_key(path), "old_id": old_id.decode("ascii", "replace"), "most": limit}
-        return [REVIEWED_CHANGES.read(row) for row in self._statements.rows(_BEGINNING_AT, wanted)]
+        return REVIEWED_CHANGES.find_all(self._statements, _BEGINNING_AT, wanted)
 
     def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]:
         wanted = {"path_key": path_key(path), "most": limit}
-        return [REVIEWED_CHANGES.read(row) for row in self._statements.rows(_ON_PATH, wanted)]
+        return REVIEWED_CHANGES.find_all(self._statements, _ON_PATH, wanted)
 
     def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]:
-        return [REVIEWED_CHANGES.read(row) for row in self._statements.rows(_NEVER_LANDED, {"most": limit})]
+        return REVIEWED_CHANGES.find_all(self._statements, _NEVER_LANDED, {"most": limit})
 
     def gate_override(self, override_id: int) -> GateOverride | None:
-        row = self._statements.row(_OVERRIDE, {"override_id": override_id})
-        return OVERRIDES.read(row) if row else None
+        return OVERRIDES.find(self._statements, _OVERRIDE, {"override_id": override_id})
 
     def overrides_valid_at(self, moment: Milliseconds, limit: int) -> list[GateOverride]:
-        rows = self._statements.rows(_VALID_OVERRIDES, {"moment": moment, "most": limit})
-        return [OVERRIDES.read(row) for row in rows]
+        return OVERRIDES.find_all(self._statements, _VALID_OVERRIDES, {"moment": moment, "most": limit})
 
     def latest_overrides(self, limit: int) -> list[GateOverride]:
-        return [OVERRIDES.read(row) for row in self._statements.rows(_LATEST_OVERRIDES, {"most": limit})]
+        return OVERRIDES.find_all(self._statements, _LATEST_OVERRIDES, {"most": limit})
 
     def landed_commit(self, folder: str, commit_id: str) -> LandedCommit | None:
-        row = self._statements.row(_LANDED_COMMIT, {"folder": folder, "commit_id": commit_id})
-        return LANDED.read(row) if row else None
+        return LANDED.find(self._statements, _LANDED_COMMIT, {"folder": folder, "commit_id": commit_id})
 
     def landed_commits(self, limit: int) -> list[LandedCommit]:
-        return [LANDED.read(row) for row in self._statements.rows(_LATEST_LANDED, {"most": limit})]
+        return LANDED.find_all(self._statements, _LATEST_LANDED, {"most": limit})
 
     def landed_without_approval(self, limit: int) -> list[LandedCommit]:
-        return [LANDED.read(row) for row in self._statements.rows(_WITHOUT_APPROVAL, {"most": limit})]
+        return LANDED.find_all(self._statements, _WITHOUT_APPROVAL, {"most": limit})
 
 
 class GateWrites(GateReads):
     def save_reviewed_change(self, change: ReviewedChange) -> None:
-        """What the newest claim is about; an approved one can be found by its paths."""
+        """Store what the newest claim is about; an approved change can be found by its paths."""
         self._statements.run(_FORGET_CHANGE, {"review_id": change.review_id})
-        self._statements.run(_INSERT_CHANGE, _values(reviewed_changes, change))
+        self._statements.run(_INSERT_CHANGE, values_of(change))
         if change.approved_at is not None:
             steps = parse_records(change.records).items()
             paths = [
@@ -319,22 +304,16 @@ class GateWrites(GateReads):
             self._statements.run_all(_INSERT_PATH, paths)
 
     def save_override(self, override: GateOverride) -> int:
-        values = _values(gate_overrides, override)
-        del values["id"]
-        row = self._statements.row(_INSERT_OVERRIDE, values)
+        row = self._statements.row(_INSERT_OVERRIDE, values_of(override))
         assert row is not None  # noqa: S101 - RETURNING gives the row that was inserted
         return row[0]
 
     def save_landed(self, commit: LandedCommit) -> None:
-        """Once for each commit; and its reviews have landed."""
-        values = _values(landed_commits, commit) | {"reviews": canonical(list(commit.reviews))}
+        """Store the commit, and mark its reviews as landed."""
+        values = values_of(commit) | {"reviews": canonical(list(commit.reviews))}
         self._statements.run(_INSERT_LANDED, values)
         for review_id in commit.reviews:
             self._statements.run(_MARK_LANDED, {"of_review": review_id, "at": commit.landed_at})
-
-
-def _values(table: sa.Table, row: object) -> dict[str, Any]:
-    return {column.name: getattr(row, column.name) for column in table.c}
 
 
 TOKENS = Rows(Token, tokens, role=member_of(TokenRole))
@@ -361,19 +340,16 @@ class TokenReads:
     _statements: Statements
 
     def token(self, token_hash: str) -> Token | None:
-        row = self._statements.row(_TOKEN, {"hash": token_hash})
-        return TOKENS.read(row) if row else None
+        return TOKENS.find(self._statements, _TOKEN, {"hash": token_hash})
 
     def tokens(self, limit: int) -> list[Token]:
-        """The newest first."""
-        return [TOKENS.read(row) for row in self._statements.rows(_ALL_TOKENS, {"most": limit})]
+        return TOKENS.find_all(self._statements, _ALL_TOKENS, {"most": limit})
 
 
 class TokenWrites(TokenReads):
     def lock_token(self, name: str) -> Token | None:
-        """The token of this name that was not revoked; it may have expired."""
-        row = self._statements.row(_TOKEN_OF_NAME, {"name_key": identity_key(name)})
-        return TOKENS.read(row) if row else None
+        """Return the token of this name that was not revoked; it may have expired."""
+        return TOKENS.find(self._statements, _TOKEN_OF_NAME, {"name_key": identity_key(name)})
 
     def save_token(self, token: Token) -> None:
         self._statements.run(_INSERT_TOKEN, values_of(token) | {"name_key": identity_key(token.name)})
@@ -386,5 +362,4 @@ class TokenWrites(TokenReads):
         self._statements.run(_INSERT_LINK, values_of(link))
 
     def take_sign_in_link(self, code_hash: str) -> SignInLink | None:
-        row = self._statements.row(_TAKE_LINK, {"of_hash": code_hash})
-        return SIGN_IN_LINKS.read(row) if row else None
+        return SIGN_IN_LINKS.find(self._statements, _TAKE_LINK, {"of_hash": code_hash})

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -29,7 +29,6 @@ from gsd_review_broker.store.beside_reviews import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.sqlite_writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
-from gsd_review_broker.store.writes import SqlTransaction
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -160,12 +159,7 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         async with self._archiving:
             batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
-            if not batch:
-                return Archived(found=0, moved=0)
-            gone = await self.write(
-                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
-            )
-            return Archived(found=len(batch), moved=len(gone))
+            return await archive.remove_copied(self, batch, archive=into, closed_before=said_as)
 
     def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         try:

@@ -51,7 +51,7 @@ from gsd_review_broker.store.postgres.statements import (
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
-from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
+from gsd_review_broker.store.writes import LastEvent, finish, lock_head
 
 T = TypeVar("T")
 
@@ -366,12 +366,7 @@ class PostgresStore:
         """
         async with self._archiving, self._locked(_RETENTION):
             batch = await self._copy_closed(closed_before, self._archives / into)
-            if not batch:
-                return Archived(found=0, moved=0)
-            gone = await self.write(
-                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
-            )
-            return Archived(found=len(batch), moved=len(gone))
+            return await archive.remove_copied(self, batch, archive=into, closed_before=said_as)
 
     async def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         def closed(reader: Reader) -> tuple[dict[ReviewId, int], list[archive.Copy]]:
