@@ -68,7 +68,6 @@ class _ProjectReader:
     # These are asked with the id of a review that was found here before.
     revision = _Forwarded()
     events = _Forwarded()
-    event_rows = _Forwarded()
     events_before = _Forwarded()
     messages = _Forwarded()
     last_message = _Forwarded()

@@ -156,7 +156,7 @@ def test_a_vendor_and_its_agent(tandem: Tandem, package: Path) -> None:
 
 
 LOOK_AT_THE_PROMPT = """
-from gsd_review_broker.pool.launch.prompting import prompt, template
+from gsd_review_broker.pool.launch.recipe import prompt, template
 from gsd_review_broker.pool.launch.recipe import LaunchRequest
 request = LaunchRequest(agent="codex", reviewer_id="r", broker_url="", token="", model=None, effort="", workspace="",
     scratch="")
