@@ -7,7 +7,7 @@ in one feature's settings is a problem: the feature is off, the broker starts, a
 import copy
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -27,6 +27,7 @@ from gsd_review_broker.settings.schema import (
     VARIABLE_PREFIX,
     Feature,
     PoolSettings,
+    Problem,
     Section,
     Separated,
     Settings,
@@ -53,19 +54,6 @@ _OF_ALL_CLAIMS = "claim_timeout_seconds"
 _MAY_ONLY_TIGHTEN = (
     "; git tracks this file, so it may have come with the repository, and it may only tighten your settings"
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
-    # What does not work because of it: a setting's name, or the file as a whole.
-    feature: str
-    message: str
-    # What to do about it: a command, or a sentence.
-    fix: str
-
-
-# Looked for when they are shown: some appear while the broker runs.
-Problems = Callable[[], Sequence[Problem]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -400,7 +388,7 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
 
 
 def refuse_tracked(database: Database, root: Path | None) -> None:
-    """Refuse a database that came with the repository: nobody at this machine gave its approvals."""
+    """Refuse a database that came with the repository: the user did not give its approvals."""
     if root is None or not database.is_inside(root):
         return
     for path in discovery.tracked_among(root, state_files(database)):

@@ -9,7 +9,7 @@ from gsd_review_broker.domain.words import AGENTS
 
 
 def person_here() -> Identity:
-    """The name of the account; its number if it has no name, as in some containers."""
+    """Return the name of the account; its number if it has no name, as in some containers."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -8,7 +8,7 @@ the list of settings.
 import ipaddress
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
@@ -43,6 +43,21 @@ class Feature:
     """A mistake in these settings turns something off, and the broker starts."""
 
     instead: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A mistake in one feature's settings: the feature is off, the broker starts, and users see this."""
+
+    # What does not work because of it: a setting's name, or the file as a whole.
+    feature: str
+    message: str
+    # What to do about it: a command, or a sentence.
+    fix: str
+
+
+# Looked for when they are shown: some appear while the broker runs.
+Problems = Callable[[], Sequence[Problem]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ _DELETIONS = [
     for table in reversed(_TABLES)
 ]
 _GAP = (audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash)
-_GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
+GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
 _GAP_ENDING = sa.select(*_GAP).where(audit_gaps.c.last == parameter("last"))
 _GAP_BEGINNING = sa.select(*_GAP).where(audit_gaps.c.first == parameter("first"))
 _DROP_GAP = sa.delete(audit_gaps).where(audit_gaps.c.first == parameter("first"))
@@ -182,7 +182,7 @@ def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, clos
                 "closed_before": closed_before,
                 "reviews": len(gone),
                 "events": len(removed),
-                "gaps_hash": seal(Gap(*row) for row in tx.statements.rows(_GAPS, {})),
+                "gaps_hash": seal(Gap(*row) for row in tx.statements.rows(GAPS, {})),
             },
         )
     )

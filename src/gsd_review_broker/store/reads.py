@@ -144,7 +144,7 @@ class SqlReader(PoolReads, GateReads, TokenReads):
 
     @property
     def statements(self) -> Statements:
-        """For what only one kind of store does."""
+        """Let a store run what only it does."""
         return self._statements
 
     def review(self, review_id: ReviewId) -> Review | None:
@@ -284,7 +284,7 @@ def _list_statement(
     for_pool: bool = False,
     only_live: bool = False,
 ) -> sa.Select[Any]:
-    """One statement for each shape of query. There are few shapes, and each is compiled once."""
+    """Make one statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
         (Unindexed(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
@@ -307,7 +307,7 @@ def _list_statement(
 
 
 def _not_by_index(equal: tuple[str, ...], *, live: bool) -> set[str]:
-    """The database cannot know which of two indexes leads to fewer rows; this code does.
+    """Choose the columns to search without their index: this code knows which of two indexes leads to fewer rows.
 
     A project's index contains the status. Few reviews are not closed; nearly all are closed.
     """
@@ -352,7 +352,7 @@ def _by_state(page: sa.Select[Any], order: tuple[str, ...], *, newest_first: boo
 
 
 def _claimable() -> list[sa.ColumnElement[bool]]:
-    """A first filter, so that a page holds reviews that the rules will grant. The rules decide."""
+    """Filter first, so that a page holds reviews that the rules will grant. The rules decide."""
     reviewer, now = parameter("reviewer"), parameter("now")
     return [
         reviews.c.proposer_key != reviewer,

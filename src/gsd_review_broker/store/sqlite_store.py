@@ -85,7 +85,6 @@ class SqliteStore:
 
     @property
     def pending_writes(self) -> int:
-        """How many commands are queued."""
         return self.writer.pending
 
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -181,7 +180,7 @@ class SqliteStore:
         return batch
 
     def _reader(self) -> sqlite3.Connection:
-        """The calling thread's own connection."""
+        """Return the calling thread's own connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path, read_only=True)
@@ -247,9 +246,7 @@ def _refuse_elsewhere(database: Database) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """A folder that this call creates, and the file in any case, are private to the owner. WAL and SHM take the file's
-    mode.
-    """
+    """Make the file private to its owner, and the folder if it is new. WAL and SHM take the file's mode."""
     make_private_folder(path.parent)
     # A link is followed only where the user named it: inside a repository it was refused before.
     os.close(open_private(Path(os.path.realpath(path)), os.O_RDWR | os.O_CREAT))

@@ -233,14 +233,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
 
     def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
         """Take the key. If two calls take one at once, the second waits until the first has committed."""
-        values = {
-            "project": key.project,
-            "tool": key.tool,
-            "key": key.key,
-            "arguments_hash": key.arguments_hash,
-            "result": UNANSWERED,
-            "created_at": self.now,
-        }
+        values = values_of(key) | {"result": UNANSWERED, "created_at": self.now}
         expired = {"expired": self.now - KEY_LIFETIME_MILLISECONDS, "unanswered": UNANSWERED}
         is_ours = self._statements.row(_TAKE_KEY, values | expired) is not None
         return None if is_ours else self.recall(key, self.now)

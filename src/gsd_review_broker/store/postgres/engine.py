@@ -43,7 +43,7 @@ CONNECTIONS = 10
 _KNOWN_STATEMENTS = 500
 # How long a call waits for a free connection, and for the server to accept a new one.
 PATIENCE_SECONDS = 10.0
-# Advisory locks, by number. Whoever holds one is the only broker of the database that does this.
+# Advisory locks, by number. The broker that holds one is the only one that does this.
 SCHEMA_LOCK = 0x7A6E_0001
 RETENTION_LOCK = 0x7A6E_0002
 SWEEP_LOCK = 0x7A6E_0003
@@ -120,7 +120,7 @@ def make_engine(url: str, *, pooled: bool = True) -> AsyncEngine:
 
 
 def broker_id_of(database: Database) -> str:
-    """One broker of this machine has the place for its own files."""
+    """Name the broker by its machine and by the place for its own files, which no other broker has."""
     return f"{socket.gethostname()}:{key_of(str(database.path))}"
 
 
@@ -204,7 +204,7 @@ def _prepare(connection: sa.Connection, database: object) -> None:
 
 
 def create_empty(connection: sa.Connection, database: object, mover: str) -> None:
-    """For a database that `mover` fills from elsewhere. What an interrupted copy left is replaced."""
+    """Prepare a database that `mover` fills from another. What an interrupted copy left is replaced."""
     connection.execute(_TAKE_LOCK)
     if is_unfinished(connection):
         metadata.drop_all(connection)
@@ -226,7 +226,7 @@ def refuse_other_copy(connection: sa.Connection, database: object, mover: str) -
 
 
 def finish_copy(connection: sa.Connection) -> None:
-    """From now on, a broker may start."""
+    """Let brokers start from now on."""
     connection.execute(sa.text(f"DROP TABLE {_UNFINISHED}"))
 
 
@@ -235,7 +235,7 @@ def moved_to(connection: sa.Connection) -> str | None:
 
 
 def mark_moved(connection: sa.Connection, to: str) -> None:
-    """The head gets another number, so that a writer that knows nothing of the move does not find it."""
+    """Give the head another number, so that a writer that knows nothing of the move does not find it."""
     connection.execute(sa.text(f"CREATE TABLE {_MOVED} (database TEXT NOT NULL)"))
     connection.execute(sa.text(f"INSERT INTO {_MOVED} VALUES (:to)"), {"to": to})  # noqa: S608 - names of ours
     connection.execute(sa.update(audit_head).values(id=MOVED_HEAD))
@@ -267,7 +267,7 @@ def _set_event(event: asyncio.Event, _connection: Any) -> None:
 
 
 class Listener:
-    """Publishes here what other brokers committed. A lost connection is made again, and then everybody is woken."""
+    """Publishes here what other brokers committed. A lost connection is made again, and then all waiters are woken."""
 
     def __init__(self, url: str, wakeups: Wakeups) -> None:
         self._url = url
@@ -279,7 +279,7 @@ class Listener:
         self.is_listening = asyncio.Event()
 
     def notify(self, statements: Statements, topics: Iterable[str]) -> None:
-        """In the transaction: sent with its commit, or not at all."""
+        """Notify in the transaction: the server sends it with the commit, or not at all."""
         unique = sorted(set(topics))
         if not unique:
             return
@@ -317,7 +317,7 @@ class Listener:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _listen(self, connection: Any) -> None:
-        """Until the connection is lost, which raises. The slow re-read notices that, too."""
+        """Wait until the connection is lost, which raises. The slow re-read notices that, too."""
         self.is_listening.set()
         lost = asyncio.Event()
         connection.add_termination_listener(partial(_set_event, lost))

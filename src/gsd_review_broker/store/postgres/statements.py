@@ -104,7 +104,7 @@ def too_many_waiting() -> BrokerError:
 
 
 def reason_of(error: BaseException) -> str:
-    """In one line, without SQLAlchemy's own remarks."""
+    """Return the reason in one line, without SQLAlchemy's own remarks."""
     origin = getattr(error, "orig", None) or error
     cause = origin.__cause__ or origin
     return " ".join(str(cause).split()) or type(cause).__name__
@@ -119,7 +119,7 @@ def unavailable(reason: str) -> BrokerError:
 
 
 def not_known(reason: str) -> BrokerError:
-    """The connection was lost in the middle of a commit, and the server could not be asked since."""
+    """Make the error for a connection that was lost in mid-commit, when the server cannot be asked since."""
     return BrokerError(
         Code.UNAVAILABLE,
         f"the database cannot be reached, and it is not known whether this was stored: {reason}",
