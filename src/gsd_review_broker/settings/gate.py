@@ -47,7 +47,9 @@ def read_policy(
 ) -> GatePolicy:
     """Return the policy of all sources. Never raises: for configuration that cannot be read, the strictest policy
     applies. `installation` is the gate's folder where a broker on another machine decides."""
-    return _policy_and_sources(project_file, user_file, chosen, installation, environment)[0]
+    return explained_policy(project_file, user_file, chosen=chosen, installation=installation, environment=environment)[
+        0
+    ]
 
 
 def explained_policy(
@@ -59,7 +61,12 @@ def explained_policy(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[GatePolicy, dict[str, Any], dict[str, str]]:
     """Return the policy, its values in the spelling of a file, and the origin of each that is not the default."""
-    policy, sources = _policy_and_sources(project_file, user_file, chosen, installation, environment)
+    try:
+        files = [GateSource(str(file), _section(Path(file))) for file in (user_file, project_file) if file]
+        tightening = [*_tightening(chosen, environment), *_answered(installation)]
+        policy = _joined(files, tightening)
+    except (OSError, ValueError, RecursionError) as error:
+        policy, files, tightening = unreadable(str(error)), [], []
     values = {
         "mode": policy.mode,
         "branches": list(policy.branches),
@@ -70,7 +77,7 @@ def explained_policy(
     }
     if policy.problem is not None:
         return policy, values, dict.fromkeys(("mode", "exempt_paths"), policy.problem)
-    origins = {name: _origin(sources, name, value) for name, value in values.items()}
+    origins = {name: _origin([*files, *tightening], name, value) for name, value in values.items()}
     return policy, values, {name: origin for name, origin in origins.items() if origin}
 
 
@@ -102,32 +109,17 @@ def read_policy_file(path: Path) -> GatePolicy:
     return stricter(_inside(path, content) if "gate" in content else content)
 
 
-def _policy_and_sources(
-    project_file: File | None,
-    user_file: File | None,
-    chosen: File | None,
-    installation: File | None,
-    environment: Mapping[str, str] | None,
-) -> tuple[GatePolicy, list[GateSource]]:
-    try:
-        files = [GateSource(str(file), _section(Path(file))) for file in (user_file, project_file) if file]
-        tightening = [*_tightening(chosen, environment), *_answered(installation)]
-        for source in (*files, *tightening):
-            _check(source)
-        policy = stricter(*(source.section for source in files))
-        for source in tightening:
-            policy = tightened(policy, source.section)
-    except (OSError, ValueError, RecursionError) as error:
-        return unreadable(str(error)), []
-    return policy, [*files, *tightening]
-
-
-def _check(source: GateSource) -> None:
+def _joined(files: list[GateSource], tightening: list[GateSource]) -> GatePolicy:
     """Raises ValueError, which names the source."""
-    try:
-        check_section(source.section)
-    except ValueError as error:
-        raise ValueError(f"{source.origin}: {error}") from error
+    for source in (*files, *tightening):
+        try:
+            check_section(source.section)
+        except ValueError as error:
+            raise ValueError(f"{source.origin}: {error}") from error
+    policy = stricter(*(source.section for source in files))
+    for source in tightening:
+        policy = tightened(policy, source.section)
+    return policy
 
 
 def _tightening(chosen: File | None, environment: Mapping[str, str] | None) -> list[GateSource]:

@@ -176,7 +176,7 @@ class PostgresStore:
 
     async def is_ready(self) -> bool:
         try:
-            await self.glance(lambda _reader: None, statement=_PING)
+            await self.glance(lambda reader: cast("SqlReader", reader).statements.rows(_PING, {}))
         except BrokerError:
             return False
         return True
@@ -307,17 +307,13 @@ class PostgresStore:
         """Run a query on one snapshot."""
         return await self._again_if_unanswered(lambda: self._queried(query, SNAPSHOT))
 
-    async def glance(self, query: Callable[[Reader], T], *, statement: sa.Executable | None = None) -> T:
-        return await self._again_if_unanswered(lambda: self._queried(query, {}, statement))
+    async def glance(self, query: Callable[[Reader], T]) -> T:
+        return await self._again_if_unanswered(lambda: self._queried(query, {}))
 
-    async def _queried(
-        self, query: Callable[[Reader], T], options: dict[str, Any], first: sa.Executable | None = None
-    ) -> T:
+    async def _queried(self, query: Callable[[Reader], T], options: dict[str, Any]) -> T:
         def run(connection: sa.Connection) -> T:
             statements = PostgresStatements(connection)
             with _noticing_silence(statements):
-                if first is not None:
-                    statements.rows(first, {})
                 return query(SqlReader(statements))
 
         async with self._connected() as connection:
