@@ -32,14 +32,13 @@ from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.core import Core, Liveness
 from gsd_review_broker.service.pool.records import WorkWatcher
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.config import Configuration
+from gsd_review_broker.settings.config import POOL, Configuration, SettingsWatch
 from gsd_review_broker.settings.gate import read_policy
 from gsd_review_broker.settings.listening import listening
 from gsd_review_broker.settings.names import person_here
-from gsd_review_broker.settings.problems import POOL, Problem, Problems, SettingsWatch
 from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
-from gsd_review_broker.settings.schema import resolved
-from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.settings.schema import Problem, Problems, resolved
+from gsd_review_broker.store.sqlite_store import SqliteStore
 from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.gate import gate_routes
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint, problem_routes

@@ -3,18 +3,47 @@
 import enum
 import types
 import typing
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from annotated_types import Ge, Gt, Le
+from pydantic.fields import FieldInfo
 
-from gsd_review_broker.settings.owners import Strict
-from gsd_review_broker.settings.schema import Setting, all_settings
+from gsd_review_broker.settings.owners import Strict, WhoMaySet
+from gsd_review_broker.settings.schema import VARIABLE_PREFIX, Section, Settings, inner_section, is_section, owner
 from tests.contract.page import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 _BEGIN = "<!-- settings: made from the code by `make docs` -->\n"
 _END = "<!-- end of the settings -->\n"
 _UNITS = ((1024 * 1024, "MiB"), (1024, "KiB"))
+
+
+class Setting(NamedTuple):
+    """One declared setting."""
+
+    path: tuple[str, ...]
+    field: FieldInfo
+    owner: WhoMaySet
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def variable(self) -> str:
+        return VARIABLE_PREFIX + "__".join(self.path).upper()
+
+
+def all_settings(section: type[Section] = Settings, path: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """Yield the settings in their order. In the path of an agent's settings, <name> stands for the agent."""
+    for name, field in section.model_fields.items():
+        inner, here = inner_section(field), (*path, name)
+        declared = owner(field)
+        if inner is not None:
+            yield from all_settings(inner, here if is_section(field) else (*here, "<name>"))
+        elif declared is not None:
+            yield Setting(here, field, declared)
 
 
 def configuration_page() -> str:
@@ -34,8 +63,8 @@ def _table() -> str:
 
 
 def _who(setting: Setting) -> str:
-    owner = setting.owner
-    return owner.who.replace("stricter", _word(owner.strictest)) if isinstance(owner, Strict) else owner.who
+    who = setting.owner.who
+    return who.replace("stricter", _word(setting.owner.strictest)) if isinstance(setting.owner, Strict) else who
 
 
 def _word(value: Any) -> str:

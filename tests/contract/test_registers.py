@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import gsd_review_broker
+from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.commands import all_modules, gsd, propose
 from gsd_review_broker.cli.describe import STATUS_STYLES
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.main import build
-from gsd_review_broker.cli.render import describe
 from gsd_review_broker.domain import audit
 from gsd_review_broker.domain.model import (
     AffectedFile,

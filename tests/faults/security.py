@@ -322,8 +322,8 @@ A_CLONE = (
     fault(
         "security M2: a tracked file raises limits",
         "settings/owners.py",
-        "        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None\n",
-        "        return None\n",
+        "        if not wanted.is_tracked or self.is_as_strict(wanted.value, wanted.usual):\n",
+        "        if True:\n",
         f"{_POOL}::test_numbers_of_a_tracked_file_tighten_the_users_limits_and_do_not_loosen_them",
     ),
     fault(
@@ -529,9 +529,9 @@ A_TOKEN = (
     ),
     fault(
         "security token: a sign-in link works twice",
-        "store/token_rows.py",
-        '        row = self._statements.row(_TAKE_LINK, {"of_hash": code_hash})\n',
-        "        row = self._statements.row(sa.select(*_LINKS.columns), {})\n",
+        "store/beside_reviews.py",
+        'SIGN_IN_LINKS.find(self._statements, _TAKE_LINK, {"of_hash": code_hash})',
+        "SIGN_IN_LINKS.find(self._statements, sa.select(*SIGN_IN_LINKS.columns), {})",
         f"{_SIGN_IN}::test_a_link_works_once_and_sets_a_strict_cookie",
     ),
     fault(

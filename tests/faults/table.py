@@ -109,7 +109,7 @@ WAITING = (
 STORAGE = (
     Fault(
         name="a reader has no snapshot",
-        file="store/sqlite/store.py",
+        file="store/sqlite_store.py",
         edits=(
             ('            connection.execute("BEGIN")\n', ""),
             ('                connection.execute("COMMIT")\n', "                pass\n"),
@@ -469,7 +469,7 @@ MOVING = (
     ),
     _fault(
         "a broker that waited for the lock opens a database that was moved",
-        "store/sqlite/store.py",
+        "store/sqlite_store.py",
         "            # A move may have held the lock until now.\n            _refuse_elsewhere(self._database)\n",
         "",
         f"{_MOVING}::test_a_broker_that_waits_for_the_lock_finds_the_mark",
@@ -507,7 +507,7 @@ MOVING = (
 SPEED = (
     _fault(
         "a command that failed half way stays half done",
-        "store/sqlite/writer.py",
+        "store/sqlite_writer.py",
         "            if self._connection.total_changes != changes:\n",
         "            if self._connection.total_changes < changes:\n",
         f"{_STORAGE}::test_a_command_that_fails_is_undone_alone",
@@ -515,7 +515,7 @@ SPEED = (
     ),
     _fault(
         "a command that failed half way is not taken back in its savepoint",
-        "store/sqlite/writer.py",
+        "store/sqlite_writer.py",
         '            self._connection.execute("ROLLBACK TO command")\n',
         "",
         f"{_STORAGE}::test_a_command_that_fails_is_undone_alone",
@@ -543,7 +543,7 @@ SPEED = (
     ),
     _fault(
         "a savepoint's old pages go to a temporary file",
-        "store/sqlite/store.py",
+        "store/sqlite_store.py",
         '        connection.execute("PRAGMA temp_store=MEMORY")\n',
         "",
         f"{_STORE}::test_a_command_that_changes_many_pages_writes_no_temporary_file",

@@ -11,8 +11,8 @@ from gsd_review_broker.cli.screen import Part, Screen
 from gsd_review_broker.client import RunningBroker, Target, connect, find
 from gsd_review_broker.client.connection import ANSWER_SECONDS, Connection, Json
 from gsd_review_broker.client.discovery import USER
+from gsd_review_broker.settings.locations import own_token
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token
-from gsd_review_broker.settings.user_files import own_token
 
 if TYPE_CHECKING:
     from gsd_review_broker.settings.config import Configuration

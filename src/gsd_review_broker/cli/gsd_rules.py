@@ -18,7 +18,7 @@ from gsd_review_broker.git.discovery import find_root
 from gsd_review_broker.integrations import Environment, InstalledGsd
 from gsd_review_broker.integrations.clients.gsd import NAME, project_config
 from gsd_review_broker.settings import config
-from gsd_review_broker.settings.problems import REVIEW
+from gsd_review_broker.settings.config import REVIEW_SETTINGS
 from gsd_review_broker.settings.schema import Settings
 
 _FAIL_MODES = {
@@ -100,7 +100,7 @@ def rules_here(folder: Path, *, config_file: str | None = None) -> Rules:
         settings=loaded.settings,
         gate_mode=gate.mode if gate.is_installed else "off",
         plan_first=gate.is_installed and gate.plan_first,
-        problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW),
+        problems=tuple(problem.message for problem in loaded.problems if problem.feature in REVIEW_SETTINGS),
     )
 
 

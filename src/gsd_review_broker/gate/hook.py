@@ -182,7 +182,7 @@ class Site:
     def broker_url(self) -> str:
         """Of the broker on another machine that judges here; nothing where it is one of this machine.
 
-        Only the environment and the user's own file name it (settings/user_files.py): whoever chooses the address
+        Only the environment and the user's own file name it (settings/locations.py): whoever chooses the address
         gets the user's token. Raises RefusedError if the file should have it, and has not."""
         named = os.environ.get("BROKER_URL")
         if named:
@@ -215,7 +215,7 @@ class Site:
 
     @property
     def authorization(self) -> str:
-        """The header with the user's token, as every command finds it (settings/user_files.py); nothing without one."""
+        """The header with the user's token, as every command finds it (settings/locations.py); nothing without one."""
         token = os.environ.get("BROKER_TOKEN")
         if token is None and self.known.get("user_file"):
             try:

@@ -24,8 +24,8 @@ from gsd_review_broker.git.discovery import find_root, git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import CONFIG_VARIABLE, read_policy
+from gsd_review_broker.settings.locations import record_url, recorded_url
 from gsd_review_broker.settings.state_files import Database
-from gsd_review_broker.settings.user_files import record_url, recorded_url
 
 _HOOK = "reference-transaction"
 _EXECUTABLE = 0o755

@@ -16,7 +16,7 @@ from gsd_review_broker.client.connection import Connection, UnreachableError, is
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site, configuration
-from gsd_review_broker.settings.user_files import own_token
+from gsd_review_broker.settings.locations import own_token
 
 if TYPE_CHECKING:
     from gsd_review_broker.domain.gate.policy import Mode

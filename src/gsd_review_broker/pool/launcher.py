@@ -24,7 +24,7 @@ from gsd_review_broker.pool.output import LogFile
 from gsd_review_broker.pool.process import Child
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.service.wire.broker import LoginState
-from gsd_review_broker.settings.agents import Agent
+from gsd_review_broker.settings.names import Agent
 from gsd_review_broker.settings.schema import PoolSettings
 
 MARKER = "BROKER_REVIEWER_ID"

@@ -1,19 +1,19 @@
 """Configuration: flags over environment over the project's file over the user's file over defaults.
 
-The result is validated as a whole against `schema.py`. Every value knows its origin, and so does every error.
+The result is validated as a whole against `schema.py`. Every value knows its origin, and so does every error. A mistake
+in one feature's settings is a problem: the feature is off, the broker starts, and users see the problem.
 """
 
 import copy
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from gsd_review_broker.domain.words import OWN_COMMAND
 from gsd_review_broker.errors import StartError
@@ -23,11 +23,11 @@ from gsd_review_broker.settings import gate, locations
 from gsd_review_broker.settings.listening import refuse_open_door
 from gsd_review_broker.settings.locations import COMMAND_LINE, ENVIRONMENT, user_file
 from gsd_review_broker.settings.owners import ProjectValue, WhoMaySet
-from gsd_review_broker.settings.problems import GATE, POOL, PROJECT_FILE, Problem
 from gsd_review_broker.settings.schema import (
     VARIABLE_PREFIX,
     Feature,
     PoolSettings,
+    Problem,
     Section,
     Separated,
     Settings,
@@ -35,14 +35,25 @@ from gsd_review_broker.settings.schema import (
     is_section,
     owner,
     resolved,
+    section_at,
     section_values,
     typed,
     typed_or_default,
 )
 from gsd_review_broker.settings.state_files import Database, state_files
 
+POOL = "reviewer_pool"
+GATE = "gate"
+# What GSD's agents do about reviews. The broker itself has no use for these.
+REVIEW_SETTINGS = frozenset({"review", "review_granularity", "execution_mode"})
+PROJECT_FILE = "project file"
+# The gate reads its part for each question, and `tandem gsd` its own.
+_READ_LATER = frozenset({"gate", *REVIEW_SETTINGS})
 # The pool's setting that is not about the pool alone.
 _OF_ALL_CLAIMS = "claim_timeout_seconds"
+_MAY_ONLY_TIGHTEN = (
+    "; git tracks this file, so it may have come with the repository, and it may only tighten your settings"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +80,7 @@ class _Layer:
 
 
 def load(*, root: Path | None, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Configuration:
-    """A mistake in one feature's settings turns it off and becomes a problem.
+    """Read and validate all sources. A mistake in one feature's settings turns it off and becomes a problem.
 
     Any other mistake is a StartError that names file, key and what is allowed.
     """
@@ -102,7 +113,7 @@ def _put_gate(
     environment: Mapping[str, str],
     problems: list[Problem],
 ) -> None:
-    """What the gate does, instead of what the last source says: of the gate's sources the strictest values apply."""
+    """Put in what the gate does instead of what the last source says: of its sources the strictest values apply."""
     project = locations.project_file(root) if root else None
     # Of the main work tree, mostly; otherwise git knows.
     folder = root and (root / ".git" if (root / ".git").is_dir() else git_folder(root))
@@ -195,27 +206,19 @@ def _switched_off(section: Any) -> dict[str, Any]:
 def _project_layer(
     root: Path | None, chosen: Path | None, users: dict[str, Any], problems: list[Problem]
 ) -> _Layer | None:
-    """From the repository's own file, or from one that the user chose instead. `users` are the user's own values."""
-    if chosen is None and root is None:
+    """Read the file that the user chose, or the repository's own. `users` are the user's own values."""
+    if chosen is not None:
+        path, values = chosen, locations.read_settings_file(chosen, must_exist=True)
+    elif root is None:
         return None
-    path = chosen or locations.project_file(cast("Path", root))
-    try:
-        values = (
-            locations.read_settings_file(chosen, must_exist=True)
-            if chosen
-            else locations.read_project_file(cast("Path", root))
-        )
-    except locations.UnreadableSettingsError as error:
-        if chosen:
-            raise
-        problems.append(
-            Problem(
-                feature=PROJECT_FILE,
-                message=f"{str(error).removesuffix('.')}; the file is ignored",
-                fix=f"Fix or remove {path}.",
-            )
-        )
-        return None
+    else:
+        path = locations.project_file(root)
+        try:
+            values = locations.read_project_file(root)
+        except locations.UnreadableSettingsError as error:
+            message = f"{str(error).removesuffix('.')}; the file is ignored"
+            problems.append(Problem(feature=PROJECT_FILE, message=message, fix=f"Fix or remove {path}."))
+            return None
     is_tracked = bool(values) and root is not None and path.is_relative_to(root) and discovery.is_tracked(root, path)
     file = _ProjectFile(path, root, is_tracked, users, values)
     return _Layer(str(path), _permitted(file, problems))
@@ -241,10 +244,10 @@ class _ProjectFile(NamedTuple):
 
 
 def _permitted(file: _ProjectFile, problems: list[Problem]) -> dict[str, Any]:
-    """The file's values without those that it may not set; each of these becomes a problem."""
+    """Return the file's values without those that it may not set; each of these becomes a problem."""
     kept = copy.deepcopy(file.values)
-    for path, setter, why in sorted(_objections(file, Settings, file.values, file.users, ()), key=itemgetter(0)):
-        name = ".".join(path)
+    for path, setter, objection in sorted(_objections(file, Settings, file.values, file.users, ()), key=itemgetter(0)):
+        name, why = ".".join(path), objection
         if path[0] == POOL and not setter.is_tightening:
             problems.append(_feature_problem(POOL, f"{file.path}: {name}: {why}"))
             kept[POOL] = _switched_off(kept.get(POOL))
@@ -253,21 +256,19 @@ def _permitted(file: _ProjectFile, problems: list[Problem]) -> dict[str, Any]:
         for part in path[:-1]:
             section = section_values(section.get(part))
         section.pop(path[-1], None)
-        problems.append(_left_out(file, path, why, is_tightening=setter.is_tightening))
+        if setter.is_tightening and file.is_tracked:
+            why += _MAY_ONLY_TIGHTEN
+        problems.append(
+            Problem(
+                feature=path[0],
+                message=f"{file.path}: {name}: {why}",
+                fix=f"Move {name} to {user_file()}, or remove it.",
+            )
+        )
     if file.is_tracked and POOL not in file.users and _turns_pool_on(kept.get(POOL)):
         problems.append(_foreign_pool(file.path))
         kept[POOL] = _switched_off(kept[POOL])
     return kept
-
-
-def _left_out(file: _ProjectFile, path: tuple[str, ...], why: str, *, is_tightening: bool) -> Problem:
-    name = ".".join(path)
-    because = "; git tracks this file, so it may have come with the repository, and it may only tighten your settings"
-    return Problem(
-        feature=path[0],
-        message=f"{file.path}: {name}: {why}" + (because if is_tightening and file.is_tracked else ""),
-        fix=f"Move {name} to {user_file()}, or remove it.",
-    )
 
 
 def _objections(
@@ -279,38 +280,30 @@ def _objections(
             continue
         here, inner, setter = (*path, name), inner_section(field), owner(field)
         if inner is not None and isinstance(value, dict):
-            of_user = section_values(users.get(name))
-            pairs = _sections(field, cast("dict[str, Any]", value), of_user, here)
-            for below, one, user in pairs:
-                yield from _objections(file, inner, one, user, below)
+            fields, of_user = section_values(value), section_values(users.get(name))
+            if is_section(field):
+                yield from _objections(file, inner, fields, of_user, here)
+                continue
+            for key, one in fields.items():
+                yield from _objections(file, inner, section_values(one), section_values(of_user.get(key)), (*here, key))
         elif setter is not None and (why := _objection(file, section, setter, here, value, users)) is not None:
             yield here, setter, why
-
-
-def _sections(
-    field: FieldInfo, value: dict[str, Any], users: dict[str, Any], path: tuple[str, ...]
-) -> list[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]]:
-    """The section itself, or each of a dictionary of sections."""
-    if is_section(field):
-        return [(path, value, users)]
-    return [((*path, key), section_values(one), section_values(users.get(key))) for key, one in value.items()]
 
 
 def _objection(
     file: _ProjectFile, section: type[Section], setter: WhoMaySet, path: tuple[str, ...], value: Any,
     users: dict[str, Any],
 ) -> str | None:  # fmt: skip
-    """A value is judged as the section takes it: "9" is a number, too. What is not valid is told by the validation."""
+    """Judge a value as the section takes it: "9" is a number, too."""
     try:
         wanted = typed(section, path[-1], value)
     except ValidationError:
-        # Who may not set it at all may not set it wrongly either.
+        # What a project's file may not set at all, it may not set wrongly either. The validation reports the rest.
         wanted = value
         if setter.is_tightening:
             return None
     return setter.objection(
         ProjectValue(
-            path=path,
             value=wanted,
             usual=typed_or_default(section, path[-1], users),
             root=file.root,
@@ -356,12 +349,8 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _spelled(path: list[str], text: str) -> Any:
-    """A list's elements are separated; everything else is read from the text when it is validated."""
-    section: type[Section] | None = Settings
-    field: FieldInfo | None = None
-    for part in path:
-        field = section.model_fields.get(part, field) if section else None
-        section = inner_section(field) if field else None
+    """Split a list's elements; everything else is read from the text when it is validated."""
+    field = section_at(path[:-1]).model_fields.get(path[-1])
     separated = [each.separator for each in field.metadata if isinstance(each, Separated)] if field else []
     return text.split(separated[0]) if separated else text
 
@@ -393,23 +382,13 @@ def _explained(error: ValidationError, origins: dict[str, str]) -> str:
         (origins[known] for n in range(len(path), 0, -1) if (known := ".".join(path[:n])) in origins), "default"
     )
     if problem["type"] == "extra_forbidden":
-        return f"{where}: {key}: unknown setting; allowed are {', '.join(_siblings(path))}."
+        return f"{where}: {key}: unknown setting; allowed are {', '.join(section_at(path[:-1]).model_fields)}."
     message = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {key}: {message[:1].lower()}{message[1:]} (it is {problem['input']!r})."
 
 
-def _siblings(path: list[str]) -> list[str]:
-    """The existing settings beside an unknown one."""
-    section: type[Section] = Settings
-    for name in path[:-1]:
-        # The name of an agent stands between two sections.
-        field = section.model_fields.get(name)
-        section = (inner_section(field) if field else None) or section
-    return list(section.model_fields)
-
-
 def refuse_tracked(database: Database, root: Path | None) -> None:
-    """A database that came with the repository contains approvals that nobody here gave."""
+    """Refuse a database that came with the repository: the user did not give its approvals."""
     if root is None or not database.is_inside(root):
         return
     for path in discovery.tracked_among(root, state_files(database)):
@@ -418,3 +397,34 @@ def refuse_tracked(database: Database, root: Path | None) -> None:
             f"believed. If it is yours, run `git rm --cached {shlex.quote(str(path))}`; otherwise move it away, or use "
             "another database with --db."
         )
+
+
+class SettingsWatch:
+    """Compares the files with what they were when the broker started."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._at_start = _files_content(root)
+
+    def problems(self) -> list[Problem]:
+        if _files_content(self._root) == self._at_start:
+            return []
+        return [
+            Problem(
+                feature="settings",
+                message="the configuration was changed after the broker started, which does not use the changes yet",
+                fix="Restart it: `tandem down; tandem up`.",
+            )
+        ]
+
+
+def _files_content(root: Path | None) -> list[Any]:
+    users = _read_or_error(lambda: locations.read_settings_file(locations.user_file(), must_exist=False))
+    return [users] if root is None else [users, _read_or_error(lambda: locations.read_project_file(root))]
+
+
+def _read_or_error(read: Callable[[], dict[str, Any]]) -> Any:
+    try:
+        return {name: value for name, value in read().items() if name not in _READ_LATER}
+    except locations.UnreadableSettingsError as error:
+        return str(error)

@@ -35,7 +35,6 @@ File = str | Path
 class GateSource(NamedTuple):
     origin: str
     section: dict[str, Any]
-    is_tightening: bool = False
 
 
 def read_policy(
@@ -46,13 +45,11 @@ def read_policy(
     installation: File | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> GatePolicy:
-    """Never raises: for configuration that cannot be read, the strictest policy applies. `installation` is the gate's
-    folder where a broker on another machine decides."""
-    environment = os.environ if environment is None else environment
-    try:
-        return _joined(_sources(project_file, user_file, chosen, installation, environment))
-    except (OSError, ValueError, RecursionError) as error:
-        return unreadable(str(error))
+    """Return the policy of all sources. Never raises: for configuration that cannot be read, the strictest policy
+    applies. `installation` is the gate's folder where a broker on another machine decides."""
+    return explained_policy(project_file, user_file, chosen=chosen, installation=installation, environment=environment)[
+        0
+    ]
 
 
 def explained_policy(
@@ -63,13 +60,13 @@ def explained_policy(
     installation: File | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[GatePolicy, dict[str, Any], dict[str, str]]:
-    """The policy, its values as they are written in a file, and the origin of each that is not the default."""
-    environment = os.environ if environment is None else environment
+    """Return the policy, its values in the spelling of a file, and the origin of each that is not the default."""
     try:
-        sources = _sources(project_file, user_file, chosen, installation, environment)
-        policy = _joined(sources)
+        files = [GateSource(str(file), _section(Path(file))) for file in (user_file, project_file) if file]
+        tightening = [*_tightening(chosen, environment), *_answered(installation)]
+        policy = _joined(files, tightening)
     except (OSError, ValueError, RecursionError) as error:
-        policy, sources = unreadable(str(error)), []
+        policy, files, tightening = unreadable(str(error)), [], []
     values = {
         "mode": policy.mode,
         "branches": list(policy.branches),
@@ -80,18 +77,18 @@ def explained_policy(
     }
     if policy.problem is not None:
         return policy, values, dict.fromkeys(("mode", "exempt_paths"), policy.problem)
-    origins = {name: _origin(sources, name, value) for name, value in values.items()}
+    origins = {name: _origin([*files, *tightening], name, value) for name, value in values.items()}
     return policy, values, {name: origin for name, origin in origins.items() if origin}
 
 
 def _common_lines(lists: list[tuple[str, ...]]) -> list[str]:
-    """As one list: what every list names, without what any of them takes out."""
+    """Join the lists into one: what every list names, without what any of them takes out."""
     lines = dict.fromkeys(line for each in lists for line in each)
     return [line for line in lines if line.startswith("!") or all(line in each for each in lists)]
 
 
 def _origin(sources: list[GateSource], name: str, value: Any) -> str:
-    """Of a list every source that adds to it; else the first that demands the value."""
+    """Name every source that adds to a list; of another value the first source that demands it."""
     naming = [source for source in sources if name in source.section]
     if name in LISTS:
         return " and ".join(source.origin for source in naming) if value else ""
@@ -99,8 +96,7 @@ def _origin(sources: list[GateSource], name: str, value: Any) -> str:
 
 
 def demands(environment: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """What the environment demands of the gate, for a broker that does not see it."""
-    environment = os.environ if environment is None else environment
+    """Return what the environment demands of the gate, for a broker that does not see it."""
     try:
         return [source.section for source in _tightening(None, environment) if source.section]
     except (OSError, ValueError, RecursionError) as error:
@@ -108,43 +104,31 @@ def demands(environment: Mapping[str, str] | None = None) -> list[dict[str, Any]
 
 
 def read_policy_file(path: Path) -> GatePolicy:
-    """A policy by itself, or a configuration file with a section `gate`. Raises OSError or ValueError."""
+    """Read a policy by itself, or a configuration file's section `gate`. Raises OSError or ValueError."""
     content = _object(path)
     return stricter(_inside(path, content) if "gate" in content else content)
 
 
-def _joined(sources: list[GateSource]) -> GatePolicy:
-    policy = stricter(*(source.section for source in sources if not source.is_tightening))
-    for source in sources:
-        if source.is_tightening:
-            policy = tightened(policy, source.section)
-    return policy
-
-
-def _sources(
-    project_file: File | None,
-    user_file: File | None,
-    chosen: File | None,
-    installation: File | None,
-    environment: Mapping[str, str],
-) -> list[GateSource]:
-    """Raises OSError or ValueError, which names the source."""
-    files = [GateSource(str(file), _section(Path(file))) for file in (user_file, project_file) if file]
-    sources = [*files, *_tightening(chosen, environment), *_answered(installation)]
-    for source in sources:
+def _joined(files: list[GateSource], tightening: list[GateSource]) -> GatePolicy:
+    """Raises ValueError, which names the source."""
+    for source in (*files, *tightening):
         try:
             check_section(source.section)
         except ValueError as error:
             raise ValueError(f"{source.origin}: {error}") from error
-    return sources
+    policy = stricter(*(source.section for source in files))
+    for source in tightening:
+        policy = tightened(policy, source.section)
+    return policy
 
 
-def _tightening(chosen: File | None, environment: Mapping[str, str]) -> list[GateSource]:
-    sources = [GateSource("environment", _of_environment(environment), is_tightening=True)]
+def _tightening(chosen: File | None, environment: Mapping[str, str] | None) -> list[GateSource]:
+    environment = os.environ if environment is None else environment
+    sources = [GateSource("environment", _of_environment(environment))]
     file = chosen or environment.get(CONFIG_VARIABLE)
     if file:
         # Unlike the usual files, this one has to be there.
-        sources.append(GateSource(str(file), _inside(Path(file), _object(Path(file))), is_tightening=True))
+        sources.append(GateSource(str(file), _inside(Path(file), _object(Path(file)))))
     return sources
 
 
@@ -166,7 +150,7 @@ def _answered(installation: File | None) -> list[GateSource]:
         return []
     path = Path(installation, _MODE_FILE)
     try:
-        return [GateSource(str(path), {"mode": path.read_text("ascii").strip()}, is_tightening=True)]
+        return [GateSource(str(path), {"mode": path.read_text("ascii").strip()})]
     except FileNotFoundError:
         return []
 

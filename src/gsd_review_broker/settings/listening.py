@@ -1,7 +1,7 @@
 """Where the broker listens, and the names by which it may be called.
 
 Programs of this machine (commands, the git hook, reviewers) always reach it by plain HTTP on the loopback. If it
-listens elsewhere, or with TLS, that is a listener of its own.
+listens on another address, or with TLS, that is a second listener.
 """
 
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def _public_names(settings: Settings, port: int) -> list[str]:
 
 
 def _spelled(name: str) -> list[str]:
-    """A name without a port is meant with the standard ones."""
+    """Add the standard ports to a name without one."""
     has_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
     return [name] if has_port else [f"{name}{port}" for port in _STANDARD_PORTS]
 

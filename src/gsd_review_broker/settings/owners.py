@@ -10,7 +10,6 @@ from gsd_review_broker.settings.locations import user_file
 class ProjectValue(NamedTuple):
     """A value that a project's file asks for. The file may have come with the repository if git tracks it."""
 
-    path: tuple[str, ...]
     value: Any
     # What applies without the project's file.
     usual: Any
@@ -95,29 +94,33 @@ class Tightening(WhoMaySet):
     """A project's file that git tracks may make the value stricter only."""
 
     is_tightening = True
+    # How a value that is refused compares with the usual one.
+    looser: ClassVar[str]
 
     def objection(self, wanted: ProjectValue) -> str | None:
-        return self.loosening(wanted.value, wanted.usual) if wanted.is_tracked else None
+        if not wanted.is_tracked or self.is_as_strict(wanted.value, wanted.usual):
+            return None
+        return f"{_shown(wanted.value)} is {self.looser} {_shown(wanted.usual)}, which applies for you"
 
-    def loosening(self, value: Any, usual: Any) -> str | None:
+    def is_as_strict(self, value: Any, usual: Any) -> bool:
         raise NotImplementedError
 
 
 class AtMost(Tightening):
     who = "you; project: lower"
+    looser = "more than"
 
-    def loosening(self, value: Any, usual: Any) -> str | None:
-        """A usual value of None is no limit."""
-        if usual is None or (value is not None and value <= usual):
-            return None
-        return f"{_shown(value)} is more than {_shown(usual)}, which applies for you"
+    def is_as_strict(self, value: Any, usual: Any) -> bool:
+        """Compare two limits; None is no limit."""
+        return usual is None or (value is not None and value <= usual)
 
 
 class AtLeast(Tightening):
     who = "you; project: higher"
+    looser = "less than"
 
-    def loosening(self, value: Any, usual: Any) -> str | None:
-        return None if value >= usual else f"{_shown(value)} is less than {_shown(usual)}, which applies for you"
+    def is_as_strict(self, value: Any, usual: Any) -> bool:
+        return value >= usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +130,14 @@ class Strict(Tightening):
     strictest: Any = None
 
     who = "you; project: stricter"
+    looser = "less strict than"
 
-    def loosening(self, value: Any, usual: Any) -> str | None:
-        if value in (usual, self.strictest):
-            return None
-        return f"{_shown(value)} is less strict than {_shown(usual)}, which applies for you"
+    def is_as_strict(self, value: Any, usual: Any) -> bool:
+        return value in (usual, self.strictest)
 
 
 def is_inside(path: str, root: Path | None) -> bool:
-    """A relative path is relative to the repository."""
+    """Tell whether the path lies in the repository, to which a relative path is relative."""
     try:
         return root is not None and (root / Path(path).expanduser()).resolve().is_relative_to(root.resolve())
     except (ValueError, OSError, RuntimeError):

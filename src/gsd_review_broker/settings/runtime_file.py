@@ -1,8 +1,8 @@
 """How clients find the broker, and how they know that it is ours.
 
 A small file beside the database names the broker's address while it runs. A cloned repository may bring such a file,
-and another user may listen on a port that a broker left. So the file counts only while a process holds the database's
-lock, and whoever answers at the address proves that it knows the file's secret before it is sent anything.
+and another user may listen on a port that a broker left. So clients believe the file only while a process holds the
+database's lock; and the process at the address has to prove that it knows the file's secret before it is sent anything.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _KEEPING = "gsd-review-broker keeper"
 
 
 class UntrustedRuntimeFileError(Exception):
-    """There is a runtime file, but no broker of ours stands behind it. The message says why."""
+    """There is a runtime file, but it is not one of our brokers'. The message says why."""
 
 
 class Announcement(NamedTuple):
@@ -44,7 +44,7 @@ class Announcement(NamedTuple):
     secret: str
 
     def is_proven_by(self, proof: object, challenge: str) -> bool:
-        """Does whoever gave this proof know the secret, and is it the same process? In constant time."""
+        """Tell in constant time whether the sender of this proof is this process, and knows the secret."""
         if not isinstance(proof, str) or not proof.isascii():
             return False
         return hmac.compare_digest(proof, proof_of(self.secret, challenge, self.pid))
@@ -59,13 +59,13 @@ def is_challenge(text: str) -> bool:
 
 
 def proof_of(secret: str, challenge: str, pid: int) -> str:
-    """The answer to this challenge that only a broker with this secret can give."""
+    """Return the answer to this challenge that only a broker with this secret can give."""
     message = f"{_PURPOSE}\n{challenge}\n{pid}"
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
 def keeper_token(secret: str) -> str:
-    """The bearer token of whoever can read the runtime file, and so could open the database too."""
+    """Return the bearer token of users who can read the runtime file, and so could open the database too."""
     return hmac.new(secret.encode(), _KEEPING.encode(), hashlib.sha256).hexdigest()
 
 
@@ -98,7 +98,7 @@ def new_secret() -> str:
 
 
 def announced(database: Database) -> Announcement | None:
-    """The broker that announced itself on this database; None if none is running."""
+    """Return what the broker on this database announced; None if none is running."""
     path = runtime_path(database)
     try:
         content, status = read_with_status(path)

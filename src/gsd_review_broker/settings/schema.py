@@ -1,16 +1,17 @@
 """Every setting, declared once: its type, its default, its bounds, who may set it, and one line about it.
 
 The files, the environment, `tandem config`, the checks of a project's file and the table in docs/configuration.md are
-derived from this. A setting without an owner (`WhoMaySet`) cannot be declared: the import fails.
+derived from this. A setting without an owner (`WhoMaySet`) cannot be declared: the import fails. The length is that of
+the list of settings.
 """
 
 import ipaddress
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,8 +20,8 @@ from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.gate.policy import DEFAULT_EXEMPT, DEFAULT_MODE, Mode, Override
 from gsd_review_broker.domain.model import ApprovalPolicy, Limits, Policy
 from gsd_review_broker.domain.words import DEFAULT_AGENT, OWN_COMMAND, Fence, either
-from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.locations import DEFAULT_PORT
+from gsd_review_broker.settings.names import Agent
 from gsd_review_broker.settings.owners import (
     AllowedModel,
     AtLeast,
@@ -44,6 +45,21 @@ class Feature:
     instead: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A mistake in one feature's settings: the feature is off, the broker starts, and users see this."""
+
+    # What does not work because of it: a setting's name, or the file as a whole.
+    feature: str
+    message: str
+    # What to do about it: a command, or a sentence.
+    fix: str
+
+
+# Looked for when they are shown: some appear while the broker runs.
+Problems = Callable[[], Sequence[Problem]]
+
+
 @dataclass(frozen=True, slots=True)
 class Separated:
     """How the environment spells a list. Other lists cannot be set there."""
@@ -62,7 +78,7 @@ class Section(BaseModel):
 
 
 def inner_section(field: FieldInfo) -> type[Section] | None:
-    """The section that a field is, or that each value of a dictionary is."""
+    """Return the section that a field is, or that each value of a dictionary is."""
     for kind in (field.annotation, *get_args(field.annotation)):
         if isinstance(kind, type) and issubclass(kind, Section):
             return kind
@@ -77,16 +93,12 @@ def owner(field: FieldInfo) -> WhoMaySet | None:
     return next((each for each in field.metadata if isinstance(each, WhoMaySet)), None)
 
 
-def _filled(values: list[str]) -> list[str]:
-    """A variable of the environment may be empty."""
-    return [value.strip() for value in values if value.strip()]
-
-
 def _each(check: Callable[[str], bool], kind: str) -> AfterValidator:
-    """A value that could never match is refused at the start: otherwise a door stays shut without a word."""
+    """Refuse a value that could never match: otherwise the broker would refuse callers without saying why."""
 
     def checked(values: list[str]) -> list[str]:
-        values = _filled(values)
+        # A variable of the environment may be empty.
+        values = [value.strip() for value in values if value.strip()]
         for value in values:
             if not check(value):
                 raise ValueError(f"{value!r} is not {kind}")
@@ -245,14 +257,14 @@ class PoolSettings(Section):
         return self.agents.get(agent) or AgentSettings()
 
     def model_of(self, agent: Agent) -> str | None:
-        """None: the agent uses its own default. `model` applies to the configured agent only."""
+        """Return None if the agent uses its own default. `model` applies to the configured agent only."""
         return self.settings_of(agent).model or (self.model if agent == self.agent else None)
 
     def effort_of(self, agent: Agent) -> Effort:
         return self.settings_of(agent).reasoning_effort or self.reasoning_effort
 
     def models_for(self, agent: Agent) -> list[str] | None:
-        """Those that a project's file may name; None for any, which is the user's own command."""
+        """Return the models that a project's file may name; None for any, which is the user's own command."""
         if agent == OWN_COMMAND:
             return None
         return self.allowed_models if isinstance(self.allowed_models, list) else self.allowed_models.get(agent, [])
@@ -413,35 +425,18 @@ class Settings(Section):
         )
 
 
-class Setting(NamedTuple):
-    """One declared setting, for what is derived from all of them."""
-
-    path: tuple[str, ...]
-    field: FieldInfo
-    owner: WhoMaySet
-
-    @property
-    def name(self) -> str:
-        return ".".join(self.path)
-
-    @property
-    def variable(self) -> str:
-        return VARIABLE_PREFIX + "__".join(self.path).upper()
-
-
-def all_settings(section: type[Section] = Settings, path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """In the order in which they are declared. In the path of an agent's settings, <name> stands for the agent."""
-    for name, field in section.model_fields.items():
-        inner, here = inner_section(field), (*path, name)
-        declared = owner(field)
-        if inner is not None:
-            yield from all_settings(inner, here if is_section(field) else (*here, "<name>"))
-        elif declared is not None:
-            yield Setting(here, field, declared)
+def section_at(path: list[str]) -> type[Section]:
+    """Find the section that a path of names leads to; a name that is not a section's is passed over."""
+    section: type[Section] = Settings
+    for name in path:
+        # The name of an agent stands between two sections.
+        field = section.model_fields.get(name)
+        section = (inner_section(field) if field else None) or section
+    return section
 
 
 def typed(section: type[Section], name: str, value: Any) -> Any:
-    """The value as the section takes it. Raises ValidationError."""
+    """Return the value as the section takes it. Raises ValidationError."""
     return getattr(section.model_validate({name: value}), name)
 
 
@@ -453,7 +448,7 @@ def typed_or_default(section: type[Section], name: str, values: dict[str, Any]) 
 
 
 def resolved(path: str, root: Path | None) -> Path:
-    """A relative path is relative to the repository."""
+    """Return the whole path; a relative one is relative to the repository."""
     return ((root or Path.home()) / Path(path).expanduser()).resolve()
 
 

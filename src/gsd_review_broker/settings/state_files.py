@@ -31,7 +31,7 @@ def is_postgresql(db: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """As it may be shown: in messages, to clients, in a process's arguments."""
+    """Return the address as it may be shown: in messages, to clients, in a process's arguments."""
     scheme, _, rest = url.partition("://")
     account, at, place = rest.rpartition("@")
     user = account.partition(":")[0]
@@ -46,7 +46,7 @@ class Database(NamedTuple):
     """The address of a PostgreSQL database, with its password; None for SQLite."""
 
     def __str__(self) -> str:
-        """As people and messages name it."""
+        """Return what people and messages call it."""
         return str(self.path) if self.url is None else without_password(self.url)
 
     @property
@@ -59,11 +59,11 @@ class Database(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for every path that leads to this file; fit for file names and for marking processes."""
+        """Return the same for every path that leads to this file; fit for file names and for marking processes."""
         return self.path.name if self.url is not None else key_of(os.path.realpath(self.path))
 
     def is_inside(self, folder: Path | None) -> bool:
-        """By its path alone. A repository decides what lies inside it, so such a file is trusted less."""
+        """Compare paths only. A repository decides what lies inside it, so such a file is trusted less."""
         return self.url is None and folder is not None and folder in self.path.parents
 
 
@@ -86,12 +86,12 @@ def moved_path(database: Database) -> Path:
 
 
 def draft_path(database: Database) -> Path:
-    """A file that is copied gets its name when it is complete; until then it has this one."""
+    """Name a database that is being copied to here; it gets its own name when it is complete."""
     return _beside(database, _UNFINISHED)
 
 
 def state_files(database: Database) -> list[Path]:
-    """The database, and what SQLite and the broker keep beside it."""
+    """Name the database, and what SQLite and the broker keep beside it."""
     return [_beside(database, suffix) for suffix in _SUFFIXES]
 
 

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import sqlalchemy as sa
 
@@ -19,8 +20,9 @@ from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.ports.store import Archived, Store
 from gsd_review_broker.store import migrations, schema
-from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, parameter
+from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, insert_sql, parameter
 from gsd_review_broker.store.tables import (
     audit_gaps,
     counter_patches,
@@ -61,7 +63,7 @@ _DELETIONS = [
     for table in reversed(_TABLES)
 ]
 _GAP = (audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash)
-_GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
+GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
 _GAP_ENDING = sa.select(*_GAP).where(audit_gaps.c.last == parameter("last"))
 _GAP_BEGINNING = sa.select(*_GAP).where(audit_gaps.c.first == parameter("first"))
 _DROP_GAP = sa.delete(audit_gaps).where(audit_gaps.c.first == parameter("first"))
@@ -92,7 +94,7 @@ def opened_archive(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def _make_archive(path: Path) -> None:
-    """The archive gets its name when it is complete. One that was interrupted is created again."""
+    """Make an empty archive. It gets its name when it is complete; an interrupted one is made again."""
     draft = path.with_name(f"{path.name}.new")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
@@ -106,12 +108,12 @@ def _make_archive(path: Path) -> None:
 
 
 def closed_reviews(source: Statements, before: Milliseconds) -> dict[ReviewId, int]:
-    """The next batch, oldest first: each review with the version it is in."""
+    """Return the next batch, oldest first: each review with the version it is in."""
     return {row[0]: row[1] for row in source.rows(_CLOSED, {"before": before, "most": BATCH})}
 
 
 def rows_of(source: Statements, review_id: ReviewId) -> dict[sa.Table, Sequence[Values]]:
-    """Everything about a review; of one that another run archived meanwhile, nothing."""
+    """Return everything about a review; nothing, if another run archived it meanwhile."""
     return {table: source.rows(_ROWS[table], {"review_id": review_id}) for table in _TABLES}
 
 
@@ -146,9 +148,17 @@ def _replace(archive: sqlite3.Connection, review_id: ReviewId, rows: dict[sa.Tab
     for statement in _DELETIONS:
         target.run(statement, {"review_id": review_id})
     for table in _TABLES:
-        names = ", ".join(f'"{column.name}"' for column in table.columns)
-        places = ", ".join("?" for _ in table.columns)
-        archive.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows[table])  # noqa: S608 - the names are our own tables and columns
+        archive.executemany(insert_sql(table), rows[table])
+
+
+async def remove_copied(store: Store, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> Archived:
+    """Delete a batch that was copied, in one command."""
+    if not batch:
+        return Archived(found=0, moved=0)
+    gone = await store.write(
+        lambda tx: remove(cast("SqlTransaction", tx), batch, archive=archive, closed_before=closed_before)
+    )
+    return Archived(found=len(batch), moved=len(gone))
 
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:
@@ -172,7 +182,7 @@ def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, clos
                 "closed_before": closed_before,
                 "reviews": len(gone),
                 "events": len(removed),
-                "gaps_hash": seal(Gap(*row) for row in tx.statements.rows(_GAPS, {})),
+                "gaps_hash": seal(Gap(*row) for row in tx.statements.rows(GAPS, {})),
             },
         )
     )

@@ -12,10 +12,7 @@ _LONGEST = 4096
 
 
 class DatabaseLock:
-    """Held from start to stop, and by a move. The operating system releases it with the process.
-
-    It names its owner to whoever comes second.
-    """
+    """Held from start to stop, and by a move, and released with the process. It names its owner."""
 
     def __init__(self, database: Database) -> None:
         self._path = lock_path(database)
@@ -36,14 +33,14 @@ class DatabaseLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """The file stays: after a removal two brokers could lock two files of the same name."""
+        """Leave the file: after a removal two brokers could lock two files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def mark_moved(database: Database, to: str) -> None:
-    """A file beside a SQLite database says where its reviews are. On the disk when this returns."""
+    """Write a file beside a SQLite database that says where its reviews are. It is on the disk when this returns."""
     write_private(moved_path(database), json.dumps({"moved_to": to}).encode(), synced=True)
 
 
@@ -52,7 +49,7 @@ def reopen(database: Database) -> None:
 
 
 def moved_to(database: Database) -> str | None:
-    """The other database, as people name it; None if this one is in use."""
+    """Return what people call the other database; None if this one is in use."""
     path = moved_path(database)
     try:
         to = json.loads(read_regular(path, largest=_LONGEST))["moved_to"]

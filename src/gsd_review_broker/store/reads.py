@@ -30,8 +30,7 @@ from gsd_review_broker.ports.store import (
     ReviewFilter,
     ReviewSummary,
 )
-from gsd_review_broker.store.gate_rows import GateReads
-from gsd_review_broker.store.pool_rows import PoolReads, not_held_back
+from gsd_review_broker.store.beside_reviews import GateReads, PoolReads, TokenReads, not_held_back
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEW_FIELDS, REVIEWS, REVISIONS
 from gsd_review_broker.store.statements import Statements, Unindexed, Values, parameter
 from gsd_review_broker.store.statistics import read_counts, read_totals
@@ -45,7 +44,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.store.token_rows import TokenReads
 
 _REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
@@ -146,12 +144,11 @@ class SqlReader(PoolReads, GateReads, TokenReads):
 
     @property
     def statements(self) -> Statements:
-        """For what only one kind of store does."""
+        """Let a store run what only it does."""
         return self._statements
 
     def review(self, review_id: ReviewId) -> Review | None:
-        row = self._statements.row(_REVIEW, {"review_id": review_id})
-        return REVIEWS.read(row) if row else None
+        return REVIEWS.find(self._statements, _REVIEW, {"review_id": review_id})
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[ReviewId]:
         # Ids are ASCII, so every id with the prefix sorts before the prefix followed by the last ASCII character.
@@ -160,8 +157,7 @@ class SqlReader(PoolReads, GateReads, TokenReads):
 
     def revision(self, review_id: ReviewId, number: int, *, with_diff: bool) -> Revision | None:
         statement = _REVISION if with_diff else _REVISION_WITHOUT_DIFF
-        row = self._statements.row(statement, {"review_id": review_id, "number": number})
-        return REVISIONS.read(row) if row else None
+        return REVISIONS.find(self._statements, statement, {"review_id": review_id, "number": number})
 
     def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]:
         return [REVIEWS.read(row) for row in self._listed(REVIEW_FIELDS, wanted, after, limit)]
@@ -191,15 +187,14 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         return self._statements.rows(statement, parameters)
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]:
-        return [REVIEWS.read(row) for row in self._statements.rows(_EXPIRED, {"now": now, "most": limit})]
+        return REVIEWS.find_all(self._statements, _EXPIRED, {"now": now, "most": limit})
 
     def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
         return self._statements.row(_RESERVED, {"after": after, "until": until, "most": 1}) is not None
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]:
         parameters = {"review_id": review_id, "after": after, "most": limit}
-        rows = self._statements.rows(_EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
-        return [EVENTS.read(row) for row in rows]
+        return EVENTS.find_all(self._statements, _EVENTS if review_id is None else _EVENTS_OF_REVIEW, parameters)
 
     def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
         counted = read_counts(self._statements, scope, Counted.QUEUE, most=len(RANKS))
@@ -218,24 +213,21 @@ class SqlReader(PoolReads, GateReads, TokenReads):
         parameters: dict[str, Any] = {"review_id": review_id, "after": after, "most": limit}
         if round_ is not None:
             parameters["round"] = round_
-        return [MESSAGES.read(row) for row in self._statements.rows(statement, parameters)]
+        return MESSAGES.find_all(self._statements, statement, parameters)
 
     def findings(self, review_id: ReviewId) -> list[Finding]:
-        return [FINDINGS.read(row) for row in self._statements.rows(_FINDINGS, {"review_id": review_id})]
+        return FINDINGS.find_all(self._statements, _FINDINGS, {"review_id": review_id})
 
     def counter_patches(self, review_id: ReviewId) -> list[CounterPatch]:
-        rows = self._statements.rows(_ALL_COUNTER_PATCHES, {"review_id": review_id})
-        return [COUNTER_PATCHES.read(row) for row in rows]
+        return COUNTER_PATCHES.find_all(self._statements, _ALL_COUNTER_PATCHES, {"review_id": review_id})
 
     def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None:
         wanted = {"review_id": review_id, "status": CounterPatchStatus.PENDING, "most": 1}
-        row = self._statements.row(_COUNTER_PATCH_IN, wanted)
-        return COUNTER_PATCHES.read(row) if row else None
+        return COUNTER_PATCHES.find(self._statements, _COUNTER_PATCH_IN, wanted)
 
     def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
         wanted = {"review_id": review_id, "revision": revision, "most": 1}
-        row = self._statements.row(_COUNTER_PATCH_OF, wanted)
-        return COUNTER_PATCHES.read(row) if row else None
+        return COUNTER_PATCHES.find(self._statements, _COUNTER_PATCH_OF, wanted)
 
     def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
         equal = {name: value for name in _FEED_FILTERS if (value := getattr(wanted, name)) is not None}
@@ -272,11 +264,10 @@ class SqlReader(PoolReads, GateReads, TokenReads):
     def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> list[Event]:
         parameters = {"review_id": review_id, "before": before or _AFTER_ALL, "most": limit}
         statement = _EVENTS_BEFORE if review_id is None else _EVENTS_OF_REVIEW_BEFORE
-        return [EVENTS.read(row) for row in self._statements.rows(statement, parameters)]
+        return EVENTS.find_all(self._statements, statement, parameters)
 
     def last_message(self, review_id: ReviewId) -> Message | None:
-        row = self._statements.row(_LAST_MESSAGE, {"review_id": review_id, "most": 1})
-        return MESSAGES.read(row) if row else None
+        return MESSAGES.find(self._statements, _LAST_MESSAGE, {"review_id": review_id, "most": 1})
 
 
 _EQUAL = ("status", "category", "project", "phase", "plan", "proposer_id", "parent_id")
@@ -293,7 +284,7 @@ def _list_statement(
     for_pool: bool = False,
     only_live: bool = False,
 ) -> sa.Select[Any]:
-    """One statement for each shape of query. There are few shapes, and each is compiled once."""
+    """Make one statement for each shape of query. There are few shapes, and each is compiled once."""
     aside = _not_by_index(equal, live=live)
     conditions = [
         (Unindexed(reviews.c[name]) if name in aside else reviews.c[name]) == parameter(name) for name in equal
@@ -316,7 +307,7 @@ def _list_statement(
 
 
 def _not_by_index(equal: tuple[str, ...], *, live: bool) -> set[str]:
-    """The database cannot know which of two indexes leads to fewer rows; this code does.
+    """Choose the columns to search without their index: this code knows which of two indexes leads to fewer rows.
 
     A project's index contains the status. Few reviews are not closed; nearly all are closed.
     """
@@ -361,7 +352,7 @@ def _by_state(page: sa.Select[Any], order: tuple[str, ...], *, newest_first: boo
 
 
 def _claimable() -> list[sa.ColumnElement[bool]]:
-    """A first filter, so that a page holds reviews that the rules will grant. The rules decide."""
+    """Filter first, so that a page holds reviews that the rules will grant. The rules decide."""
     reviewer, now = parameter("reviewer"), parameter("now")
     return [
         reviews.c.proposer_key != reviewer,

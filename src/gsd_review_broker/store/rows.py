@@ -39,7 +39,7 @@ from gsd_review_broker.domain.words import (
 )
 from gsd_review_broker.ports.store import RANKS
 from gsd_review_broker.store import tables
-from gsd_review_broker.store.statements import Values
+from gsd_review_broker.store.statements import Parameters, Statement, Statements, Values
 
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
@@ -78,6 +78,13 @@ class Rows(Generic[T]):
         self._names = field_names(kind)
         self._converted = converted
         self.columns = [table.c[name] for name in self._names]
+
+    def find(self, statements: Statements, statement: Statement, parameters: Parameters) -> T | None:
+        row = statements.row(statement, parameters)
+        return self.read(row) if row else None
+
+    def find_all(self, statements: Statements, statement: Statement, parameters: Parameters) -> list[T]:
+        return [self.read(row) for row in statements.rows(statement, parameters)]
 
     def read(self, row: Values) -> T:
         # A row may end with columns that are not fields of the object.
@@ -130,44 +137,34 @@ _KEYS = {"author": "author_key", "reserved_for": "reserved_key"}
 
 
 def changed_columns(before: Review, after: Review) -> dict[str, Any]:
-    """Only the columns that differ, so that no index is updated without need."""
+    """Return only the columns that differ, so that no index is updated without need."""
     changed = {name: value for name in REVIEW_FIELDS if (value := getattr(after, name)) != getattr(before, name)}
     return changed | {key: identity_key(changed[name] or "") for name, key in _KEYS.items() if name in changed}
 
 
 def review_row(review: Review) -> dict[str, Any]:
-    values = values_of(review)
-    values["rank"] = RANKS[review.priority]
-    values["proposer_key"] = identity_key(review.proposer)
-    values["author_key"] = identity_key(review.author)
-    values["reserved_key"] = identity_key(review.reserved_for or "")
-    return values
+    return values_of(review) | {
+        "rank": RANKS[review.priority],
+        "proposer_key": identity_key(review.proposer),
+        "author_key": identity_key(review.author),
+        "reserved_key": identity_key(review.reserved_for or ""),
+    }
 
 
 def revision_row(revision: Revision) -> dict[str, Any]:
-    values = values_of(revision)
-    values["affected_files"] = files_text(revision.affected_files)
-    return values
+    return values_of(revision) | {"affected_files": files_text(revision.affected_files)}
 
 
 def message_row(message: Message) -> dict[str, Any]:
-    values = {name: getattr(message, name) for name in field_names(Message) if name != "id"}
-    values["metadata"] = canonical(message.metadata) if message.metadata is not None else None
-    return values
+    return values_of(message) | {"metadata": None if message.metadata is None else canonical(message.metadata)}
 
 
 def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
-    values = {name: getattr(patch, name) for name in field_names(CounterPatch) if name != "id"}
-    values["affected_files"] = files_text(patch.affected_files)
-    return values
-
-
-def finding_row(finding: Finding) -> dict[str, Any]:
-    return values_of(finding)
+    return values_of(patch) | {"affected_files": files_text(patch.affected_files)}
 
 
 def event_row(event: NewEvent, *, number: int, previous_hash: str) -> dict[str, Any]:
-    """The row that continues the chain."""
+    """Return the row that continues the chain."""
     metadata = canonical(event.metadata)
     return {
         "id": number,

@@ -34,7 +34,7 @@ def harden(connection: sqlite3.Connection) -> None:
 
 
 def stored_version(connection: sqlite3.Connection) -> str | None:
-    """None for a database without any schema."""
+    """Return the database's version; None if it has no schema."""
     known = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
     ).fetchone()
@@ -75,7 +75,7 @@ def refuse_unknown(version: str | None, database: object) -> None:
 
 
 def require_newest(version: str | None, database: object) -> None:
-    """For programs that only read: they upgrade nothing."""
+    """Refuse other versions, for programs that only read: they upgrade nothing."""
     refuse_unknown(version, database)
     if version != HEAD:
         raise StartError(
@@ -109,7 +109,7 @@ def objects(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def statements_of(version: str) -> list[str]:
-    """What makes an empty database of this version: its tables, their first rows, its indexes."""
+    """Return what makes an empty database of this version: its tables, their first rows, its indexes."""
     return (SCRIPTS / f"{version}.sql").read_text("utf-8").split(STATEMENT_END)
 
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
@@ -16,10 +16,11 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 from sqlalchemy.sql.compiler import SQLCompiler
 
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql
+
 Values = tuple[Any, ...]
 Parameters = Mapping[str, Any]
-
-
 Excluded = ReadOnlyColumnCollection[str, sa.ColumnElement[Any]]
 
 
@@ -35,29 +36,18 @@ class Upsert:
     # Change only where this holds of the existing row. The key's first column is returned if anything was written.
     where: sa.ColumnElement[bool] | None = None
 
-    def _keys(self) -> list[str]:
-        return [column.name for column in self.table.primary_key.columns]
-
     def for_sqlite(self) -> sa.Insert:
-        insert = sqlite.insert(self.table)
-        return self._returning(
-            insert.on_conflict_do_update(
-                index_elements=self._keys(), set_=self.changes(insert.excluded), where=self.where
-            )
-        )
+        return self._on_conflict(sqlite.insert(self.table))
 
     def for_postgresql(self) -> sa.Insert:
         from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - costs a start on SQLite its time to import
 
-        insert = postgresql.insert(self.table)
-        return self._returning(
-            insert.on_conflict_do_update(
-                index_elements=self._keys(), set_=self.changes(insert.excluded), where=self.where
-            )
-        )
+        return self._on_conflict(postgresql.insert(self.table))
 
-    def _returning(self, insert: sa.Insert) -> sa.Insert:
-        return insert if self.where is None else insert.returning(self.table.c[self._keys()[0]])
+    def _on_conflict(self, insert: "sqlite.Insert | postgresql.Insert") -> sa.Insert:
+        keys = [column.name for column in self.table.primary_key.columns]
+        upsert = insert.on_conflict_do_update(index_elements=keys, set_=self.changes(insert.excluded), where=self.where)
+        return upsert if self.where is None else upsert.returning(self.table.c[keys[0]])
 
 
 Statement = sa.Executable | Upsert
@@ -77,6 +67,18 @@ class Statements(Protocol):
 
 def parameter(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name)
+
+
+def parameters_but_id(table: sa.Table) -> dict[sa.Column[Any], sa.BindParameter[Any]]:
+    """Return a parameter for each column but the id, which does not change, or which the database gives."""
+    return {column: parameter(column.name) for column in table.c if column.name != "id"}
+
+
+def insert_sql(table: sa.Table) -> str:
+    """Return SQLite's statement that inserts a whole row, with its columns in the table's order."""
+    names = ", ".join(f'"{column.name}"' for column in table.columns)
+    places = ", ".join("?" for _ in table.columns)
+    return f"INSERT INTO {table.name} ({names}) VALUES ({places})"  # noqa: S608 - our own tables and columns
 
 
 class Unindexed(sa.ColumnElement[str]):

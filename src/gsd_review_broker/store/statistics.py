@@ -149,7 +149,7 @@ def _add_rows(spreads: dict[str, Histogram], rows: Iterable[Values]) -> None:
 
 
 def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
-    """At most `most` of each kind of count: the number of reviewers and pairs is not bounded."""
+    """Read at most `most` of each kind of count: the number of reviewers and pairs is not bounded."""
     totals = Totals()
     for name, key, value in statements.rows(BOUNDED_COUNTS, {"scope": scope}):
         totals.count(name, key, value)
@@ -163,7 +163,7 @@ def read_totals(statements: Statements, scope: str, *, most: int) -> Totals:
 
 
 def read_counts(statements: Statements, scope: str, what: Counted, *, most: int) -> dict[str, int]:
-    """The counts of one kind: those stored for themselves and those that follow from the steps."""
+    """Read the counts of one kind: those stored for themselves and those that follow from the steps."""
     totals = Totals()
     for name, limit in ((what, most), (Counted.STEP, _ALL_STEPS)):
         for key, value in statements.rows(COUNTS, {"scope": scope, "name": name, "most": limit}):

@@ -1,7 +1,9 @@
 """The schema. Times are milliseconds since 1970; JSON is text, since the audit's hashes are over text.
 
-One long module: whoever changes a table sees what refers to it.
+One long module: the tables stand beside those that refer to them.
 """
+
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -86,25 +88,28 @@ for _filter in ("status", "phase"):
     sa.Index(f"ix_reviews_{_filter}", *(reviews.c[name] for name in (_filter, *_ORDER)))
 
 
+def _partial(index: str, condition: sa.ColumnElement[bool], *columns: sa.Column[Any], unique: bool = False) -> None:
+    sa.Index(index, *columns, unique=unique, sqlite_where=condition, info={"where": condition})
+
+
 # Optional columns get partial indexes; NULLs are left out.
-def _partial(index: str, optional: str, *columns: str) -> None:
-    condition = reviews.c[optional].is_not(None)
-    sa.Index(index, *(reviews.c[name] for name in columns), sqlite_where=condition, info={"where": condition})
+def _optional_index(index: str, optional: str, *columns: str) -> None:
+    _partial(index, reviews.c[optional].is_not(None), *(reviews.c[name] for name in columns))
 
 
 for _optional in ("category", "plan", "proposer_id", "parent_id", "project"):
     _narrowed = (_optional, "status") if _optional == "project" else (_optional,)
-    _partial(f"ix_reviews_{_optional}", _optional, *_narrowed, *_ORDER)
-_partial("ix_reviews_needs_human", "needs_human", *_ORDER)
+    _optional_index(f"ix_reviews_{_optional}", _optional, *_narrowed, *_ORDER)
+_optional_index("ix_reviews_needs_human", "needs_human", *_ORDER)
 # The feed is ordered by the last update, read state by state and merged. Every event changes each index here, so there
 # are as few as possible.
 _LATEST = ("updated_at", "id")
 sa.Index("ix_reviews_feed_status", *(reviews.c[name] for name in ("status", *_LATEST)))
 for _optional in ("category", "project"):
-    _partial(f"ix_reviews_feed_{_optional}", _optional, _optional, "status", *_LATEST)
+    _optional_index(f"ix_reviews_feed_{_optional}", _optional, _optional, "status", *_LATEST)
 # When reviews were closed; retention looks for the oldest.
 for _moment in ("claim_expires_at", "reserved_until", "closed_at"):
-    _partial(f"ix_reviews_{_moment}", _moment, _moment)
+    _optional_index(f"ix_reviews_{_moment}", _moment, _moment)
 
 
 def prepare_for_postgresql() -> None:
@@ -212,7 +217,7 @@ events = sa.Table(
 )
 sa.Index("ix_events_review_id", events.c.review_id, events.c.id)
 
-# One row, locked by whoever appends, so that the order of commits is the order of numbers on every database.
+# One row, locked by each command that appends, so that the order of commits is the order of numbers on every database.
 audit_head = sa.Table(
     "audit_head",
     metadata,
@@ -347,7 +352,7 @@ pool_switches = sa.Table(
     sa.Column("on", sa.Boolean, nullable=False),
 )
 
-# The gate. No foreign keys: an approval counts, and a commit has landed, also when the review is in an archive.
+# The gate. No foreign keys: an approval applies, and a commit has landed, also when the review is in an archive.
 reviewed_changes = sa.Table(
     "reviewed_changes",
     metadata,
@@ -364,12 +369,7 @@ reviewed_changes = sa.Table(
     sa.Column("landed_at", sa.BigInteger),
 )
 _never_landed = sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None))
-sa.Index(
-    "ix_reviewed_changes_never_landed",
-    reviewed_changes.c.approved_at,
-    sqlite_where=_never_landed,
-    info={"where": _never_landed},
-)
+_partial("ix_reviewed_changes_never_landed", _never_landed, reviewed_changes.c.approved_at)
 
 # Where each approved change begins: the path, as a hash, and the object that it changes.
 approved_paths = sa.Table(
@@ -410,12 +410,7 @@ landed_commits = sa.Table(
 )
 sa.Index("ix_landed_commits_landed_at", landed_commits.c.landed_at)
 _without_approval = landed_commits.c.reviews == sa.literal_column("'[]'")
-sa.Index(
-    "ix_landed_commits_without_approval",
-    landed_commits.c.landed_at,
-    sqlite_where=_without_approval,
-    info={"where": _without_approval},
-)
+_partial("ix_landed_commits_without_approval", _without_approval, landed_commits.c.landed_at)
 
 # Links to the dashboard that were not used yet: any broker of the database may be asked for the page.
 sign_in_links = sa.Table(
@@ -428,7 +423,7 @@ sign_in_links = sa.Table(
 )
 sa.Index("ix_sign_in_links_expires_at", sign_in_links.c.expires_at)
 
-# Only hashes: whoever reads the database learns no token. Among tokens that were not revoked a name occurs once.
+# Only hashes: a reader of the database learns no token. Among tokens that were not revoked a name occurs once.
 tokens = sa.Table(
     "tokens",
     metadata,
@@ -443,11 +438,4 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.BigInteger),
 )
 sa.Index("ix_tokens_created_at", tokens.c.created_at)
-_not_revoked = tokens.c.revoked_at.is_(None)
-sa.Index(
-    "ix_tokens_name_key",
-    tokens.c.name_key,
-    unique=True,
-    sqlite_where=_not_revoked,
-    info={"where": _not_revoked},
-)
+_partial("ix_tokens_name_key", tokens.c.revoked_at.is_(None), tokens.c.name_key, unique=True)

@@ -19,12 +19,11 @@ from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.store import migrations, schema
-from gsd_review_broker.store.archive import is_archive
+from gsd_review_broker.store.archive import GAPS, is_archive
 from gsd_review_broker.store.rows import COUNTER_PATCHES, EVENTS, FINDINGS, MESSAGES, REVIEWS, REVISIONS, Rows
 from gsd_review_broker.store.statements import SqliteStatements, Values, sql_of
 from gsd_review_broker.store.statistics import SCOPES, read_totals
 from gsd_review_broker.store.tables import (
-    audit_gaps,
     audit_head,
     counter_patches,
     counters,
@@ -47,9 +46,6 @@ _REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revis
 _MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
 _FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.position)
 _COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
-_GAPS = sa.select(audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash).order_by(
-    audit_gaps.c.first
-)
 _HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash)
 _EVERY_COUNT = 1 << 40
 _METADATA = EVENTS.columns.index(events.c.metadata)
@@ -85,7 +81,7 @@ def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
 
 
 def differing_tables(one: Path, other: Path) -> list[str]:
-    """The tables whose rows are not the same in both databases."""
+    """Name the tables whose rows are not the same in both databases."""
     with opened(one) as first, opened(other) as second:
         return [
             table.name
@@ -138,7 +134,7 @@ def _once(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _newest_of_each(rows: Iterable[Stored]) -> Iterator[Stored]:
-    """If a review was copied and not removed, its newest version counts."""
+    """Keep the newest version of each review, which may have been copied and not removed."""
     for _, same in itertools.groupby(rows, key=lambda row: row.review.id):
         yield max(same, key=lambda row: row.review.version)
 
@@ -171,7 +167,7 @@ class _Ignored(dict[str, Totals]):
 
 
 def export(database: Path) -> Iterator[dict[str, Any]]:
-    """Every event as it is stored, with its hashes, so that the chain can be checked elsewhere."""
+    """Yield every stored event with its hashes, so that other programs can check the chain."""
     names = [column.name for column in EVENTS.columns]
     with opened(database) as connection:
         for event in _Whole(connection).chain():
@@ -237,7 +233,7 @@ class _Whole:
         return self._connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
 
     def chain(self) -> Iterator[Event]:
-        """The events in order. The hash covers the text of an event's metadata, which has only one spelling."""
+        """Yield the events in order. The hash covers the text of an event's metadata, which has only one spelling."""
         for event, text in self._with_rows(_CHAIN, EVENTS, "event {id} was altered: it cannot be read"):
             if audit.canonical(event.metadata) != text[_METADATA]:
                 raise _UnreadableError(f"event {event.id} was altered: its hash does not fit")
@@ -248,7 +244,7 @@ class _Whole:
 
     def gaps(self) -> list[Gap]:
         unreadable = "the record of archived events was altered: it cannot be read"
-        return [Gap(*row) for row in self._rows(_GAPS, list(_GAPS.selected_columns), unreadable)]
+        return [Gap(*row) for row in self._rows(GAPS, list(GAPS.selected_columns), unreadable)]
 
     def head(self) -> tuple[int, str]:
         rows = list(self._rows(_HEAD, list(_HEAD.selected_columns), "gap: the chain's head cannot be read"))

@@ -7,27 +7,25 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.model import Change, Finding, Message, Milliseconds, NewEvent, Review, ReviewId
+from gsd_review_broker.domain.model import Change, Finding, Message, Milliseconds, NewEvent, Review, ReviewId, values_of
 from gsd_review_broker.domain.tally import Tally, progress_of, tally_of
 from gsd_review_broker.domain.words import CounterPatchStatus, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Watcher
 from gsd_review_broker.ports.world import EVENTS, QUEUE, review_topic
 from gsd_review_broker.store import statistics
-from gsd_review_broker.store.gate_rows import GateWrites
-from gsd_review_broker.store.pool_rows import PoolWrites
+from gsd_review_broker.store.beside_reviews import GateWrites, PoolWrites, TokenWrites
 from gsd_review_broker.store.reads import UNANSWERED, SqlReader
 from gsd_review_broker.store.rows import (
     REVIEWS,
     changed_columns,
     counter_patch_row,
     event_row,
-    finding_row,
     message_row,
     review_row,
     revision_row,
 )
-from gsd_review_broker.store.statements import Statements, Upsert, parameter
+from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     audit_head,
     brokers,
@@ -46,7 +44,6 @@ from gsd_review_broker.store.tables import (
     reviews,
     revisions,
 )
-from gsd_review_broker.store.token_rows import TokenWrites
 
 # The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
 # last the rows that every command writes. A lock on a review covers the rows that belong to it.
@@ -87,23 +84,13 @@ _SETTLE_COUNTER_PATCH = (
 )
 _INSERT_REVIEW = sa.insert(reviews)
 _INSERT_REVISION = sa.insert(revisions)
-_INSERT_COUNTER_PATCH = sa.insert(counter_patches).values(
-    {column: parameter(column.name) for column in counter_patches.c if column.name != "id"}
-)
-_INSERT_MESSAGE = (
-    sa.insert(messages)
-    .values({column: parameter(column.name) for column in messages.c if column.name != "id"})
-    .returning(messages.c.id)
-)
+_INSERT_COUNTER_PATCH = sa.insert(counter_patches).values(parameters_but_id(counter_patches))
+_INSERT_MESSAGE = sa.insert(messages).values(parameters_but_id(messages)).returning(messages.c.id)
 _INSERT_FINDING = sa.insert(findings)
-_UPDATE_FINDING = (
-    sa.update(findings)
-    .where(findings.c.id == parameter("id"))
-    .values({column: parameter(column.name) for column in findings.c if column.name != "id"})
-)
+_UPDATE_FINDING = sa.update(findings).where(findings.c.id == parameter("id")).values(parameters_but_id(findings))
 _FINDING_IDS = sa.select(findings.c.id).where(findings.c.review_id == parameter("review_id"))
 _INSERT_EVENT = sa.insert(events)
-# A key has an empty answer until its call is answered. A key that is a day old counts as absent.
+# A key has an empty answer until its call is answered. A key that is a day old is taken again.
 _TAKE_KEY = Upsert(
     idempotency_keys,
     lambda new: {name: new[name] for name in ("arguments_hash", "result", "created_at")},
@@ -137,7 +124,7 @@ class LastEvent(NamedTuple):
 
 @cache
 def _update_review(columns: tuple[str, ...]) -> sa.Update:
-    """One statement for each set of columns that a rule changes together."""
+    """Make one statement for each set of columns that a rule changes together."""
     values = {reviews.c[name]: parameter(f"new_{name}") for name in columns}
     return sa.update(reviews).where(reviews.c.id == parameter("review_id")).values(values)
 
@@ -160,14 +147,13 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
         return self._now
 
     def lock_review(self, review_id: ReviewId) -> Review | None:
-        row = self._statements.row(_LOCKED, {"review_id": review_id})
-        if row is None:
-            return None
-        review = self._loaded[review_id] = REVIEWS.read(row)
+        review = REVIEWS.find(self._statements, _LOCKED, {"review_id": review_id})
+        if review is not None:
+            self._loaded[review_id] = review
         return review
 
     def save(self, change: Change) -> int | None:
-        """A change without an event is not saved, because nothing happened."""
+        """Store a change. One without an event is not stored, because nothing happened."""
         if not change.events:
             return None
         before = self._loaded.get(change.review.id)
@@ -222,12 +208,12 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
         return row[0]
 
     def _save_findings(self, review_id: ReviewId, changed: tuple[Finding, ...]) -> None:
-        """A finding is never deleted. An existing one gets its new place and disposition."""
+        """Store new findings; an existing one gets its new place and disposition, and is never deleted."""
         if not changed:
             return
         known = {row[0] for row in self._statements.rows(_FINDING_IDS, {"review_id": review_id})}
         for finding in changed:
-            self._statements.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, finding_row(finding))
+            self._statements.run(_UPDATE_FINDING if finding.id in known else _INSERT_FINDING, values_of(finding))
 
     def append(self, *new_events: NewEvent) -> None:
         """Append events that belong to no review. A review's events come with its change (see save)."""
@@ -241,20 +227,13 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
         self._update(review.id, {"claim_expires_at": review.claim_expires_at})
 
     def shift_deadlines(self, by: int) -> None:
-        """The wall clock was moved: deadlines keep the time that was left."""
+        """Move every deadline by as much as the wall clock was moved, so that it keeps the time that was left."""
         for statement in _SHIFTS:
             self._statements.run(statement, {"by": by})
 
     def take(self, key: IdempotencyKey) -> dict[str, Any] | None:
-        """If two calls take one key at once, the database makes the second wait for the first one's commit."""
-        values = {
-            "project": key.project,
-            "tool": key.tool,
-            "key": key.key,
-            "arguments_hash": key.arguments_hash,
-            "result": UNANSWERED,
-            "created_at": self.now,
-        }
+        """Take the key. If two calls take one at once, the second waits until the first has committed."""
+        values = values_of(key) | {"result": UNANSWERED, "created_at": self.now}
         expired = {"expired": self.now - KEY_LIFETIME_MILLISECONDS, "unanswered": UNANSWERED}
         is_ours = self._statements.row(_TAKE_KEY, values | expired) is not None
         return None if is_ours else self.recall(key, self.now)
@@ -268,7 +247,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
 
 
 def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent | None:
-    """The last step of a commit: write its events and what they add to the statistics. Returns the last event.
+    """Write a commit's events and what they add to the statistics, as its last step. Returns the last event.
 
     The chain's head is one row for all writers. It is taken last, so that it is held for the shortest time and all
     writers take their locks in one order (LOCK_ORDER).

@@ -18,7 +18,7 @@ from gsd_review_broker.errors import BrokerError, broker_failed
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
-from gsd_review_broker.settings.problems import Problems
+from gsd_review_broker.settings.schema import Problems
 from gsd_review_broker.web.api.people import HTTP_STATUS
 from gsd_review_broker.web.forms import Form, FormToken, read_form
 

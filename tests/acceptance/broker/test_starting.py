@@ -123,7 +123,7 @@ def test_a_start_imports_nothing_that_only_some_calls_need(process: BrokerProces
             again.terminate()
             again.communicate()
         modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-        assert {"gsd_review_broker.store.sqlite.store", "sqlalchemy", "pydantic"} <= modules
+        assert {"gsd_review_broker.store.sqlite_store", "sqlalchemy", "pydantic"} <= modules
         assert [name for name in LATER if name in modules] == []
 
 

@@ -20,7 +20,7 @@ from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings import config
 from gsd_review_broker.store import archive, migrations, verification
-from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.store.sqlite_store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, sql_of
 from gsd_review_broker.store.tables import metadata
 from tests.integration.service.test_statistics import PROJECTS, STORIES, Driver, Step, in_order_of_names

@@ -21,8 +21,7 @@ from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres import store as postgres_store
 from gsd_review_broker.store.postgres.engine import DatabaseClock
-from gsd_review_broker.store.postgres.errors import Outage, translate
-from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.postgres.statements import Outage, PostgresStatements, translate
 from gsd_review_broker.store.postgres.store import PostgresStore
 from gsd_review_broker.store.schema import HEAD
 from gsd_review_broker.wakeups import LocalWakeups
@@ -399,7 +398,7 @@ async def cut_connections_of(server: str, database: str) -> None:
 
 def test_pauses_grow_and_several_calls_notice_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("gsd_review_broker.store.postgres.errors.time.monotonic", lambda: now)
+    monkeypatch.setattr("gsd_review_broker.store.postgres.statements.time.monotonic", lambda: now)
     outage, pauses = Outage(), []
     for _ in range(8):
         for _ in range(3):

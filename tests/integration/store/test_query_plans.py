@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.ports.store import ReviewSummary
-from gsd_review_broker.store import pool_rows, reads, statistics
+from gsd_review_broker.store import beside_reviews, reads, statistics
 from gsd_review_broker.store.statements import sql_of
 from tests.support.local import LocalBroker
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 SUMMARY = ReviewSummary._fields
 STATEMENTS = {
     name: value
-    for module in (reads, statistics, pool_rows)
+    for module in (reads, statistics, beside_reviews)
     for name, value in vars(module).items()
     if isinstance(value, sa.Select)
 }

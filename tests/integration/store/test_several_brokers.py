@@ -22,10 +22,9 @@ from gsd_review_broker.service.pool import records
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import archive, verification
-from gsd_review_broker.store.postgres import copying, listening
+from gsd_review_broker.store.postgres import copying, engine
 from gsd_review_broker.store.postgres.engine import CONNECTIONS
-from gsd_review_broker.store.postgres.errors import unavailable
-from gsd_review_broker.store.postgres.statements import PostgresStatements
+from gsd_review_broker.store.postgres.statements import PostgresStatements, unavailable
 from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
 from tests.integration.store.test_postgres import asked, cut_connections
@@ -48,7 +47,7 @@ async def pair(
     url: str, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[LocalBroker, LocalBroker]]:
     """Both listen. The slow re-read would come too late for any test."""
-    monkeypatch.setattr(listening, "REREAD_SECONDS", 3_600)
+    monkeypatch.setattr(engine, "REREAD_SECONDS", 3_600)
     clock = MovableClock()
     async with (
         local_broker(tmp_path, root=repository, clock=clock, db=url) as one,
@@ -120,8 +119,8 @@ async def test_a_listener_whose_connection_is_cut_connects_again_and_wakes_every
 
 
 async def test_while_the_server_cannot_be_reached_the_listener_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_FIRST_PAUSE_SECONDS", 0)
-    listener = listening.Listener("postgresql://nobody@127.0.0.1:1/x", LocalWakeups())
+    monkeypatch.setattr(engine, "_FIRST_PAUSE_SECONDS", 0)
+    listener = engine.Listener("postgresql://nobody@127.0.0.1:1/x", LocalWakeups())
     with capture_logs() as logs:
         listener.start()
         while len(logs) < 3:
@@ -146,19 +145,19 @@ def test_too_many_topics_are_all_topics() -> None:
             return []
 
     wakeups, sent = Heard(), Sent()
-    sender, receiver = (listening.Listener("postgresql://x/x", wakeups) for _ in range(2))
+    sender, receiver = (engine.Listener("postgresql://x/x", wakeups) for _ in range(2))
     sender.notify(sent, ())  # pyright: ignore[reportArgumentType]
     sender.notify(sent, [f"review:{number:016}" for number in range(1_000)])  # pyright: ignore[reportArgumentType]
     assert [json.loads(payload)[1:] for payload in sent.payloads] == [["*"]]
     for listener in (sender, receiver):
-        listener._heard(None, 1, listening.CHANNEL, sent.payloads[0])
+        listener._heard(None, 1, engine.CHANNEL, sent.payloads[0])
     assert wakeups.everybody == 1
 
 
 async def test_what_a_notification_did_not_tell_is_read_again_after_a_while(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "REREAD_SECONDS", 0.01)
+    monkeypatch.setattr(engine, "REREAD_SECONDS", 0.01)
     async with local_broker(tmp_path, db=url) as broker:
         await broker.store.start()
         with broker.application.wakeups.listening("review:x") as woken:

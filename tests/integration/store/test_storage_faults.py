@@ -19,7 +19,7 @@ from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import review_topic
 from gsd_review_broker.store import migrations
-from gsd_review_broker.store.sqlite.writer import Writer
+from gsd_review_broker.store.sqlite_writer import Writer
 from tests.support.invariants import events_of, problems
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import Mcp, ToolError
@@ -56,7 +56,7 @@ async def last_event(broker: LocalBroker) -> int:
 async def lone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[LocalBroker]:
     """Without a repository; whatever the test did to it, its database is whole when it has stopped. Its disk
     counts as a slow one, so that commits run in their thread and can be stopped there."""
-    monkeypatch.setattr("gsd_review_broker.store.sqlite.writer._QUICK_SECONDS", 0.0)
+    monkeypatch.setattr("gsd_review_broker.store.sqlite_writer._QUICK_SECONDS", 0.0)
     async with local_broker(tmp_path) as broker:
         yield broker
     assert problems(broker.database) == []

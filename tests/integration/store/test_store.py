@@ -24,7 +24,7 @@ from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, statistics
 from gsd_review_broker.store.lock import DatabaseLock
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite.store import SqliteStore
+from gsd_review_broker.store.sqlite_store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, Statements, parameter
 from gsd_review_broker.store.tables import brokers
 from gsd_review_broker.store.writes import SqlTransaction

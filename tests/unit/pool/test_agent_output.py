@@ -12,7 +12,7 @@ from gsd_review_broker.domain.pool import Usage
 from gsd_review_broker.domain.words import PROGRAMS
 from gsd_review_broker.pool.agents import readers_of
 from gsd_review_broker.pool.output import AgentOutput, Allowance, Lines, LogFile, tail
-from gsd_review_broker.settings.agents import AGENTS
+from gsd_review_broker.settings.names import AGENTS
 
 
 @given(st.lists(st.binary(max_size=50) | st.just(b"\n") | st.just(b"abc\ndef")), st.integers(1, 20))

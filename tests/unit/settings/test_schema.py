@@ -14,8 +14,8 @@ from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.gate import explained_policy
 from gsd_review_broker.settings.owners import AtLeast, AtMost, Shared, Strict, Tightening, UsersOwn
-from gsd_review_broker.settings.schema import GateSettings, Section, Setting, all_settings
-from tests.contract.settings import choices
+from gsd_review_broker.settings.schema import GateSettings, Section
+from tests.contract.settings import Setting, all_settings, choices
 from tests.support.processes import git
 
 SETTINGS = list(all_settings())

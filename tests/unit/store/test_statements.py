@@ -109,7 +109,7 @@ def test_the_key_of_any_two_names_fits_its_column() -> None:
 
 
 def test_a_broker_on_sqlite_does_not_import_the_other_dialect() -> None:
-    program = "import sys, gsd_review_broker.store.sqlite.store; print('sqlalchemy.dialects.postgresql' in sys.modules)"
+    program = "import sys, gsd_review_broker.store.sqlite_store; print('sqlalchemy.dialects.postgresql' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"
 

@@ -37,7 +37,7 @@ from gsd_review_broker.client.discovery import answering
 from gsd_review_broker.durations import in_words
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
-from gsd_review_broker.settings.user_files import own_token
+from gsd_review_broker.settings.locations import own_token
 
 if TYPE_CHECKING:
     from gsd_review_broker.integrations import ClientStatus, ConfigFile

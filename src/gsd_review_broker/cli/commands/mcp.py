@@ -14,7 +14,7 @@ from gsd_review_broker.cli.registering import Commands, add_place_options
 from gsd_review_broker.client import Target, connect, find
 from gsd_review_broker.domain.words import ROLES_WITH_TOOLS, values
 from gsd_review_broker.errors import BrokerError, StartError
-from gsd_review_broker.settings.user_files import own_token
+from gsd_review_broker.settings.locations import own_token
 
 _DETAILS = """\
 For clients that only support stdio. The client starts this program, which forwards each message to the running broker

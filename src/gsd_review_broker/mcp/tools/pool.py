@@ -3,7 +3,7 @@
 from gsd_review_broker.mcp.arguments import Key
 from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.wire.broker import KilledReviewer, ReviewerList, SpawnedReviewer
-from gsd_review_broker.settings.agents import Agent
+from gsd_review_broker.settings.names import Agent
 
 TOOLS = Registry()
 

@@ -70,7 +70,7 @@ def run(connection: sa.Connection) -> None:
 
 
 def back_up(source: sqlite3.Connection, database: Path, version: str) -> Path:
-    """A complete copy beside the file, made by SQLite itself. Only its owner can read it."""
+    """Let SQLite make a complete copy beside the file. Only its owner can read it."""
     target = database.with_name(f"{database.name}.backup-{version}")
     number = 1
     while os.path.lexists(target):

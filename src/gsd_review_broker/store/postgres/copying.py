@@ -15,9 +15,8 @@ from gsd_review_broker.errors import StartError
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, schema, verification
 from gsd_review_broker.store.postgres import engine
-from gsd_review_broker.store.postgres.errors import reason_of
-from gsd_review_broker.store.postgres.statements import PostgresStatements
-from gsd_review_broker.store.statements import Values, sql_of
+from gsd_review_broker.store.postgres.statements import PostgresStatements, reason_of
+from gsd_review_broker.store.statements import Values, insert_sql, sql_of
 from gsd_review_broker.store.tables import audit_head, counter_patches, gate_overrides, messages, metadata
 
 # Tables whose rows the database numbers; a number is never used twice, even if its row is in an archive.
@@ -60,7 +59,7 @@ async def reopen(database: Database) -> None:
 async def at_rest(
     database: Database, copy: Path, *, silence_milliseconds: int
 ) -> AsyncGenerator[Callable[[str], Awaitable[None]]]:
-    """Copies the database into a file, and keeps it as it is meanwhile. Yields what marks it as moved.
+    """Copy the database into a file; nothing changes it meanwhile. Yields what marks it as moved.
 
     Brokers that have been silent for so long are dead.
     """
@@ -78,7 +77,7 @@ async def at_rest(
 
 
 def _refuse_running(connection: sa.Connection, database: Database, silence_milliseconds: int) -> None:
-    """This machine's own broker has been refused by its lock."""
+    """Refuse to go on while brokers of other machines run. The lock has refused this machine's own."""
     schema.require_newest(engine.stored_version(connection), database)
     known = {"own": engine.broker_id_of(database), "silence": silence_milliseconds}
     machines = {row[0].partition(":")[0] for row in connection.execute(_RUNNING_BROKERS, known)}
@@ -104,7 +103,7 @@ class PostgresTarget:
                 await _from_sqlite(file, connection)
 
     async def copied(self, folder: Path) -> Path:
-        """What it holds, as a SQLite file."""
+        """Copy what it holds into a SQLite file."""
         copy = folder / "target.sqlite3"
         await snapshot(self._database, copy)
         return copy
@@ -117,14 +116,14 @@ class PostgresTarget:
 
 @contextlib.asynccontextmanager
 async def writing(database: Database) -> AsyncGenerator[AsyncConnection]:
-    """One transaction. Raises StartError."""
+    """Open one transaction. Raises StartError."""
     async with _connected(database, "used") as connection, connection.begin():
         yield connection
 
 
 @contextlib.asynccontextmanager
 async def reading(database: Database) -> AsyncGenerator[AsyncConnection]:
-    """One snapshot. Raises StartError."""
+    """Open one snapshot. Raises StartError."""
     async with _connected(database, "read") as connection:
         yield await connection.execution_options(**engine.SNAPSHOT)
 
@@ -155,19 +154,14 @@ def _to_sqlite(source: sa.Connection, target: sqlite3.Connection) -> None:
     target.execute("BEGIN IMMEDIATE")
     target.execute("DELETE FROM audit_head")
     for table in metadata.sorted_tables:
-        names = ", ".join(f'"{column.name}"' for column in table.columns)
-        places = ", ".join("?" for _ in table.columns)
-        target.executemany(
-            f"INSERT INTO {table.name} ({names}) VALUES ({places})",  # noqa: S608 - names of ours
-            statements.stream(sa.select(table)),
-        )
+        target.executemany(insert_sql(table), statements.stream(sa.select(table)))
     target.execute("DELETE FROM sqlite_sequence")
     target.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", _last_numbers(source).items())
     target.execute("COMMIT")
 
 
 def _last_numbers(source: sa.Connection) -> dict[str, int]:
-    """The last number that was given in each numbered table; none if there was none yet."""
+    """Return the last number that was given in each numbered table; none if there was none yet."""
     numbers: dict[str, int] = {}
     for table in _NUMBERED:
         last = source.execute(sa.text(f"SELECT last_value, is_called FROM {table.name}_id_seq")).one()  # noqa: S608 - names of ours

@@ -1,12 +1,19 @@
-"""The database on PostgreSQL: its connections (asyncpg through SQLAlchemy), its clock, its schema and marks.
+"""The database on PostgreSQL: its connections (asyncpg through SQLAlchemy), its clock, schema, marks and wake-ups.
 
 Connections keep no state between two transactions, neither prepared statements nor settings, so that a connection
-pooler in transaction mode (pgbouncer) may stand in between.
+pooler in transaction mode (pgbouncer) may stand in between. Only wake-ups need a session: each commit notifies the
+other brokers, and LISTEN has its own connection.
 """
 
+import asyncio
+import contextlib
+import importlib
+import json
+import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,14 +26,16 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.ports.store import Watcher
-from gsd_review_broker.ports.world import Clock
+from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings.state_files import Database, key_of
 from gsd_review_broker.store import lock, migrations, schema
-from gsd_review_broker.store.statements import Statements
+from gsd_review_broker.store.statements import Statements, parameter
 from gsd_review_broker.store.tables import audit_head, metadata, prepare_for_postgresql
 from gsd_review_broker.store.writes import MOVED_HEAD, SqlTransaction
 
 log = structlog.get_logger()
+# Imported by name: it is an extra, and has no types.
+asyncpg: Any = importlib.import_module("asyncpg")
 
 # One command after the other holds the audit's head, so more connections would only wait for it.
 CONNECTIONS = 10
@@ -34,7 +43,7 @@ CONNECTIONS = 10
 _KNOWN_STATEMENTS = 500
 # How long a call waits for a free connection, and for the server to accept a new one.
 PATIENCE_SECONDS = 10.0
-# Advisory locks, by number. Whoever holds one is the only broker of the database that does this.
+# Advisory locks, by number. The broker that holds one is the only one that does this.
 SCHEMA_LOCK = 0x7A6E_0001
 RETENTION_LOCK = 0x7A6E_0002
 SWEEP_LOCK = 0x7A6E_0003
@@ -58,6 +67,16 @@ _COPIED_BY = sa.text(f"SELECT mover FROM {_UNFINISHED}")  # noqa: S608 - names o
 _MOVED = "tandem_moved"
 _IS_MOVED = sa.text(f"SELECT to_regclass('{_MOVED}') IS NOT NULL")
 _MOVED_TO = sa.text(f"SELECT database FROM {_MOVED}")  # noqa: S608 - names of ours
+# Wake-ups between brokers.
+CHANNEL = "tandem_topics"
+# Whatever was missed is read after this time.
+REREAD_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+# PostgreSQL takes less than 8,000 bytes.
+_LONGEST_PAYLOAD = 7_500
+_EVERYTHING = "*"
+_NOTIFY = sa.select(sa.func.pg_notify(sa.literal_column(f"'{CHANNEL}'"), sa.cast(parameter("payload"), sa.Text)))
 
 
 class Dialect(PGDialect_asyncpg):
@@ -101,7 +120,7 @@ def make_engine(url: str, *, pooled: bool = True) -> AsyncEngine:
 
 
 def broker_id_of(database: Database) -> str:
-    """One broker of this machine has the place for its own files."""
+    """Name the broker by its machine and by the place for its own files, which no other broker has."""
     return f"{socket.gethostname()}:{key_of(str(database.path))}"
 
 
@@ -185,7 +204,7 @@ def _prepare(connection: sa.Connection, database: object) -> None:
 
 
 def create_empty(connection: sa.Connection, database: object, mover: str) -> None:
-    """For a database that `mover` fills from elsewhere. What an interrupted copy left is replaced."""
+    """Prepare a database that `mover` fills from another. What an interrupted copy left is replaced."""
     connection.execute(_TAKE_LOCK)
     if is_unfinished(connection):
         metadata.drop_all(connection)
@@ -207,7 +226,7 @@ def refuse_other_copy(connection: sa.Connection, database: object, mover: str) -
 
 
 def finish_copy(connection: sa.Connection) -> None:
-    """From now on, a broker may start."""
+    """Let brokers start from now on."""
     connection.execute(sa.text(f"DROP TABLE {_UNFINISHED}"))
 
 
@@ -216,7 +235,7 @@ def moved_to(connection: sa.Connection) -> str | None:
 
 
 def mark_moved(connection: sa.Connection, to: str) -> None:
-    """The head gets another number, so that a writer that knows nothing of the move does not find it."""
+    """Give the head another number, so that a writer that knows nothing of the move does not find it."""
     connection.execute(sa.text(f"CREATE TABLE {_MOVED} (database TEXT NOT NULL)"))
     connection.execute(sa.text(f"INSERT INTO {_MOVED} VALUES (:to)"), {"to": to})  # noqa: S608 - names of ours
     connection.execute(sa.update(audit_head).values(id=MOVED_HEAD))
@@ -241,3 +260,79 @@ def _create(connection: sa.Connection, database: object) -> None:
         )
     )
     connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": schema.HEAD})
+
+
+def _set_event(event: asyncio.Event, _connection: Any) -> None:
+    event.set()
+
+
+class Listener:
+    """Publishes here what other brokers committed. A lost connection is made again, and then all waiters are woken."""
+
+    def __init__(self, url: str, wakeups: Wakeups) -> None:
+        self._url = url
+        self._wakeups = wakeups
+        # Our own commits wake our waiters directly.
+        self._name = secrets.token_hex(8)
+        self._task: asyncio.Task[None] | None = None
+        # For tests and for a start that waits: set while the connection is there.
+        self.is_listening = asyncio.Event()
+
+    def notify(self, statements: Statements, topics: Iterable[str]) -> None:
+        """Notify in the transaction: the server sends it with the commit, or not at all."""
+        unique = sorted(set(topics))
+        if not unique:
+            return
+        payload = json.dumps([self._name, *unique])
+        if len(payload) > _LONGEST_PAYLOAD:
+            payload = json.dumps([self._name, _EVERYTHING])
+        statements.rows(_NOTIFY, {"payload": payload})
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                connection = await asyncpg.connect(
+                    self._url, timeout=PATIENCE_SECONDS, server_settings={"application_name": APPLICATION_NAME}
+                )
+                try:
+                    await connection.add_listener(CHANNEL, self._heard)
+                    pause = _FIRST_PAUSE_SECONDS
+                    await self._listen(connection)
+                finally:
+                    self.is_listening.clear()
+                    connection.terminate()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                log.warning("not_listening", reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+    async def _listen(self, connection: Any) -> None:
+        """Wait until the connection is lost, which raises. The slow re-read notices that, too."""
+        self.is_listening.set()
+        lost = asyncio.Event()
+        connection.add_termination_listener(partial(_set_event, lost))
+        while True:
+            self._wakeups.publish_all()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REREAD_SECONDS):
+                    await lost.wait()
+            await connection.execute("SELECT 1", timeout=PATIENCE_SECONDS)
+
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: Any) -> None:
+        sender, *topics = json.loads(payload)
+        if sender == self._name:
+            return
+        if topics == [_EVERYTHING]:
+            self._wakeups.publish_all()
+        else:
+            self._wakeups.publish(topics)

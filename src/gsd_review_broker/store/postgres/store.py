@@ -31,13 +31,15 @@ from gsd_review_broker.store.postgres.engine import (
     RETENTION_LOCK,
     SNAPSHOT,
     SWEEP_LOCK,
+    Listener,
     PostgresTransaction,
     broker_id_of,
     make_engine,
     prepare,
 )
-from gsd_review_broker.store.postgres.errors import (
+from gsd_review_broker.store.postgres.statements import (
     Outage,
+    PostgresStatements,
     is_lost,
     is_same_key,
     not_known,
@@ -46,12 +48,10 @@ from gsd_review_broker.store.postgres.errors import (
     translate,
     unavailable,
 )
-from gsd_review_broker.store.postgres.listening import Listener
-from gsd_review_broker.store.postgres.statements import PostgresStatements
 from gsd_review_broker.store.reads import SqlReader
 from gsd_review_broker.store.statements import Values, parameter
 from gsd_review_broker.store.tables import events
-from gsd_review_broker.store.writes import LastEvent, SqlTransaction, finish, lock_head
+from gsd_review_broker.store.writes import LastEvent, finish, lock_head
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ class PostgresStore:
         self._in_use = 0
         self._unused = asyncio.Event()
         self._unused.set()
-        # Reads go on while all commands wait for somebody who holds the chain's head.
+        # Reads go on while all commands wait for the one that holds the chain's head.
         self._writers = asyncio.Semaphore(CONNECTIONS - _FOR_READS)
         self.patience_seconds = _WRITE_PATIENCE_SECONDS
         self._archiving = asyncio.Lock()
@@ -135,7 +135,7 @@ class PostgresStore:
             await engine.dispose()
 
     async def start(self) -> None:
-        """From now on, other brokers' commits wake our waiters."""
+        """Let other brokers' commits wake our waiters from now on."""
         self.listener.start()
 
     async def close(self) -> None:
@@ -167,7 +167,7 @@ class PostgresStore:
 
     @contextlib.asynccontextmanager
     async def _locked(self, lock: sa.Executable) -> AsyncGenerator[Values | None]:
-        """A transaction that does nothing else holds the lock, so that it ends with the connection too."""
+        """Hold the lock by a transaction that does nothing else, so that it ends with the connection too."""
         try:
             async with self._connected() as connection:
                 yield await connection.run_sync(lambda held: PostgresStatements(held).row(lock, {}))
@@ -176,7 +176,7 @@ class PostgresStore:
 
     async def is_ready(self) -> bool:
         try:
-            await self.glance(lambda _reader: None, statement=_PING)
+            await self.glance(lambda reader: cast("SqlReader", reader).statements.rows(_PING, {}))
         except BrokerError:
             return False
         return True
@@ -184,7 +184,7 @@ class PostgresStore:
     # Writing.
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
-        """A caller that goes away does not undo a command under way."""
+        """Run a command. A caller that goes away does not undo it."""
         if self._closed:
             raise _shutting_down()
         with tracing.span("store.write"):
@@ -200,7 +200,7 @@ class PostgresStore:
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         self._meters.queued = len(self._under_way)
-        # If its caller has gone away, nobody else asks for its error.
+        # Fetched here, since its caller may have gone away.
         with contextlib.suppress(asyncio.CancelledError):
             task.exception()
 
@@ -211,7 +211,7 @@ class PostgresStore:
         return done.result
 
     async def _again_if_unanswered(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """A connection that was idle may have been cut since; the next one is new."""
+        """Try a second time if the connection was cut while it was idle; the next one is new."""
         try:
             try:
                 return await attempt()
@@ -224,7 +224,7 @@ class PostgresStore:
             raise translate(error) from error
 
     async def _committed_after_others(self, command: Callable[[Transaction], Any]) -> _Done:
-        """Where another command stores the same key at the same time, this one looks again, and sees what is there."""
+        """Run the command again if another stored the same key at the same time: then it sees what is there."""
         try:
             return await self._committed(command)
         except exc.IntegrityError as error:
@@ -252,7 +252,7 @@ class PostgresStore:
 
     @contextlib.asynccontextmanager
     async def _patiently(self) -> AsyncGenerator[asyncio.Timeout]:
-        """A command that waits for others' locks for too long is given up, and nothing of it is stored."""
+        """Give up a command that waits for others' locks for too long. Nothing of it is stored."""
         patience = asyncio.timeout(self.patience_seconds)
         try:
             async with patience:
@@ -276,9 +276,9 @@ class PostgresStore:
             return _Done(result, transaction.topics, last_event)
 
     async def _resolve(self, done: _Done, lost: Exception) -> None:
-        """The connection was lost in mid-commit. Was it stored? Its last event tells: its hash is its own.
+        """Find out whether a commit was stored that lost its connection: its last event has a hash that no other has.
 
-        Whoever holds the chain's head has not finished, so the head is waited for first.
+        The transaction that holds the chain's head may be this one, so the head is waited for first.
         """
         for _ in range(_QUESTIONS if done.last_event else 0):
             try:
@@ -304,20 +304,16 @@ class PostgresStore:
     # Reading.
 
     async def read(self, query: Callable[[Reader], T]) -> T:
-        """One snapshot for the whole query."""
+        """Run a query on one snapshot."""
         return await self._again_if_unanswered(lambda: self._queried(query, SNAPSHOT))
 
-    async def glance(self, query: Callable[[Reader], T], *, statement: sa.Executable | None = None) -> T:
-        return await self._again_if_unanswered(lambda: self._queried(query, {}, statement))
+    async def glance(self, query: Callable[[Reader], T]) -> T:
+        return await self._again_if_unanswered(lambda: self._queried(query, {}))
 
-    async def _queried(
-        self, query: Callable[[Reader], T], options: dict[str, Any], first: sa.Executable | None = None
-    ) -> T:
+    async def _queried(self, query: Callable[[Reader], T], options: dict[str, Any]) -> T:
         def run(connection: sa.Connection) -> T:
             statements = PostgresStatements(connection)
             with _noticing_silence(statements):
-                if first is not None:
-                    statements.rows(first, {})
                 return query(SqlReader(statements))
 
         async with self._connected() as connection:
@@ -360,18 +356,13 @@ class PostgresStore:
         return connection
 
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
-        """The archive is a SQLite file in this broker's own folder.
+        """Move closed reviews into the archive, a SQLite file in this broker's own folder.
 
         One broker at a time: its copies must not replace newer ones, and the gaps that it leaves touch those of others.
         """
         async with self._archiving, self._locked(_RETENTION):
             batch = await self._copy_closed(closed_before, self._archives / into)
-            if not batch:
-                return Archived(found=0, moved=0)
-            gone = await self.write(
-                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
-            )
-            return Archived(found=len(batch), moved=len(gone))
+            return await archive.remove_copied(self, batch, archive=into, closed_before=said_as)
 
     async def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         def closed(reader: Reader) -> tuple[dict[ReviewId, int], list[archive.Copy]]:

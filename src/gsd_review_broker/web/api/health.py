@@ -12,8 +12,8 @@ from gsd_review_broker import __version__
 from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.settings.problems import Problems
 from gsd_review_broker.settings.runtime_file import is_challenge, proof_of
+from gsd_review_broker.settings.schema import Problems
 
 _NOT_READY = 503
 

@@ -8,7 +8,7 @@ from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.settings.problems import Problems
+from gsd_review_broker.settings.schema import Problems
 from gsd_review_broker.web.events import EventStream
 from gsd_review_broker.web.pages.audit import audit_routes
 from gsd_review_broker.web.pages.gate import gate_page_routes

@@ -253,7 +253,7 @@ class Writer:
         return transaction
 
     def _run(self, job: Job) -> SqlTransaction | None:
-        """An error is the command's own if it has changed nothing yet; a dead transaction fails the whole batch."""
+        """Run a command. If it has changed nothing, its error is its own; a dead transaction fails the whole batch."""
         transaction = SqlTransaction(SqliteStatements(self._connection), self._clock.now(), self._watchers)
         job.result = job.error = None
         changes = self._connection.total_changes

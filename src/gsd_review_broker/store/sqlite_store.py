@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -25,11 +25,10 @@ from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher
 from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings.state_files import Database, draft_path
 from gsd_review_broker.store import archive, lock, migrations, schema
-from gsd_review_broker.store.pool_rows import SOLE_BROKER
+from gsd_review_broker.store.beside_reviews import SOLE_BROKER
 from gsd_review_broker.store.reads import SqlReader
-from gsd_review_broker.store.sqlite.writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
+from gsd_review_broker.store.sqlite_writer import BUSY_TIMEOUT_MILLISECONDS, Writer, translate
 from gsd_review_broker.store.statements import SqliteStatements
-from gsd_review_broker.store.writes import SqlTransaction
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -86,7 +85,6 @@ class SqliteStore:
 
     @property
     def pending_writes(self) -> int:
-        """How many commands are queued."""
         return self.writer.pending
 
     def _opened(self, connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -160,12 +158,7 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         async with self._archiving:
             batch = await loop.run_in_executor(self._pool, self._copy_closed, closed_before, target)
-            if not batch:
-                return Archived(found=0, moved=0)
-            gone = await self.write(
-                lambda tx: archive.remove(cast("SqlTransaction", tx), batch, archive=into, closed_before=said_as)
-            )
-            return Archived(found=len(batch), moved=len(gone))
+            return await archive.remove_copied(self, batch, archive=into, closed_before=said_as)
 
     def _copy_closed(self, before: Milliseconds, target: Path) -> dict[ReviewId, int]:
         try:
@@ -187,7 +180,7 @@ class SqliteStore:
         return batch
 
     def _reader(self) -> sqlite3.Connection:
-        """The calling thread's own connection."""
+        """Return the calling thread's own connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = _connect(self._path, read_only=True)
@@ -253,9 +246,7 @@ def _refuse_elsewhere(database: Database) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """A folder that this call creates, and the file in any case, are private to the owner. WAL and SHM take the file's
-    mode.
-    """
+    """Make the file private to its owner, and the folder if it is new. WAL and SHM take the file's mode."""
     make_private_folder(path.parent)
     # A link is followed only where the user named it: inside a repository it was refused before.
     os.close(open_private(Path(os.path.realpath(path)), os.O_RDWR | os.O_CREAT))
