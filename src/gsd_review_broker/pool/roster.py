@@ -23,7 +23,7 @@ from gsd_review_broker.pool.launch.recipe import MARKER
 from gsd_review_broker.pool.policy import PoolMember
 from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
-from gsd_review_broker.service.pool.records import Ending, PoolRecords
+from gsd_review_broker.service.pool_records import Ending, PoolRecords
 from gsd_review_broker.settings.agents import Agent
 
 # Of the lines that arrive together, only this many are read: a flood is not worth more.

@@ -23,8 +23,8 @@ from gsd_review_broker.pool.roster import SHUTDOWN_GRACE_SECONDS, Roster
 from gsd_review_broker.ports.store import Store
 from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access
-from gsd_review_broker.service.pool.control import PoolFacts
-from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS, PoolRecords, Workload
+from gsd_review_broker.service.pool_control import PoolFacts
+from gsd_review_broker.service.pool_records import SILENCE_MILLISECONDS, PoolRecords, Workload
 from gsd_review_broker.settings.agents import Agent
 from gsd_review_broker.settings.schema import PoolSettings
 

@@ -10,7 +10,7 @@ from gsd_review_broker.mcp.arguments import Key
 from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.service.wire.arguments import Category, FindingArgument, Integer, VerdictOrSpelling
+from gsd_review_broker.service.validation import Category, FindingArgument, Integer, VerdictOrSpelling
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 
 TOOLS = Registry()

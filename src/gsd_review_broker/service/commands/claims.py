@@ -22,7 +22,7 @@ from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far, keep_reviewed_change
 from gsd_review_broker.service.core import Core, Repeat, present, remembered, taken
 from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
-from gsd_review_broker.service.wire.discussion import open_findings
+from gsd_review_broker.service.wire.content import open_findings
 from gsd_review_broker.service.wire.reviews import (
     AutoRejected,
     Claim,

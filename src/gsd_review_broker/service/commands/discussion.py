@@ -20,7 +20,7 @@ from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.waiting import LongPoll
-from gsd_review_broker.service.wire.discussion import (
+from gsd_review_broker.service.wire.content import (
     Discussion,
     MessageResult,
     ResolvedFinding,

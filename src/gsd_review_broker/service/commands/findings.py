@@ -12,7 +12,7 @@ from gsd_review_broker.domain.words import SEVERITY_SPELLINGS, Anchor, Dispositi
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.wire.arguments import FindingArgument
+from gsd_review_broker.service.validation import FindingArgument
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from gsd_review_broker.domain.gate.decision import (
     Covered,
     GateOverride,
     LandedCommit,
-    Origin,
+    RepositoryId,
     ReviewedChange,
     may_cover,
     without_exempt,
@@ -33,8 +33,8 @@ from gsd_review_broker.service import validation
 from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.project_store import whole_broker_only
+from gsd_review_broker.service.wire.broker import landed_row
 from gsd_review_broker.service.wire.encoding import iso
-from gsd_review_broker.service.wire.gate import landed_row
 
 log = structlog.get_logger()
 
@@ -66,7 +66,7 @@ class Gate:
             await self._record_refusal(request, answer)
         return answer
 
-    async def _root_of(self, origin: Origin, root: str | None, *, is_elsewhere: bool) -> str | None:
+    async def _root_of(self, origin: RepositoryId, root: str | None, *, is_elsewhere: bool) -> str | None:
         """The main work tree on this machine whose policy counts. A user's broker looks at no folder outside its
         allowed roots, and knows no work tree of a caller on another machine."""
         if self._serves == "user":
@@ -169,7 +169,14 @@ class Gate:
         await self._core.store.write(command)
 
     async def override(
-        self, origin: Origin, root: str | None, person: str, reason: str, minutes: int, *, is_elsewhere: bool = False
+        self,
+        origin: RepositoryId,
+        root: str | None,
+        person: str,
+        reason: str,
+        minutes: int,
+        *,
+        is_elsewhere: bool = False,
     ) -> dict[str, Any]:
         if self._core.project is not None:
             # It lets commits of the whole repository through.
@@ -237,7 +244,7 @@ class Gate:
     def _land(
         self,
         tx: Transaction,
-        origin: Origin,
+        origin: RepositoryId,
         branch: str,
         commit: Commit,
         covered: Covered | None,
@@ -275,7 +282,7 @@ class Gate:
 
 
 def _nearest_review(
-    reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin, approvals: ApprovalPolicy
+    reader: Reader, commit: Commit, policy: GatePolicy, origin: RepositoryId, approvals: ApprovalPolicy
 ) -> Nearest | None:
     """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
     same files; then one that has landed."""

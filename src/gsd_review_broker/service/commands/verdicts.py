@@ -1,9 +1,12 @@
-"""Verdicts: under a claim that is held, or a person's verdict together with its claim."""
+"""Verdicts under a claim, a person's verdict together with its claim, and the ticket that follows an approval."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.model import Change, Review, Revision
+from gsd_review_broker.domain.model import Change, Review, ReviewId, Revision
 from gsd_review_broker.domain.rules.transitions import followed_by
 from gsd_review_broker.domain.rules.verdicts import (
     Judgement,
@@ -14,19 +17,22 @@ from gsd_review_broker.domain.rules.verdicts import (
     refuse_verdict,
     refused_verdict,
 )
-from gsd_review_broker.domain.words import Verdict
+from gsd_review_broker.domain.words import Status, Verdict
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import TicketIssuer
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
-from gsd_review_broker.service.commands.counter_patches import OfferedPatch, require_applicable
 from gsd_review_broker.service.commands.findings import NewFinding, PlacedFindings, placed, refuse_unreadable
-from gsd_review_broker.service.commands.tickets import Tickets
+from gsd_review_broker.service.commands.proposals import OfferedPatch, require_applicable
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
 from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +68,30 @@ class _ReviewToJudge:
     review: Review
     revision: Revision | None
     answered: VerdictResult | None
+
+
+class Tickets:
+    """Issues a ticket for the commit that is expected next, so that the gate's hook need not ask."""
+
+    def __init__(self, core: Core, applies: Applicability, office: TicketIssuer) -> None:
+        self._core = core
+        self._applies = applies
+        self._office = office
+
+    async def after(self, result: VerdictResult | AutoRejected) -> None:
+        # Without a ticket the hook asks, so no failure here is an error.
+        review_id = ReviewId(result["review_id"])
+        checked = self._applies.last(review_id) if result["status"] == Status.APPROVED else None
+        if checked is None or checked.base is None:
+            return
+        base = checked.base
+        change = await self._core.store.glance(lambda reader: reader.reviewed_change(review_id))
+        if change is None or change.approved_at is None or change.digest != checked.digest:
+            return
+        try:
+            await asyncio.to_thread(self._office.issue, change, base)
+        except OSError as error:
+            log.warning("ticket_failed", review_id=review_id, error=str(error))
 
 
 class Verdicts:

@@ -11,8 +11,8 @@ from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.content import Proposal, ProposalPage, offset_results, proposal, proposal_page
 from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
-from gsd_review_broker.service.wire.proposals import Proposal, ProposalPage, offset_results, proposal, proposal_page
 
 _INLINE_BYTES = 30_000
 _DIFF, _COUNTER_PATCH = "diff", "counter_patch"

@@ -24,7 +24,7 @@ from gsd_review_broker.ports.world import QUEUE, review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.approvals import can_add, missing_in
 from gsd_review_broker.service.core import Core, find_review, present
-from gsd_review_broker.service.pool.control import PoolControl
+from gsd_review_broker.service.pool_control import PoolControl
 from gsd_review_broker.service.waiting import LongPoll
 from gsd_review_broker.service.wire.broker import BrokerStatus
 from gsd_review_broker.service.wire.encoding import make_cursor, moment, read_cursor, shortened

@@ -9,9 +9,14 @@ from gsd_review_broker.domain.model import Change, Event, Review, Revision
 from gsd_review_broker.domain.rules.claims import AUTO_REJECTED
 from gsd_review_broker.ports.store import ReviewSummary
 from gsd_review_broker.ports.world import Offset
-from gsd_review_broker.service.wire.discussion import FindingResult
+from gsd_review_broker.service.wire.content import (
+    AffectedFileResult,
+    FindingResult,
+    OffsetResult,
+    affected_files,
+    offset_results,
+)
 from gsd_review_broker.service.wire.encoding import iso, moment, shortened
-from gsd_review_broker.service.wire.proposals import AffectedFileResult, OffsetResult, affected_files, offset_results
 
 LIST_INTENT_CHARACTERS = 500
 

@@ -22,8 +22,7 @@ from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.service.validation import refuse_unstorable
-from gsd_review_broker.service.wire.arguments import FindingArgument, Integer, Verdict
+from gsd_review_broker.service.validation import FindingArgument, Integer, Verdict, refuse_unstorable
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.web.addresses import digits
 

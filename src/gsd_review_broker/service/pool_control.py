@@ -12,7 +12,7 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, remembered, taken
-from gsd_review_broker.service.pool.records import PoolRecords
+from gsd_review_broker.service.pool_records import PoolRecords
 from gsd_review_broker.service.project_store import whole_broker_only
 from gsd_review_broker.service.wire.broker import (
     KilledReviewer,
