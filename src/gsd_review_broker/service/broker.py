@@ -62,7 +62,7 @@ def make_broker(
     signer: Signer,
     identification: Identification,
 ) -> Broker:
-    """All services of one broker, composed in one place: long, because there are many."""
+    """Compose all services of one broker."""
     scoped: dict[str, Broker] = {}
 
     def for_project(project: str | None) -> Broker:

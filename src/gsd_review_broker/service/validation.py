@@ -5,7 +5,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from gsd_review_broker.domain import patch, words
 from gsd_review_broker.domain.characters import hidden_in
@@ -82,7 +82,7 @@ def optional_identity(name: str, value: str | None, limits: Limits) -> Identity 
 
 
 def project(value: str | None, limits: Limits) -> str | None:
-    """A project's name is written into a reviewer's prompt: it is one word, so that it cannot say anything there."""
+    """Require one word: the name is written into a reviewer's prompt, and must not say anything there."""
     if value is None:
         return None
     if not _PROJECT.fullmatch(value):
@@ -152,7 +152,7 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
 
 
 def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
-    """The files it touches; none if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    """List the files it touches; none if it cannot be read (the claim will say why). Refuse unsafe paths."""
     try:
         parsed = patch.read(diff)
     except patch.UnreadableDiffError:
@@ -182,14 +182,18 @@ def _integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
 
 
+def _severity(value: str) -> words.Severity:
+    return words.SEVERITY_SPELLINGS.get(value) or words.Severity(value)
+
+
 Integer = Annotated[int, BeforeValidator(_integral)]
 
 if TYPE_CHECKING:
     Category = str
     Disposition = str
     Role = str
-    Severity = str
-    Side = str
+    Severity = words.Severity
+    Side = words.Side
     Status = str
     Verdict = str
     VerdictOrSpelling = str
@@ -198,8 +202,8 @@ else:
     Category = Literal[tuple(values(words.Category))]
     Disposition = Literal[tuple(values(words.RESOLUTIONS))]
     Role = Literal[tuple(values(words.Role))]
-    Severity = Literal[(*values(words.Severity), *words.SEVERITY_SPELLINGS)]
-    Side = Literal[tuple(values(words.Side))]
+    Severity = Annotated[Literal[(*values(words.Severity), *words.SEVERITY_SPELLINGS)], AfterValidator(_severity)]
+    Side = Annotated[Literal[tuple(values(words.Side))], AfterValidator(words.Side)]
     Status = Literal[tuple(values(words.Status))]
     Verdict = Literal[tuple(values(words.Verdict))]
     VerdictOrSpelling = Literal[(*values(words.Verdict), *words.VERDICT_SPELLINGS)]
@@ -216,6 +220,6 @@ class FindingArgument(BaseModel):
     path: str | None = None
     line_start: Integer | None = None
     line_end: Integer | None = None
-    side: Side = "new"
+    side: Side = words.Side.NEW
     suggestion: str | None = None
     confidence: float | None = None

@@ -59,7 +59,7 @@ class Gate:
         self._began = core.clock.now()
 
     async def check(self, request: GateRequest) -> GateAnswer:
-        """The answer is a snapshot: an approval that comes later applies to the next question."""
+        """Answer from one snapshot: an approval that comes later applies to the next question."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
         answer = await self._judged(request, self._policy_for(root, request), root)
         if answer.refusals and request.asker is not Asker.STATUS:
@@ -67,8 +67,10 @@ class Gate:
         return answer
 
     async def _root_of(self, origin: RepositoryId, root: str | None, *, is_elsewhere: bool) -> str | None:
-        """The main work tree on this machine whose policy counts. A user's broker looks at no folder outside its
-        allowed roots, and knows no work tree of a caller on another machine."""
+        """Find the main work tree on this machine whose policy applies.
+
+        A user's broker looks at no folder outside its allowed roots, and knows no work tree on another machine.
+        """
         if self._serves == "user":
             return None if is_elsewhere or root is None else await self._core.repository.resolve_workspace(root)
         if is_elsewhere:
@@ -88,7 +90,7 @@ class Gate:
         )
 
     def _policy_for(self, root: str | None, request: GateRequest) -> GatePolicy:
-        """The caller's own files and environment may be stricter."""
+        """Return the policy, tightened by the caller's own files and environment."""
         policy = self._policy_of(root)
         for section in request.demands:
             policy = tightened(policy, section)
@@ -205,7 +207,7 @@ class Gate:
         return await self._core.store.write(command)
 
     async def ledger(self) -> dict[str, Any]:
-        """What the dashboard shows: what landed without approval, what was approved and never landed, overrides."""
+        """Return what landed without approval, what was approved and never landed, and the overrides."""
 
         def look(reader: Reader) -> dict[str, Any]:
             return {
@@ -225,7 +227,7 @@ class Gate:
         return await self._core.store.read(look)
 
     async def landed(self, request: GateRequest) -> dict[str, Any]:
-        """The references are written: link each commit to what covers it. A commit is recorded once."""
+        """Link each commit that landed to what covers it. A commit is recorded once."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
         # The plans were asked for before it landed, and what covers a commit is recorded in every mode.
         policy = replace(self._policy_for(root, request), mode=Mode.BLOCK)
@@ -284,8 +286,7 @@ class Gate:
 def _nearest_review(
     reader: Reader, commit: Commit, policy: GatePolicy, origin: RepositoryId, approvals: ApprovalPolicy
 ) -> Nearest | None:
-    """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
-    same files; then one that has landed."""
+    """Find an approved review that has not landed, else an open one of the same files, else one that has landed."""
     steps = without_exempt(commit.steps, policy)
     if not steps:
         return None

@@ -18,13 +18,14 @@ from gsd_review_broker.domain.model import (
     new_review_id,
     values_of,
 )
+from gsd_review_broker.domain.patch import LinePlace
 from gsd_review_broker.domain.rules import discussion, proposals
 from gsd_review_broker.domain.words import CounterPatchStatus, Role
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.ports.world import DoesNotApply
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.findings import MovedFindings, moved_to
+from gsd_review_broker.service.commands.findings import moved, places_in
 from gsd_review_broker.service.core import Core, Repeat, once
 from gsd_review_broker.service.validation import read_diff
 from gsd_review_broker.service.wire.content import CreatedReview, created_review
@@ -86,22 +87,22 @@ class Proposals:
         draft, actor = checked.draft, checked.origin.proposer_id
         review = await self._core.find(review_id)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
-        moved = await moved_to(findings, draft.diff)
+        places = await places_in(findings, draft.diff)
         return await self._core.change(
             review_id,
             repeat,
-            lambda tx, review: self._revise(tx, review, draft, _Reviser(actor, caller.is_administrator), moved),
+            lambda tx, review: self._revise(tx, review, draft, _Reviser(actor, caller.is_administrator), places),
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: MovedFindings
+        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", places: dict[str, LinePlace]
     ) -> CreatedReview:
         change = proposals.revise(
             review,
             revision=_revision(draft, review.id, review.revision + 1, tx),
             caller=reviser.identity,
             is_administrator=reviser.is_administrator,
-            findings=moved.applied_to(tx.findings(review.id)),
+            findings=moved(tx.findings(review.id), places),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
             policy=self._core.policy,
             now=tx.now,
@@ -165,7 +166,7 @@ class Proposals:
         return workspace
 
     async def _project(self, origin: Origin, workspace: str | None) -> str | None:
-        """The project is the call's, else the token's, else the repository's, if the broker serves several."""
+        """Return the call's project, else the token's, else the repository's, if the broker serves several."""
         project = self._core.project_of(origin.project)
         if project is None and origin.workspace is not None:
             return await self._core.repository.project_of(workspace)
@@ -239,7 +240,7 @@ class CounterPatches:
         )
         if patch is not None:
             await require_applicable(self._core, review, patch.diff, patch.affected_files)
-        moved = await moved_to(findings, patch.diff if patch else None)
+        places = await places_in(findings, patch.diff if patch else None)
 
         def command(tx: Transaction, current: Review) -> ReviewStatus:
             open_patch = tx.open_counter_patch(review.id)
@@ -257,7 +258,7 @@ class CounterPatches:
                 revision=revision,
                 caller=actor,
                 is_administrator=caller.is_administrator,
-                findings=moved.applied_to(tx.findings(review.id)),
+                findings=moved(tx.findings(review.id), places),
                 reviewer_alive=self._core.liveness.is_alive(current.claimed_by),
                 policy=self._core.policy,
                 now=tx.now,

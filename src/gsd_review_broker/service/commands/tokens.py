@@ -27,7 +27,7 @@ class Tokens:
     async def new(
         self, by: Identity | None, role: str, *, name: str | None, project: str | None, expires: str | None
     ) -> NewToken:
-        """Its text is in this answer and nowhere else."""
+        """Make a token. Its text is in this answer and nowhere else."""
         limits = self._core.policy.limits
         chosen = _role(role)
         given = name if name is not None else f"{chosen}-{secrets.token_hex(3)}"
@@ -98,13 +98,13 @@ class SignInLinks:
         self._store = core.store
 
     async def new(self, token: str, page: str) -> str:
-        """The code of a new link."""
+        """Make a link, and return its code."""
         code = secrets.token_urlsafe(24)
 
         def command(tx: Transaction) -> None:
             now = tx.now
             link = SignInLink(
-                hash=_hash_of(code),
+                hash=hash_of(code),
                 sealed_token=_sealed(token, code),
                 page=page,
                 expires_at=Milliseconds(now + _VALID_MILLISECONDS),
@@ -115,10 +115,10 @@ class SignInLinks:
         return code
 
     async def use(self, code: str) -> SignedIn | None:
-        """None if there is no such link, if it was used, or if it has expired."""
+        """Return None if the link is unknown, used or expired."""
 
         def command(tx: Transaction) -> SignInLink | None:
-            link = tx.take_sign_in_link(_hash_of(code))
+            link = tx.take_sign_in_link(hash_of(code))
             return None if link is None or link.expires_at <= tx.now else link
 
         link = await self._store.write(command)
@@ -128,10 +128,6 @@ class SignInLinks:
         return None if token is None else SignedIn(token, link.page)
 
 
-def _hash_of(code: str) -> str:
-    return hashlib.sha256(code.encode("utf-8", "surrogateescape")).hexdigest()
-
-
 def _sealed(token: str, code: str) -> str:
     from cryptography.fernet import Fernet  # noqa: PLC0415 - few brokers make links
 
@@ -139,7 +135,6 @@ def _sealed(token: str, code: str) -> str:
 
 
 def _opened(sealed: str, code: str) -> str | None:
-    """None for a link that an earlier version of the broker made."""
     from cryptography.fernet import Fernet, InvalidToken  # noqa: PLC0415 - as above
 
     try:
@@ -149,5 +144,5 @@ def _opened(sealed: str, code: str) -> str | None:
 
 
 def _key_of(code: str) -> bytes:
-    """The code is random, and has 24 bytes: a hash is enough to make a key of it."""
+    """Make a key of the code: a hash is enough, because the code is random and long."""
     return base64.urlsafe_b64encode(hashlib.sha256(_SEAL + code.encode("utf-8", "surrogateescape")).digest())

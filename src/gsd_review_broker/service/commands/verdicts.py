@@ -26,10 +26,10 @@ from gsd_review_broker.service.access import ByClaim
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
-from gsd_review_broker.service.commands.findings import NewFinding, PlacedFindings, placed, refuse_unreadable
+from gsd_review_broker.service.commands.findings import PlacedFindings, placed, refuse_unreadable
 from gsd_review_broker.service.commands.proposals import OfferedPatch, require_applicable
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
-from gsd_review_broker.service.validation import read_diff
+from gsd_review_broker.service.validation import FindingArgument, read_diff
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
 
 log = structlog.get_logger()
@@ -42,7 +42,7 @@ class NewVerdict:
     verdict: Verdict
     reason: str | None = None
     counter_patch: str | None = None
-    findings: list[NewFinding] = field(default_factory=list[NewFinding])
+    findings: list[FindingArgument] = field(default_factory=list[FindingArgument])
 
     @property
     def has_content(self) -> bool:
@@ -110,7 +110,7 @@ class Verdicts:
         claim_generation: int | None,
         repeat: Repeat | None,
     ) -> VerdictResult:
-        """A verdict under a claim that is held; a proven caller's own."""
+        """Judge under a claim that is held. A proven caller needs a claim of its own."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
         await self._core.saw(judgement.reviewer_id)
         content, refusal = _NOTHING, None
@@ -152,7 +152,7 @@ class Verdicts:
         seen: Seen,
         claim_generation: int | None = None,
     ) -> VerdictResult | AutoRejected:
-        """A verdict together with its claim: one transaction, or nothing happens.
+        """Claim and judge in one transaction.
 
         It applies only to what the person has seen. `claim_generation` is compared if the reviewer already holds the
         claim.
@@ -193,13 +193,13 @@ class Verdicts:
         return judgement
 
     def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
-        raised = content.findings.raised(review, tx, now=tx.now)
+        findings, open_count = content.findings.raised(review, tx, now=tx.now)
         return give_verdict(
             review,
             judgement,
             counter_patch=content.offer and content.offer.on(review, tx.now),
-            findings=raised.changed,
-            open_finding_count=raised.open_count,
+            findings=findings,
+            open_finding_count=open_count,
             pool_managed=self._is_of_pool(review),
             policy=self._core.policy,
             now=tx.now,
@@ -228,7 +228,7 @@ class Verdicts:
         return await self._core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
 
     async def _content(self, review: Review, revision: Revision | None, sent: NewVerdict) -> _Content:
-        """A counter-patch has to be a diff that applies; otherwise its verdict is refused too."""
+        """Place the findings, and refuse a counter-patch that does not apply."""
         limits = self._core.policy.limits
         diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:

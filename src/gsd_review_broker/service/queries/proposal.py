@@ -46,7 +46,7 @@ class _Wanted:
         return self.query.since_revision
 
     def cursor(self, text: str, page: Page | None) -> str | None:
-        """Where this text goes on after the page."""
+        """Return where this text goes on after the page."""
         if page is None or page.next_offset is None:
             return None
         return make_cursor(self.query, [self.number, text, page.next_offset])

@@ -148,7 +148,6 @@ class TokenList(TypedDict):
 def reviewer_row(
     reviewer: Reviewer, under_way: Sequence[Work], *, doing: str | None, last_activity_at: Milliseconds | None
 ) -> ReviewerRow:
-    """What the pool knows of its process is `doing` and `last_activity_at`."""
     completed = reviewer.reviews_completed
     held = [work.review_id for work in under_way if work.reviewer_id == reviewer.id]
     return {
@@ -224,7 +223,7 @@ def landed_row(row: LandedCommit) -> dict[str, Any]:
 
 
 def approval_document(approved: ReviewedChange) -> dict[str, Any] | None:
-    """What a receipt says; None where the repository had no root commit, by which clones know it."""
+    """Return what a receipt says; None if the repository had no root commit, by which clones know it."""
     if approved.repository is None or approved.approved_at is None:
         return None
     return {
@@ -240,7 +239,7 @@ def approval_document(approved: ReviewedChange) -> dict[str, Any] | None:
 
 
 def override_document(landed: LandedCommit, override: GateOverride) -> dict[str, Any] | None:
-    """What the receipt of an override says about the one commit that it let through."""
+    """Return what the receipt of an override says about the one commit that it let through."""
     if override.repository is None:
         return None
     return {

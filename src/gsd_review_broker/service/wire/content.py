@@ -11,6 +11,18 @@ from gsd_review_broker.service.wire.encoding import iso
 _UNREMARKABLE = {None, "100644"}
 
 
+class OfReview(TypedDict):
+    """What every answer about one review begins with."""
+
+    review_id: str
+    status: str
+    version: int
+
+
+def of_review(review: Review) -> OfReview:
+    return {"review_id": review.id, "status": review.status.value, "version": review.version}
+
+
 class AffectedFileResult(TypedDict):
     path: str
     operation: str
@@ -30,20 +42,14 @@ class OffsetResult(TypedDict):
     offset: int
 
 
-class CreatedReview(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class CreatedReview(OfReview):
     revision: int
     round: int
     priority: str
     affected_files: list[AffectedFileResult]
 
 
-class Proposal(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class Proposal(OfReview):
     revision: int
     round: int
     intent: str
@@ -74,12 +80,9 @@ class Proposal(TypedDict):
     counter_patch_status: str | None
 
 
-class ProposalPage(TypedDict):
+class ProposalPage(OfReview):
     """What follows the first page of a large diff."""
 
-    review_id: str
-    status: str
-    version: int
     revision: int
     since_revision: NotRequired[int]
     diff: str
@@ -112,9 +115,7 @@ def offset_results(known: tuple[Offset, ...]) -> list[OffsetResult]:
 
 def created_review(review: Review, revision: Revision) -> CreatedReview:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "revision": review.revision,
         "round": review.round,
         "priority": review.priority.value,
@@ -131,11 +132,9 @@ def proposal(
     patch_page: Page | None,
     patch_cursor: str | None,
 ) -> Proposal:
-    """The first page of the revision, and of the counter-patch that is shown with it."""
+    """Return the first page of the revision, and of the counter-patch that is shown with it."""
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "revision": revision.number,
         "round": review.round,
         "intent": revision.intent,
@@ -167,9 +166,7 @@ def proposal(
 
 def proposal_page(review: Review, revision: int, page: Page | None, next_cursor: str | None) -> ProposalPage:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "revision": revision,
         "diff": page.text if page else "",
         "next_cursor": next_cursor,
@@ -220,10 +217,7 @@ class MessageResult(TypedDict):
     created_at: str
 
 
-class SentMessage(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class SentMessage(OfReview):
     message_id: int
     round: int
 
@@ -241,10 +235,7 @@ class CounterPatchResult(TypedDict):
     created_at: str
 
 
-class Discussion(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class Discussion(OfReview):
     round: int
     messages: list[MessageResult]
     findings: list[FindingResult]
@@ -273,9 +264,7 @@ def message_result(message: Message) -> MessageResult:
 def sent_message(change: Change, number: int) -> SentMessage:
     review = change.review
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "message_id": number,
         "round": review.round,
     }
@@ -311,7 +300,7 @@ def open_findings(findings: list[Finding]) -> list[FindingResult]:
 
 
 def fitting_findings(findings: list[Finding]) -> tuple[list[FindingResult], int]:
-    """In the order in which reviewers gave them, and how many did not fit into the answer.
+    """Return findings as reviewers ordered them, and how many did not fit into the answer.
 
     Open findings come first if there is not enough room, the most severe before the others.
     """
@@ -334,7 +323,7 @@ def _position(finding: Finding) -> int:
 
 
 def counter_patch_results(patches: list[CounterPatch]) -> list[CounterPatchResult]:
-    """All counter-patches, whatever became of them. The newest is complete; older ones are, as far as there is room."""
+    """Return all counter-patches. The newest is complete; older ones are, as far as there is room."""
     results: list[CounterPatchResult] = []
     room = _PATCHES_CHARACTERS
     for patch in reversed(patches):
