@@ -157,9 +157,15 @@ def refused_access(
     metadata: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": action}
     if isinstance(review_id, str):
         metadata["asked_review"] = review_id[:64]
+    return event_without_review(EventType.ACCESS_REFUSED, caller.proven_identity or BROKER, now, metadata)
+
+
+def event_without_review(
+    event_type: EventType, actor: Identity, now: Milliseconds, metadata: dict[str, Any]
+) -> NewEvent:
     return NewEvent(
-        event_type=EventType.ACCESS_REFUSED,
-        actor=caller.proven_identity or BROKER,
+        event_type=event_type,
+        actor=actor,
         review_id=None,
         old_status=None,
         new_status=None,

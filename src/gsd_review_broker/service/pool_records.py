@@ -16,7 +16,7 @@ from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction, list_position
 from gsd_review_broker.ports.world import POOL, QUEUE
-from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.access import Access, event_without_review
 from gsd_review_broker.service.approvals import can_add
 from gsd_review_broker.service.core import Core
 
@@ -269,15 +269,7 @@ def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
 
 
 def _event(event_type: EventType, reviewer: Reviewer, now: Milliseconds, **metadata: Any) -> NewEvent:
-    return NewEvent(
-        event_type=event_type,
-        actor=BROKER,
-        review_id=None,
-        old_status=None,
-        new_status=None,
-        timestamp=now,
-        metadata={"reviewer_id": reviewer.id, **metadata},
-    )
+    return event_without_review(event_type, BROKER, now, {"reviewer_id": reviewer.id, **metadata})
 
 
 def _facts(reviewer: Reviewer, names: tuple[str, ...]) -> dict[str, Any]:

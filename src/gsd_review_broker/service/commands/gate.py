@@ -22,14 +22,15 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, str
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
-from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.identity import BROKER, is_human
+from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, ReviewId
 from gsd_review_broker.domain.rules import transitions
 from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.domain.words import EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import event_without_review
 from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.project_store import whole_broker_only
@@ -166,7 +167,7 @@ class Gate:
                 }
                 if answer.missing_plans:
                     metadata["plans"] = list(answer.missing_plans[:50])
-                tx.append(_event(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
+                tx.append(event_without_review(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
 
         await self._core.store.write(command)
 
@@ -201,7 +202,7 @@ class Gate:
             )  # fmt: skip
             number = tx.save_override(made)
             metadata = {"override": number, "reason": because, "until": iso(until), "folder": origin.folder}
-            tx.append(_event(EventType.GATE_OVERRIDDEN, identity, tx.now, metadata))
+            tx.append(event_without_review(EventType.GATE_OVERRIDDEN, identity, tx.now, metadata))
             return {"override": number, "person": identity, "reason": because, "until": iso(until)}
 
         return await self._core.store.write(command)
@@ -280,7 +281,7 @@ class Gate:
         for review in linked:
             tx.save(transitions.record_landed(review, metadata=metadata, now=tx.now))
         if not linked:
-            tx.append(_event(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
+            tx.append(event_without_review(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
 
 
 def _nearest_review(
@@ -330,15 +331,3 @@ def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nea
 def _diff_of(reader: Reader, change: ReviewedChange) -> bytes | None:
     revision = reader.revision(change.review_id, change.revision, with_diff=True)
     return revision.diff if revision else None
-
-
-def _event(event_type: EventType, actor: Identity, now: Milliseconds, metadata: dict[str, Any]) -> NewEvent:
-    return NewEvent(
-        event_type=event_type,
-        actor=actor,
-        review_id=None,
-        old_status=None,
-        new_status=None,
-        timestamp=now,
-        metadata=metadata,
-    )
