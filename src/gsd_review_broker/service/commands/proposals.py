@@ -51,12 +51,6 @@ class CheckedProposal:
     draft: Draft
 
 
-@dataclass(frozen=True, slots=True)
-class _Reviser:
-    identity: Identity | None
-    is_administrator: bool
-
-
 class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -84,24 +78,29 @@ class Proposals:
         self, caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
     ) -> CreatedReview:
         checked = await self._checked(caller, proposal)
-        draft, actor = checked.draft, checked.origin.proposer_id
         review = await self._core.find(review_id)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
-        places = await places_in(findings, draft.diff)
+        places = await places_in(findings, checked.draft.diff)
         return await self._core.change(
             review_id,
             repeat,
-            lambda tx, review: self._revise(tx, review, draft, _Reviser(actor, caller.is_administrator), places),
+            lambda tx, review: self._revise(tx, review, checked, places, is_administrator=caller.is_administrator),
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", places: dict[str, LinePlace]
+        self,
+        tx: Transaction,
+        review: Review,
+        checked: CheckedProposal,
+        places: dict[str, LinePlace],
+        *,
+        is_administrator: bool,
     ) -> CreatedReview:
         change = proposals.revise(
             review,
-            revision=_revision(draft, review.id, review.revision + 1, tx),
-            caller=reviser.identity,
-            is_administrator=reviser.is_administrator,
+            revision=_revision(checked.draft, review.id, review.revision + 1, tx),
+            caller=checked.origin.proposer_id,
+            is_administrator=is_administrator,
             findings=moved(tx.findings(review.id), places),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
             policy=self._core.policy,
