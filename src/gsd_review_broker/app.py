@@ -30,7 +30,7 @@ from gsd_review_broker.service.access import Access, Auth, Identification
 from gsd_review_broker.service.approvals import ApprovalWatcher
 from gsd_review_broker.service.broker import Broker, make_broker
 from gsd_review_broker.service.core import Core, Liveness
-from gsd_review_broker.service.pool.records import WorkWatcher
+from gsd_review_broker.service.pool_records import WorkWatcher
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.config import POOL, Configuration, SettingsWatch
 from gsd_review_broker.settings.gate import read_policy

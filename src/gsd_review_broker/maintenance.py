@@ -196,7 +196,7 @@ async def _at_rest(database: Database, folder: Path) -> AsyncGenerator[_SourceAt
 
         yield _SourceAtRest(database.path, mark)
         return
-    from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS  # noqa: PLC0415 - only PostgreSQL
+    from gsd_review_broker.service.pool_records import SILENCE_MILLISECONDS  # noqa: PLC0415 - only PostgreSQL
     from gsd_review_broker.store.postgres import copying  # noqa: PLC0415 - an extra
 
     copy = folder / "source.sqlite3"

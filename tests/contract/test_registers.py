@@ -74,9 +74,8 @@ from gsd_review_broker.pool.agents import module_of
 from gsd_review_broker.ports.store import ReviewFilter, ReviewSummary
 from gsd_review_broker.service import access
 from gsd_review_broker.service.commands.proposals import NewProposal
-from gsd_review_broker.service.wire.discussion import CounterPatchResult, FindingResult, MessageResult
+from gsd_review_broker.service.wire.content import CounterPatchResult, FindingResult, MessageResult, Proposal
 from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
-from gsd_review_broker.service.wire.proposals import Proposal
 from gsd_review_broker.service.wire.reviews import EventResult, FeedRow, ReviewRow
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows

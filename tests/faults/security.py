@@ -536,14 +536,14 @@ A_TOKEN = (
     ),
     fault(
         "security token: a sign-in link does not expire",
-        "service/commands/sign_in_links.py",
+        "service/commands/tokens.py",
         "            return None if link is None or link.expires_at <= tx.now else link\n",
         "            return link\n",
         f"{_SIGN_IN}::test_a_link_is_over_after_a_minute",
     ),
     fault(
         "security token: the database holds the tokens of sign-in links",
-        "service/commands/sign_in_links.py",
+        "service/commands/tokens.py",
         '    return Fernet(_key_of(code)).encrypt(token.encode("utf-8", "surrogateescape")).decode("ascii")\n',
         "    return token or Fernet\n",
         f"{_PROXY}::test_the_database_holds_neither_a_links_code_nor_its_token",

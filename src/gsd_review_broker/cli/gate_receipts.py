@@ -8,7 +8,7 @@ from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate_questions import passed, range_log
 from gsd_review_broker.cli.screen import visible_block
-from gsd_review_broker.domain.gate.decision import Because, Commit, Origin
+from gsd_review_broker.domain.gate.decision import Because, Commit, RepositoryId
 from gsd_review_broker.domain.gate.judge import judge
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
@@ -87,7 +87,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     clean = frozenset(line.decode().removeprefix("clean=") for line in hook.clean_merges(log).splitlines())
     commits = parse_log(log, clean)
     root = root_commit(site.folder, _newest(commits), environment=places())
-    origin = Origin(root=root, folder=str(site.common))
+    origin = RepositoryId(root=root, folder=str(site.common))
     request = GateRequest(origin=origin, asker=Asker.CHECK, root=None, branches=(), commits=commits)
     proofs = read_proofs(noted_receipts(site.folder), public_key, origin, commits, rules)
     notes = [f"Receipts that apply: {proofs.count}.", *(f"Not applied: {why}." for why in proofs.reasons)]

@@ -13,7 +13,7 @@ from gsd_review_broker.domain.gate.decision import (
     Because,
     Commit,
     LandedCommit,
-    Origin,
+    RepositoryId,
     ReviewedChange,
     chains,
     without_exempt,
@@ -100,7 +100,7 @@ class Proofs:
 
 
 def read_proofs(
-    noted: Iterable[str], key: "PublicKey", origin: Origin, commits: Sequence[Commit], policy: GatePolicy
+    noted: Iterable[str], key: "PublicKey", origin: RepositoryId, commits: Sequence[Commit], policy: GatePolicy
 ) -> Proofs:
     """Find the receipts that are about these commits. An approval applies by its content, whatever commit it is
     attached to."""
@@ -167,7 +167,7 @@ def noted_receipts(folder: Path) -> list[str]:
     return answer.output.decode("utf-8", "replace").splitlines() if answer.code == 0 else []
 
 
-def _change(receipt: Receipt, steps: Steps, origin: Origin) -> ReviewedChange:
+def _change(receipt: Receipt, steps: Steps, origin: RepositoryId) -> ReviewedChange:
     """A receipt holds a digest and no records: those of the commits have it."""
     return ReviewedChange(
         review_id=ReviewId(receipt.review_id),
@@ -180,7 +180,7 @@ def _change(receipt: Receipt, steps: Steps, origin: Origin) -> ReviewedChange:
     )
 
 
-def _landed(receipt: OverrideReceipt, origin: Origin) -> LandedCommit:
+def _landed(receipt: OverrideReceipt, origin: RepositoryId) -> LandedCommit:
     return LandedCommit(
         folder=origin.folder,
         commit_id=receipt.commit,

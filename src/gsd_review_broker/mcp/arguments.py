@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from gsd_review_broker.service.wire.arguments import Integer
+from gsd_review_broker.service.validation import Integer
 
 
 def _number_as_text(value: Any) -> Any:

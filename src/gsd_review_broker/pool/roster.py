@@ -21,7 +21,7 @@ from gsd_review_broker.pool.process import Child, Output
 from gsd_review_broker.pool.tree import ProcessFound, end_all
 from gsd_review_broker.ports.world import POOL, Clock, Wakeups
 from gsd_review_broker.service.access import Access
-from gsd_review_broker.service.pool.records import Ending, PoolRecords
+from gsd_review_broker.service.pool_records import Ending, PoolRecords
 from gsd_review_broker.settings.names import Agent
 
 # Of the lines that arrive together, only this many are read: a flood is not worth more.

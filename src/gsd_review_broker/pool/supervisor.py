@@ -22,8 +22,8 @@ from gsd_review_broker.pool.tree import end_all, end_leftovers
 from gsd_review_broker.ports.store import Store
 from gsd_review_broker.ports.world import POOL, QUEUE, Clock, Wakeups
 from gsd_review_broker.service.access import Access
-from gsd_review_broker.service.pool.control import PoolFacts
-from gsd_review_broker.service.pool.records import SILENCE_MILLISECONDS, PoolRecords, Workload
+from gsd_review_broker.service.pool_control import PoolFacts
+from gsd_review_broker.service.pool_records import SILENCE_MILLISECONDS, PoolRecords, Workload
 from gsd_review_broker.settings.names import Agent
 from gsd_review_broker.settings.schema import PoolSettings
 

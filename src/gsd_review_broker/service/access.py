@@ -55,7 +55,7 @@ class Access:
 
     def __init__(self) -> None:
         self._states: dict[str, ReviewerState] = {}
-        self._tokens: dict[bytes, Identity] = {}
+        self._tokens: dict[str, Identity] = {}
         self._called: dict[Identity, tuple[Milliseconds, str]] = {}
 
     @property
@@ -72,7 +72,7 @@ class Access:
         """Register a new process under this name. Returns its token."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         self._states[identity_key(identity)] = ReviewerState.ACTIVE
-        self._tokens[_kept(token)] = identity
+        self._tokens[hash_of(token)] = identity
         return token
 
     def drain(self, identity: Identity) -> None:
@@ -87,23 +87,19 @@ class Access:
         self._called[identity] = now, tool
 
     def last_call(self, identity: Identity) -> tuple[Milliseconds, str] | None:
-        """When the process last called the broker, and which tool."""
+        """Return when the process last called the broker, and which tool."""
         return self._called.get(identity)
 
     def pool_state(self, identity: Identity | None) -> ReviewerState | None:
-        """None for callers outside the pool."""
+        """Return the state of a pool's reviewer. None for other callers."""
         return self._states.get(identity_key(identity)) if identity and self._states else None
 
     def caller(self, bearer: str | None) -> Caller:
-        """Whose token it is. Tokens without our prefix are ignored."""
+        """Find the holder of a reviewer's token. Tokens without our prefix are ignored."""
         if bearer is None or not self._states or not bearer.startswith(TOKEN_PREFIX):
             return LOCAL
-        owner = self._tokens.get(_kept(bearer))
+        owner = self._tokens.get(hash_of(bearer))
         return UNKNOWN if owner is None else reviewer(owner)
-
-
-def _kept(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,13 +153,19 @@ class Gatekeeper:
 def refused_access(
     error: BrokerError, caller: Caller, *, action: str, review_id: object, now: Milliseconds
 ) -> NewEvent:
-    """The event names no review: a stranger's attempt does not change one, not even its version."""
+    """Make the event of a refused access. It names no review: a stranger's attempt does not change one."""
     metadata: dict[str, Any] = {"code": error.code.value, "reason": error.message[:500], "tool": action}
     if isinstance(review_id, str):
         metadata["asked_review"] = review_id[:64]
+    return event_without_review(EventType.ACCESS_REFUSED, caller.proven_identity or BROKER, now, metadata)
+
+
+def event_without_review(
+    event_type: EventType, actor: Identity, now: Milliseconds, metadata: dict[str, Any]
+) -> NewEvent:
     return NewEvent(
-        event_type=EventType.ACCESS_REFUSED,
-        actor=caller.proven_identity or BROKER,
+        event_type=event_type,
+        actor=actor,
         review_id=None,
         old_status=None,
         new_status=None,
@@ -173,7 +175,7 @@ def refused_access(
 
 
 def recorded(tx: Transaction, error: BrokerError, caller: Caller, action: str, review: Review) -> BrokerError:
-    """The refusal, with its event in the same transaction."""
+    """Record a refusal in this transaction, and return it."""
     tx.append(refused_access(error, caller, action=action, review_id=review.id, now=tx.now))
     return error
 
@@ -236,7 +238,7 @@ class Identification:
         return self._auth is Auth.TOKEN
 
     async def caller(self, bearer: str | None) -> Caller:
-        """UNKNOWN where a token is needed and this is not a live one."""
+        """Find the holder. It is UNKNOWN if a token is needed and this is not a live one."""
         if bearer is None:
             return UNKNOWN if self.needs_token else LOCAL
         if hmac.compare_digest(bearer.encode("utf-8", "surrogateescape"), self._keeper_token):

@@ -37,7 +37,7 @@ class Applicability:
         self._answers: OrderedDict[_Key, tuple[Milliseconds, _Answer]] = OrderedDict()
 
     async def demand(self, review: Review) -> Applies | DoesNotApply:
-        """git's answer now; raises if git cannot be asked. Never called inside a transaction."""
+        """Ask git now; raise if git cannot be asked. Never called inside a transaction."""
         if not review.has_diff:
             return Applies(digest=None)
         # Shielded: a caller that goes away leaves the answer to those who stay.
@@ -48,7 +48,7 @@ class Applicability:
         return answer
 
     async def of(self, review: Review, *, patience: float) -> Checked:
-        """The last answer if it is fresh, else a new one if it comes within `patience` seconds."""
+        """Return the last answer if it is fresh, else a new one if it comes within `patience` seconds."""
         if not review.has_diff:
             return Checked(Applies(digest=None))
         known = self._answers.get((review.id, review.revision))
@@ -59,8 +59,10 @@ class Applicability:
         return Checked(task.result() if task.done() else None)
 
     async def offsets(self, review: Review) -> tuple[Offset, ...]:
-        """How far the hunks of an older diff are from their own lines, by the last answer. After a restart git is
-        asked again while the review is under review; the repository may have moved on by then."""
+        """Return how far the hunks of an older diff are from their own lines, by the last answer.
+
+        After a restart git is asked again while the review is under review.
+        """
         known = self._answers.get((review.id, review.revision))
         answer = known[1] if known is not None else None
         if answer is None and review.digest is not None and review.is_claim_live:
@@ -68,7 +70,7 @@ class Applicability:
         return answer.offsets if isinstance(answer, Applies) else ()
 
     def last(self, review_id: ReviewId) -> Applies | None:
-        """What git said last about this review, if it applied."""
+        """Return what git said last about this review, if it applied."""
         answers = (answer for (known, _), (_, answer) in reversed(self._answers.items()) if known == review_id)
         answer = next(answers, None)
         return answer if isinstance(answer, Applies) else None

@@ -7,22 +7,19 @@ from gsd_review_broker.observe.meters import Meters
 from gsd_review_broker.ports.world import Signer, TicketIssuer
 from gsd_review_broker.service.access import Gatekeeper, Identification
 from gsd_review_broker.service.applies import Applicability
+from gsd_review_broker.service.approvals import ReceiptQueries
 from gsd_review_broker.service.commands.claims import Claims
-from gsd_review_broker.service.commands.counter_patches import CounterPatches
 from gsd_review_broker.service.commands.discussion import Discussions
 from gsd_review_broker.service.commands.gate import Gate, PolicyOf
-from gsd_review_broker.service.commands.proposals import Proposals
-from gsd_review_broker.service.commands.sign_in_links import SignInLinks
+from gsd_review_broker.service.commands.proposals import CounterPatches, Proposals
 from gsd_review_broker.service.commands.sweep import Retention, Sweep
-from gsd_review_broker.service.commands.tickets import Tickets
-from gsd_review_broker.service.commands.tokens import Tokens
-from gsd_review_broker.service.commands.verdicts import Verdicts
+from gsd_review_broker.service.commands.tokens import SignInLinks, Tokens
+from gsd_review_broker.service.commands.verdicts import Tickets, Verdicts
 from gsd_review_broker.service.core import Core
-from gsd_review_broker.service.pool.control import PoolControl
-from gsd_review_broker.service.pool.records import PoolRecords
+from gsd_review_broker.service.pool_control import PoolControl
+from gsd_review_broker.service.pool_records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
-from gsd_review_broker.service.queries.receipts import ReceiptQueries
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.service.queries.reviews import ReviewQueries, Statistics
 from gsd_review_broker.service.waiting import LongPoll
@@ -65,7 +62,7 @@ def make_broker(
     signer: Signer,
     identification: Identification,
 ) -> Broker:
-    """All services of one broker, composed in one place: long, because there are many."""
+    """Compose all services of one broker."""
     scoped: dict[str, Broker] = {}
 
     def for_project(project: str | None) -> Broker:

@@ -118,7 +118,7 @@ class Core:
         return replace(self, store=ProjectStore(self.store, project), project=project)
 
     def project_of(self, named: str | None) -> str | None:
-        """The project that a call is for: the caller's own if it names none. Another than its own is refused."""
+        """Return the project of a call: the caller's own if it names none. Refuse another than its own."""
         if self.project is not None and named not in {None, self.project}:
             raise BrokerError(
                 Code.FORBIDDEN,
@@ -144,7 +144,7 @@ class Core:
         *,
         by_claim: ByClaim | None = None,
     ) -> R:
-        """One command on one review. A refusal that was recorded is raised only after its commit."""
+        """Run one command on one review. A refusal that was recorded is raised only after its commit."""
 
         def run(tx: Transaction) -> R | BrokerError:
             review = lock_review(tx, review_id)

@@ -125,7 +125,7 @@ class _ProjectReader:
         return min(at_most, sum(self.pending_by_priority().values()))
 
     def oldest_pending_at(self) -> Milliseconds | None:
-        """The first of each priority; a list has the oldest first within each."""
+        """Look at the first of each priority; a list has the oldest first within each."""
         pending = ReviewFilter(status=Status.PENDING)
         first = [self.reviews(pending, after=(rank - 1, _LATEST, ""), limit=1) for rank in RANKS.values()]
         return min((review.created_at for page in first for review in page), default=None)
@@ -167,7 +167,7 @@ class _ProjectReader:
         return [one for one in self.whole.landed_commits(limit) if any(self.review(each) for each in one.reviews)]
 
     def landed_without_approval(self, _limit: int) -> list[LandedCommit]:
-        """A commit without a review belongs to no project."""
+        """Return none: a commit without a review belongs to no project."""
         return []
 
     def latest_overrides(self, _limit: int) -> list[GateOverride]:
@@ -177,7 +177,7 @@ class _ProjectReader:
         return review if review is not None and review.project == self._project else None
 
     def _filter(self, wanted: ReviewFilter) -> ReviewFilter | None:
-        """None: it asks for another project, and there is none."""
+        """Narrow the filter to the project. None if it asks for another one."""
         return replace(wanted, project=self._project) if wanted.project in {None, self._project} else None
 
     def _changes(self, changes: list[ReviewedChange]) -> list[ReviewedChange]:

@@ -1,14 +1,17 @@
-"""Checks of all input: valid text, within the limits. Every front end calls these functions."""
+"""Checks of all input: the types of arguments, valid text, limits. Every front end uses them."""
 
 import asyncio
 import math
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from gsd_review_broker.domain import patch
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+from gsd_review_broker.domain import patch, words
 from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.identity import identity_key, is_reserved
 from gsd_review_broker.domain.model import AffectedFile, Identity, Limits
+from gsd_review_broker.domain.words import values
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 # Pydantic serializes about 200 levels, and a result adds a few.
@@ -79,7 +82,7 @@ def optional_identity(name: str, value: str | None, limits: Limits) -> Identity 
 
 
 def project(value: str | None, limits: Limits) -> str | None:
-    """A project's name is written into a reviewer's prompt: it is one word, so that it cannot say anything there."""
+    """Require one word: the name is written into a reviewer's prompt, and must not say anything there."""
     if value is None:
         return None
     if not _PROJECT.fullmatch(value):
@@ -149,7 +152,7 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
 
 
 def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
-    """The files it touches; none if it cannot be read (claiming it will say why). Unsafe paths are refused."""
+    """List the files it touches; none if it cannot be read (the claim will say why). Refuse unsafe paths."""
     try:
         parsed = patch.read(diff)
     except patch.UnreadableDiffError:
@@ -172,3 +175,51 @@ def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, 
             "Leave large binary files out of the change, or raise the limit in the configuration.",
         )
     return patch.affected_files(parsed) if parsed else ()
+
+
+def _integral(value: Any) -> Any:
+    """JSON Schema calls 5.0 an integer, and some clients send it so; true is not one."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**63 else value
+
+
+def _severity(value: str) -> words.Severity:
+    return words.SEVERITY_SPELLINGS.get(value) or words.Severity(value)
+
+
+Integer = Annotated[int, BeforeValidator(_integral)]
+
+if TYPE_CHECKING:
+    Category = str
+    Disposition = str
+    Role = str
+    Severity = words.Severity
+    Side = words.Side
+    Status = str
+    Verdict = str
+    VerdictOrSpelling = str
+else:
+    # Arguments are validated by these, and the tools' schemas show them.
+    Category = Literal[tuple(values(words.Category))]
+    Disposition = Literal[tuple(values(words.RESOLUTIONS))]
+    Role = Literal[tuple(values(words.Role))]
+    Severity = Annotated[Literal[(*values(words.Severity), *words.SEVERITY_SPELLINGS)], AfterValidator(_severity)]
+    Side = Annotated[Literal[tuple(values(words.Side))], AfterValidator(words.Side)]
+    Status = Literal[tuple(values(words.Status))]
+    Verdict = Literal[tuple(values(words.Verdict))]
+    VerdictOrSpelling = Literal[(*values(words.Verdict), *words.VERDICT_SPELLINGS)]
+
+
+class FindingArgument(BaseModel):
+    """One inline remark, as a reviewer writes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    title: str
+    body: str
+    severity: Severity
+    path: str | None = None
+    line_start: Integer | None = None
+    line_end: Integer | None = None
+    side: Side = words.Side.NEW
+    suggestion: str | None = None
+    confidence: float | None = None

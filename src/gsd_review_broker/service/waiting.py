@@ -50,7 +50,7 @@ class LongPoll:
         wait_seconds: float | None,
         interruption: Interruption | None = None,
     ) -> T | None:
-        """What `look` returns, now or later; None when the time is over or the broker stops."""
+        """Return what `look` returns, now or later; None when the time is over or the broker stops."""
         seconds = self.refuse_too_long(wait_seconds)
         if not wait:
             return await look()

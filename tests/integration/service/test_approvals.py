@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.service.pool import records as records_module
+from gsd_review_broker.service import pool_records as records_module
 from tests.support import invariants
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError

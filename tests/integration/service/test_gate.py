@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.domain.gate.decision import Because, Origin
+from gsd_review_broker.domain.gate.decision import Because, RepositoryId
 from gsd_review_broker.domain.gate.policy import Mode
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_log
 from gsd_review_broker.errors import BrokerError, Code
@@ -29,9 +29,9 @@ class Gatehouse:
         return self.broker.application.broker.gate
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> RepositoryId:
         root = git(self.repository, "rev-list", "--max-parents=0", "HEAD").decode().strip()
-        return Origin(root=root, folder=str(self.repository / ".git"))
+        return RepositoryId(root=root, folder=str(self.repository / ".git"))
 
     async def approve(self, name: str, content: str) -> str:
         """Stages the change and has it approved."""
@@ -137,7 +137,7 @@ async def test_an_override_of_this_repository_lets_a_commit_in_until_it_expires(
     during = await house.gate.check(request)
     await house.gate.landed(request)
     house.broker.clock.pass_time(601)
-    elsewhere = replace(request, origin=Origin(root="0" * 40, folder="elsewhere"))
+    elsewhere = replace(request, origin=RepositoryId(root="0" * 40, folder="elsewhere"))
 
     [covered] = during.covered.values()
     assert covered.because is Because.OVERRIDE
@@ -158,7 +158,7 @@ def write_policy(repository: Path, **values: object) -> None:
 
 def from_elsewhere(request: GateRequest, **changes: object) -> GateRequest:
     """As a clone on another machine asks, with that machine's paths."""
-    origin = Origin(root=request.origin.root, folder="/home/ada/shop/.git")
+    origin = RepositoryId(root=request.origin.root, folder="/home/ada/shop/.git")
     return replace(request, origin=origin, root="/home/ada/shop", is_elsewhere=True, **changes)
 
 
@@ -180,7 +180,9 @@ async def test_a_clone_on_another_machine_is_known_by_its_root_commit_and_judged
     assert (await house.gate.check(from_elsewhere(unapproved(house)))).outcome == "refuse"
     for root in ("0" * 40, None):
         with pytest.raises(BrokerError, match="this broker serves") as refused:
-            await house.gate.check(replace(request, origin=Origin(root=root, folder=str(house.repository / ".git"))))
+            await house.gate.check(
+                replace(request, origin=RepositoryId(root=root, folder=str(house.repository / ".git")))
+            )
         assert refused.value.code is Code.CONFLICT
 
 

@@ -13,8 +13,8 @@ from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.domain.words import Role, Severity, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.commands.discussion import NewMessage
-from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
+from gsd_review_broker.service.validation import FindingArgument
 from tests.support import asgi, invariants
 from tests.support.local import LocalBroker
 from tests.support.processes import git
@@ -85,7 +85,7 @@ async def test_a_verdict_of_the_command_line_is_one_commit_and_one_git_check(
 
 async def test_findings_and_a_counter_patch_come_with_the_claim(broker: LocalBroker) -> None:
     review_id = await proposed(broker)
-    remark = NewFinding(title="t", body="b", severity=Severity.LOW, path="hello.txt", line_start=2)
+    remark = FindingArgument(title="t", body="b", severity=Severity.LOW, path="hello.txt", line_start=2)
     given = NewVerdict(verdict=Verdict.CHANGES_REQUESTED, reason="No.", counter_patch=BETTER, findings=[remark])
     result = await judged(broker, review_id, given)
     assert (result["status"], result["verdict"]) == ("changes_requested", "changes_requested")

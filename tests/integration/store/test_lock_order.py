@@ -11,7 +11,7 @@ from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.pool import Reviewer, Usage
 from gsd_review_broker.domain.words import EndReason, ReviewerState
-from gsd_review_broker.service.pool.records import Ending
+from gsd_review_broker.service.pool_records import Ending
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.sqlite_writer import Writer
 from gsd_review_broker.store.statements import Parameters, SqliteStatements, Statement, Upsert

@@ -18,7 +18,7 @@ from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.pool import supervisor
 from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.ports.world import QUEUE
-from gsd_review_broker.service.pool import records
+from gsd_review_broker.service import pool_records
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import archive, verification
@@ -219,7 +219,7 @@ async def test_the_reviewers_of_a_dead_broker_are_stopped_by_another_and_their_c
             await broker("release_claim", review_id=review_id, claim_generation=1)
         assert refused.value.code == "forbidden"
     # `one` is not heard of any more.
-    one.clock.pass_time(records.SILENCE_MILLISECONDS / 1_000 + 1)
+    one.clock.pass_time(pool_records.SILENCE_MILLISECONDS / 1_000 + 1)
     with capture_logs() as logs:
         await neighbours_of(other).once()
     assert [entry["reviewer"] for entry in logs if entry["event"] == "broker_is_silent"] == [mine]

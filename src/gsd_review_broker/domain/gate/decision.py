@@ -53,14 +53,14 @@ class Covered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class RepositoryId:
     """Which repository a change belongs to: its root commit, which clones share, and its git folder on this machine.
     The root is None before the first commit and in a shallow clone."""
 
     root: str | None
     folder: str
 
-    def is_same(self, other: "Origin") -> bool:
+    def is_same(self, other: "RepositoryId") -> bool:
         return self.folder == other.folder or (self.root is not None and self.root == other.root)
 
 
@@ -82,8 +82,8 @@ class ReviewedChange:
     landed_at: Milliseconds | None = None
 
     @property
-    def origin(self) -> Origin:
-        return Origin(root=self.repository, folder=self.folder)
+    def origin(self) -> RepositoryId:
+        return RepositoryId(root=self.repository, folder=self.folder)
 
     def approval(self) -> Approval:
         reviewer = self.reviewer or Identity("")

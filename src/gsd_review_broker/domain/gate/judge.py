@@ -14,7 +14,7 @@ from gsd_review_broker.domain.gate.decision import (
     Covered,
     GateOverride,
     LandedCommit,
-    Origin,
+    RepositoryId,
     ReviewedChange,
     decide,
     may_cover,
@@ -295,11 +295,13 @@ def _overridden(
     ]
 
 
-def _valid_override(kept: Approvals, origin: Origin, policy: GatePolicy, moment: Milliseconds) -> GateOverride | None:
+def _valid_override(
+    kept: Approvals, origin: RepositoryId, policy: GatePolicy, moment: Milliseconds
+) -> GateOverride | None:
     if policy.override is Override.NOBODY:
         return None
     valid = kept.overrides_valid_at(moment, _MOST_OVERRIDES)
-    return next((one for one in valid if Origin(root=one.repository, folder=one.folder).is_same(origin)), None)
+    return next((one for one in valid if RepositoryId(root=one.repository, folder=one.folder).is_same(origin)), None)
 
 
 def _landed_by_override(kept: Approvals, folder: str, commit_id: str) -> bool:
@@ -307,7 +309,7 @@ def _landed_by_override(kept: Approvals, folder: str, commit_id: str) -> bool:
     return landed is not None and landed.because is Because.OVERRIDE
 
 
-def plan_approval(kept: Approvals, plan: PlanVersion, origin: Origin, policy: GatePolicy) -> PlanApproval:
+def plan_approval(kept: Approvals, plan: PlanVersion, origin: RepositoryId, policy: GatePolicy) -> PlanApproval:
     """Find the reviews that approved a plan as it is now. Content decides: where the plan was before, and whether git
     has it, does not matter."""
     approvals = [
@@ -332,7 +334,7 @@ class Candidates:
 
 
 def candidates_for(
-    kept: Approvals, commits: Sequence[Commit], policy: GatePolicy, origin: Origin, *, thorough: bool
+    kept: Approvals, commits: Sequence[Commit], policy: GatePolicy, origin: RepositoryId, *, thorough: bool
 ) -> Candidates:
     """Find this repository's approvals that may cover the commits: along the blobs, from what each begins with. If not
     thorough, by one path of each commit, which is enough where a commit is one whole review."""
@@ -364,7 +366,7 @@ def _depth(thorough: bool) -> int | None:
     return None if thorough else 1
 
 
-def of_same_paths(kept: Approvals, steps: Steps, origin: Origin, policy: GatePolicy) -> Candidates:
+def of_same_paths(kept: Approvals, steps: Steps, origin: RepositoryId, policy: GatePolicy) -> Candidates:
     """Find approvals of exactly these paths, whatever their content. Those that have not landed come first."""
     changes = kept.approvals_on_path(min(steps), _MOST_IN_ONE_PLACE)
     same = [

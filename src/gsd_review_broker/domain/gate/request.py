@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.gate.decision import Commit, Origin
+from gsd_review_broker.domain.gate.decision import Commit, RepositoryId
 from gsd_review_broker.domain.gate.policy import PROBLEM, Mode, check_section
 from gsd_review_broker.domain.gate.records import Entry, Steps, parse_records
 from gsd_review_broker.domain.model import Milliseconds
@@ -37,7 +37,7 @@ class PlanVersion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateRequest:
-    origin: Origin
+    origin: RepositoryId
     asker: Asker
     # The main work tree; None in a bare repository.
     root: str | None
@@ -71,7 +71,7 @@ def parse_request(body: bytes) -> GateRequest:
     except ValueError as error:
         raise _malformed(str(error)) from error
     return GateRequest(
-        origin=Origin(root=values.get("commit") or None, folder=folder),
+        origin=RepositoryId(root=values.get("commit") or None, folder=folder),
         asker=Asker(asker),
         root=values.get("root") or None,
         is_elsewhere=values.get("elsewhere") == "yes",

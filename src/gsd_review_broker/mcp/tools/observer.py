@@ -4,7 +4,7 @@ from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.ports.store import ReviewFilter
-from gsd_review_broker.service.wire.arguments import Category, Integer, Status
+from gsd_review_broker.service.validation import Category, Integer, Status
 from gsd_review_broker.service.wire.broker import BrokerStatus
 from gsd_review_broker.service.wire.reviews import ActivityFeed, AuditLog, Timeline
 from gsd_review_broker.service.wire.statistics import ReviewStats

@@ -9,8 +9,8 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.arguments import Key, Label
 from gsd_review_broker.mcp.registry import Registry, ToolCall
 from gsd_review_broker.service.commands.proposals import NewProposal
-from gsd_review_broker.service.wire.arguments import Category, Role
-from gsd_review_broker.service.wire.proposals import CreatedReview
+from gsd_review_broker.service.validation import Category, Role
+from gsd_review_broker.service.wire.content import CreatedReview
 from gsd_review_broker.service.wire.reviews import Closed, ReviewStatus
 
 TOOLS = Registry()

@@ -8,9 +8,8 @@ from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.arguments import Key
 from gsd_review_broker.mcp.registry import Registry, ToolCall
-from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.service.wire.arguments import Category, FindingArgument, Integer, VerdictOrSpelling
+from gsd_review_broker.service.validation import Category, FindingArgument, Integer, VerdictOrSpelling
 from gsd_review_broker.service.wire.reviews import AutoRejected, Claim, NotClaimed, Released, VerdictResult
 
 TOOLS = Registry()
@@ -72,7 +71,7 @@ async def submit_verdict(
         verdict=words.VERDICT_SPELLINGS.get(verdict) or words.Verdict(verdict),
         reason=reason,
         counter_patch=counter_patch,
-        findings=[new_finding(finding) for finding in findings or []],
+        findings=findings or [],
     )
     return await call.broker.verdicts.give(
         call.caller,

@@ -10,9 +10,8 @@ from gsd_review_broker.mcp.arguments import Key, Label, Since
 from gsd_review_broker.mcp.registry import EVERYBODY, Registry, ToolCall
 from gsd_review_broker.ports.store import ReviewFilter
 from gsd_review_broker.service.commands.discussion import NewMessage
-from gsd_review_broker.service.wire.arguments import Category, Disposition, Integer, Role, Status
-from gsd_review_broker.service.wire.discussion import Discussion, ResolvedFinding, SentMessage
-from gsd_review_broker.service.wire.proposals import Proposal, ProposalPage
+from gsd_review_broker.service.validation import Category, Disposition, Integer, Role, Status
+from gsd_review_broker.service.wire.content import Discussion, Proposal, ProposalPage, ResolvedFinding, SentMessage
 from gsd_review_broker.service.wire.reviews import NothingNew, ReviewList, ReviewStatus
 
 TOOLS = Registry()

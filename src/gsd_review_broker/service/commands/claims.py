@@ -22,7 +22,7 @@ from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far, keep_reviewed_change
 from gsd_review_broker.service.core import Core, Repeat, present, remembered, taken
 from gsd_review_broker.service.waiting import ClaimTurns, LongPoll, Turn
-from gsd_review_broker.service.wire.discussion import open_findings
+from gsd_review_broker.service.wire.content import open_findings
 from gsd_review_broker.service.wire.reviews import (
     AutoRejected,
     Claim,
@@ -92,7 +92,7 @@ class Claims:
         return await self.claimed_with(review_id, reviewer, prepare, repeat=repeat)
 
     def _claimed(self, tx: Transaction, begun: Change, reviewer: Identity, offsets: tuple[Offset, ...]) -> Claim:
-        """The claimant that claims again gets the same answer, while the claim is live."""
+        """Save a new claim. A claimant that claims again gets the same answer, while the claim is live."""
         if begun.events:
             tx.save(begun)
         else:
@@ -140,7 +140,7 @@ class Claims:
     def _attempted(
         self, tx: Transaction, attempt: _Attempt, step: ClaimStep[R]
     ) -> R | AutoRejected | BrokerError | None:
-        """None means: look again, because the review is not what git was asked about."""
+        """Return None if the review is not what git was asked about, so that the caller looks again."""
         review = present(tx.lock_review(attempt.review.id), attempt.review.id)
         kept = taken(tx, self._core, attempt.repeat, review.project)
         if kept is not None:
@@ -237,7 +237,7 @@ class Claims:
         )
 
     async def _own_unused(self, call: "_NextCall") -> Claim | None:
-        """A claim of the same reviewer with which nothing was done: its answer was lost."""
+        """Find a claim of the same reviewer with which nothing was done: its answer was lost."""
         wanted = ReviewFilter(status=Status.CLAIMED, category=call.category, project=call.project)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
         for review in claimed:
@@ -298,7 +298,7 @@ class Claims:
         return await self._core.change(review_id, repeat, command, by_claim=by_claim)
 
     async def take_over(self, caller: Caller, review_id: str, person: str) -> Claim:
-        """A person takes precedence. The dashboard and the command line call this."""
+        """Give the claim to a person, who takes precedence over agents."""
         identity = validation.identity("person", caller.proven_identity or person, self._core.policy.limits)
 
         def command(tx: Transaction, review: Review) -> Claim:

@@ -20,7 +20,7 @@ from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.core import Core, Repeat, present
 from gsd_review_broker.service.queries.reviews import limit_of
 from gsd_review_broker.service.waiting import LongPoll
-from gsd_review_broker.service.wire.discussion import (
+from gsd_review_broker.service.wire.content import (
     Discussion,
     MessageResult,
     ResolvedFinding,
@@ -65,7 +65,7 @@ class Discussions:
         self._waiting = waiting
 
     async def send(self, caller: Caller, review_id: str, message: NewMessage, *, repeat: Repeat | None) -> SentMessage:
-        """A proven caller is the sender, whatever the message says."""
+        """Send a message. A proven caller is the sender, whatever the message says."""
         named = self._checked(message)
         sender_id = caller.proven_identity or named
         await self._core.saw(sender_id)
@@ -99,7 +99,7 @@ class Discussions:
         return await self._claims.claimed_with(review_id, reviewer, prepare, seen=seen)
 
     def _checked(self, message: NewMessage) -> Identity | None:
-        """The sender, if the call names one."""
+        """Check the message, and return its sender if the call names one."""
         limits = self._core.policy.limits
         validation.text("body", message.body, limits.text)
         validation.optional_text("path", message.path, limits.intent)
@@ -169,7 +169,7 @@ class Discussions:
         repeat: Repeat | None,
         person: str | None = None,
     ) -> ResolvedFinding:
-        """As the proposer, as the reviewer, or as a person who says so. A proven reviewer is never the proposer."""
+        """Resolve it as the proposer, the reviewer or a person. A proven reviewer is never the proposer."""
         as_reviewer = as_reviewer or (caller.proven and caller.kind is CallerKind.REVIEWER)
         someone = validation.optional_identity("person", person, self._core.policy.limits)
         note = validation.optional_text("note", note, self._core.policy.limits.text)
@@ -204,7 +204,7 @@ class Discussions:
 
 
 def _message(review: Review, message: NewMessage, sender_id: Identity | None, tx: Transaction) -> Message:
-    """A sender without a name speaks for its side."""
+    """Make the message. A sender without a name speaks for its side."""
     side = review.proposer if message.sender_role is Role.PROPOSER else review.claimed_by
     return Message(
         review_id=review.id,

@@ -8,60 +8,26 @@ from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Finding, Identity, Limits, Milliseconds, Review
 from gsd_review_broker.domain.patch import LinePlace, ShownLines
 from gsd_review_broker.domain.rules.discussion import same_finding
-from gsd_review_broker.domain.words import SEVERITY_SPELLINGS, Anchor, Disposition, Severity, Side
+from gsd_review_broker.domain.words import Anchor, Disposition
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.wire.arguments import FindingArgument
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewFinding:
-    """A finding as the reviewer sends it."""
-
-    title: str
-    body: str
-    severity: Severity
-    path: str | None = None
-    line_start: int | None = None
-    line_end: int | None = None
-    side: Side = Side.NEW
-    suggestion: str | None = None
-    confidence: float | None = None
-
-
-def new_finding(argument: FindingArgument) -> NewFinding:
-    return NewFinding(
-        title=argument.title,
-        body=argument.body,
-        severity=SEVERITY_SPELLINGS.get(argument.severity) or Severity(argument.severity),
-        path=argument.path,
-        line_start=argument.line_start,
-        line_end=argument.line_end,
-        side=Side(argument.side),
-        suggestion=argument.suggestion,
-        confidence=argument.confidence,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """How a verdict's findings change the review's findings."""
-
-    changed: tuple[Finding, ...]
-    open_count: int
+from gsd_review_broker.service.validation import FindingArgument
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedFindings:
     """New findings with their places, looked up before the transaction. The revision under a claim cannot change."""
 
-    placed: tuple[tuple[NewFinding, LinePlace], ...]
+    placed: tuple[tuple[FindingArgument, LinePlace], ...]
 
-    def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> Raised:
-        """Give new findings an id. One that repeats an earlier finding raises that finding again."""
+    def raised(self, review: Review, reader: Reader, *, now: Milliseconds) -> tuple[tuple[Finding, ...], int]:
+        """Return the findings that change, and how many are open then.
+
+        A new finding gets an id. One that repeats an earlier finding raises that finding again.
+        """
         if not self.placed:
-            return Raised((), review.open_finding_count)
+            return (), review.open_finding_count
         known = reader.findings(review.id)
         by = review.claimed_by or BROKER
         changed: dict[str, Finding] = {}
@@ -74,7 +40,7 @@ class PlacedFindings:
             finding = _again(same, new, place) if same else _new(review, position, new, place, by=by, now=now)
             changed[finding.id] = finding
         after = {finding.id: finding for finding in known} | changed
-        return Raised(tuple(changed.values()), count_open(list(after.values())))
+        return tuple(changed.values()), count_open(list(after.values()))
 
 
 def count_open(findings: list[Finding]) -> int:
@@ -82,7 +48,7 @@ def count_open(findings: list[Finding]) -> int:
 
 
 def _new(
-    review: Review, position: int, new: NewFinding, place: LinePlace, *, by: Identity, now: Milliseconds
+    review: Review, position: int, new: FindingArgument, place: LinePlace, *, by: Identity, now: Milliseconds
 ) -> Finding:
     return Finding(
         id=f"f{secrets.token_hex(6)}",
@@ -109,7 +75,7 @@ def _new(
     )
 
 
-def _again(finding: Finding, new: NewFinding, place: LinePlace) -> Finding:
+def _again(finding: Finding, new: FindingArgument, place: LinePlace) -> Finding:
     return replace(
         finding,
         times_raised=finding.times_raised + 1,
@@ -127,7 +93,7 @@ def _again(finding: Finding, new: NewFinding, place: LinePlace) -> Finding:
     )
 
 
-def refuse_unreadable(limits: Limits, new: list[NewFinding]) -> None:
+def refuse_unreadable(limits: Limits, new: list[FindingArgument]) -> None:
     if len(new) > limits.findings:
         raise BrokerError(
             Code.TOO_LARGE,
@@ -138,7 +104,7 @@ def refuse_unreadable(limits: Limits, new: list[NewFinding]) -> None:
         _refuse_unreadable(f"findings.{index}", one, limits.text, limits.intent)
 
 
-async def placed(new: list[NewFinding], diff: bytes | None) -> PlacedFindings:
+async def placed(new: list[FindingArgument], diff: bytes | None) -> PlacedFindings:
     """Look the place of each new finding up in the diff of the revision it is about."""
     if not new:
         return PlacedFindings(())
@@ -146,7 +112,7 @@ async def placed(new: list[NewFinding], diff: bytes | None) -> PlacedFindings:
     return PlacedFindings(tuple(zip(new, places, strict=True)))
 
 
-def _refuse_unreadable(name: str, new: NewFinding, text_limit: int, title_limit: int) -> None:
+def _refuse_unreadable(name: str, new: FindingArgument, text_limit: int, title_limit: int) -> None:
     validation.text(f"{name}.title", new.title, title_limit)
     validation.text(f"{name}.body", new.body, text_limit)
     validation.optional_text(f"{name}.suggestion", new.suggestion, text_limit)
@@ -155,41 +121,27 @@ def _refuse_unreadable(name: str, new: NewFinding, text_limit: int, title_limit:
         validation.between(f"{name}.confidence", new.confidence, 0, 1)
 
 
-def _places(diff: bytes | None, new: list[NewFinding]) -> list[LinePlace]:
+def _places(diff: bytes | None, new: list[FindingArgument]) -> list[LinePlace]:
     shown = ShownLines(diff)
     return [shown.place(one.path, one.line_start, one.line_end, one.side) for one in new]
 
 
-@dataclass(frozen=True, slots=True)
-class MovedFindings:
-    """Where findings stand in the next revision."""
-
-    places: dict[str, LinePlace]
-
-    def applied_to(self, findings: list[Finding]) -> tuple[Finding, ...]:
-        return tuple(
-            replace(
-                finding,
-                path=place.path,
-                line_start=place.line_start,
-                line_end=place.line_end,
-                anchor=place.anchor,
-            )
-            for finding in findings
-            if (place := self.places.get(finding.id)) is not None and place.anchor is not Anchor.UNANCHORED
-        )
-
-
-async def moved_to(findings: list[Finding], diff: bytes | None) -> MovedFindings:
+async def places_in(findings: list[Finding], diff: bytes | None) -> dict[str, LinePlace]:
     """Look every finding up in the next revision's diff, before the transaction that needs it."""
-    if not findings:
-        return MovedFindings({})
-    return await asyncio.to_thread(_found_again, findings, diff)
+    return await asyncio.to_thread(_places_again, findings, diff) if findings else {}
 
 
-def _found_again(findings: list[Finding], diff: bytes | None) -> MovedFindings:
+def moved(findings: list[Finding], places: dict[str, LinePlace]) -> tuple[Finding, ...]:
+    return tuple(
+        replace(finding, path=place.path, line_start=place.line_start, line_end=place.line_end, anchor=place.anchor)
+        for finding in findings
+        if (place := places.get(finding.id)) is not None and place.anchor is not Anchor.UNANCHORED
+    )
+
+
+def _places_again(findings: list[Finding], diff: bytes | None) -> dict[str, LinePlace]:
     shown = ShownLines(diff)
-    return MovedFindings({finding.id: shown.find_again(_place(finding)) for finding in findings})
+    return {finding.id: shown.find_again(_place(finding)) for finding in findings}
 
 
 def _place(finding: Finding) -> LinePlace:

@@ -12,7 +12,7 @@ from gsd_review_broker.domain.gate.decision import (
     Covered,
     GateOverride,
     LandedCommit,
-    Origin,
+    RepositoryId,
     ReviewedChange,
     may_cover,
     without_exempt,
@@ -22,19 +22,20 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, str
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
-from gsd_review_broker.domain.identity import BROKER, Identity, is_human
-from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.identity import BROKER, is_human
+from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, ReviewId
 from gsd_review_broker.domain.rules import transitions
 from gsd_review_broker.domain.rules.approvals import texts_of
 from gsd_review_broker.domain.words import EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction
 from gsd_review_broker.service import validation
+from gsd_review_broker.service.access import event_without_review
 from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core
 from gsd_review_broker.service.project_store import whole_broker_only
+from gsd_review_broker.service.wire.broker import landed_row
 from gsd_review_broker.service.wire.encoding import iso
-from gsd_review_broker.service.wire.gate import landed_row
 
 log = structlog.get_logger()
 
@@ -59,16 +60,18 @@ class Gate:
         self._began = core.clock.now()
 
     async def check(self, request: GateRequest) -> GateAnswer:
-        """The answer is a snapshot: an approval that comes later applies to the next question."""
+        """Answer from one snapshot: an approval that comes later applies to the next question."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
         answer = await self._judged(request, self._policy_for(root, request), root)
         if answer.refusals and request.asker is not Asker.STATUS:
             await self._record_refusal(request, answer)
         return answer
 
-    async def _root_of(self, origin: Origin, root: str | None, *, is_elsewhere: bool) -> str | None:
-        """The main work tree on this machine whose policy counts. A user's broker looks at no folder outside its
-        allowed roots, and knows no work tree of a caller on another machine."""
+    async def _root_of(self, origin: RepositoryId, root: str | None, *, is_elsewhere: bool) -> str | None:
+        """Find the main work tree on this machine whose policy applies.
+
+        A user's broker looks at no folder outside its allowed roots, and knows no work tree on another machine.
+        """
         if self._serves == "user":
             return None if is_elsewhere or root is None else await self._core.repository.resolve_workspace(root)
         if is_elsewhere:
@@ -88,7 +91,7 @@ class Gate:
         )
 
     def _policy_for(self, root: str | None, request: GateRequest) -> GatePolicy:
-        """The caller's own files and environment may be stricter."""
+        """Return the policy, tightened by the caller's own files and environment."""
         policy = self._policy_of(root)
         for section in request.demands:
             policy = tightened(policy, section)
@@ -164,12 +167,19 @@ class Gate:
                 }
                 if answer.missing_plans:
                     metadata["plans"] = list(answer.missing_plans[:50])
-                tx.append(_event(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
+                tx.append(event_without_review(EventType.GATE_REFUSED, BROKER, tx.now, metadata))
 
         await self._core.store.write(command)
 
     async def override(
-        self, origin: Origin, root: str | None, person: str, reason: str, minutes: int, *, is_elsewhere: bool = False
+        self,
+        origin: RepositoryId,
+        root: str | None,
+        person: str,
+        reason: str,
+        minutes: int,
+        *,
+        is_elsewhere: bool = False,
     ) -> dict[str, Any]:
         if self._core.project is not None:
             # It lets commits of the whole repository through.
@@ -192,13 +202,13 @@ class Gate:
             )  # fmt: skip
             number = tx.save_override(made)
             metadata = {"override": number, "reason": because, "until": iso(until), "folder": origin.folder}
-            tx.append(_event(EventType.GATE_OVERRIDDEN, identity, tx.now, metadata))
+            tx.append(event_without_review(EventType.GATE_OVERRIDDEN, identity, tx.now, metadata))
             return {"override": number, "person": identity, "reason": because, "until": iso(until)}
 
         return await self._core.store.write(command)
 
     async def ledger(self) -> dict[str, Any]:
-        """What the dashboard shows: what landed without approval, what was approved and never landed, overrides."""
+        """Return what landed without approval, what was approved and never landed, and the overrides."""
 
         def look(reader: Reader) -> dict[str, Any]:
             return {
@@ -218,7 +228,7 @@ class Gate:
         return await self._core.store.read(look)
 
     async def landed(self, request: GateRequest) -> dict[str, Any]:
-        """The references are written: link each commit to what covers it. A commit is recorded once."""
+        """Link each commit that landed to what covers it. A commit is recorded once."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
         # The plans were asked for before it landed, and what covers a commit is recorded in every mode.
         policy = replace(self._policy_for(root, request), mode=Mode.BLOCK)
@@ -237,7 +247,7 @@ class Gate:
     def _land(
         self,
         tx: Transaction,
-        origin: Origin,
+        origin: RepositoryId,
         branch: str,
         commit: Commit,
         covered: Covered | None,
@@ -271,14 +281,13 @@ class Gate:
         for review in linked:
             tx.save(transitions.record_landed(review, metadata=metadata, now=tx.now))
         if not linked:
-            tx.append(_event(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
+            tx.append(event_without_review(EventType.COMMIT_LANDED, BROKER, tx.now, metadata))
 
 
 def _nearest_review(
-    reader: Reader, commit: Commit, policy: GatePolicy, origin: Origin, approvals: ApprovalPolicy
+    reader: Reader, commit: Commit, policy: GatePolicy, origin: RepositoryId, approvals: ApprovalPolicy
 ) -> Nearest | None:
-    """An approved one that has not landed first, since the commit was perhaps changed after it; then an open one of the
-    same files; then one that has landed."""
+    """Find an approved review that has not landed, else an open one of the same files, else one that has landed."""
     steps = without_exempt(commit.steps, policy)
     if not steps:
         return None
@@ -322,15 +331,3 @@ def _open_review(reader: Reader, steps: Steps, approvals: ApprovalPolicy) -> Nea
 def _diff_of(reader: Reader, change: ReviewedChange) -> bytes | None:
     revision = reader.revision(change.review_id, change.revision, with_diff=True)
     return revision.diff if revision else None
-
-
-def _event(event_type: EventType, actor: Identity, now: Milliseconds, metadata: dict[str, Any]) -> NewEvent:
-    return NewEvent(
-        event_type=event_type,
-        actor=actor,
-        review_id=None,
-        old_status=None,
-        new_status=None,
-        timestamp=now,
-        metadata=metadata,
-    )

@@ -1,12 +1,16 @@
-"""The proposer's commands: create, revise, close."""
+"""The proposer's commands: create, revise, close, decide about a counter-patch."""
 
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.caller import Caller
+from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import (
+    AffectedFile,
+    CounterPatch,
     Draft,
     Identity,
     Limits,
+    Milliseconds,
     Origin,
     Review,
     ReviewId,
@@ -14,16 +18,18 @@ from gsd_review_broker.domain.model import (
     new_review_id,
     values_of,
 )
-from gsd_review_broker.domain.rules import proposals
-from gsd_review_broker.domain.words import Role
-from gsd_review_broker.errors import BrokerError, Code
+from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.rules import discussion, proposals
+from gsd_review_broker.domain.words import CounterPatchStatus, Role
+from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction
+from gsd_review_broker.ports.world import DoesNotApply
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.commands.findings import MovedFindings, moved_to
+from gsd_review_broker.service.commands.findings import moved, places_in
 from gsd_review_broker.service.core import Core, Repeat, once
 from gsd_review_broker.service.validation import read_diff
-from gsd_review_broker.service.wire.proposals import CreatedReview, created_review
-from gsd_review_broker.service.wire.reviews import Closed, closed
+from gsd_review_broker.service.wire.content import CreatedReview, created_review
+from gsd_review_broker.service.wire.reviews import Closed, ReviewStatus, closed, review_status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,12 +49,6 @@ class CheckedProposal:
 
     origin: Origin
     draft: Draft
-
-
-@dataclass(frozen=True, slots=True)
-class _Reviser:
-    identity: Identity | None
-    is_administrator: bool
 
 
 class Proposals:
@@ -78,25 +78,30 @@ class Proposals:
         self, caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
     ) -> CreatedReview:
         checked = await self._checked(caller, proposal)
-        draft, actor = checked.draft, checked.origin.proposer_id
         review = await self._core.find(review_id)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
-        moved = await moved_to(findings, draft.diff)
+        places = await places_in(findings, checked.draft.diff)
         return await self._core.change(
             review_id,
             repeat,
-            lambda tx, review: self._revise(tx, review, draft, _Reviser(actor, caller.is_administrator), moved),
+            lambda tx, review: self._revise(tx, review, checked, places, is_administrator=caller.is_administrator),
         )
 
     def _revise(
-        self, tx: Transaction, review: Review, draft: Draft, reviser: "_Reviser", moved: MovedFindings
+        self,
+        tx: Transaction,
+        review: Review,
+        checked: CheckedProposal,
+        places: dict[str, LinePlace],
+        *,
+        is_administrator: bool,
     ) -> CreatedReview:
         change = proposals.revise(
             review,
-            revision=_revision(draft, review.id, review.revision + 1, tx),
-            caller=reviser.identity,
-            is_administrator=reviser.is_administrator,
-            findings=moved.applied_to(tx.findings(review.id)),
+            revision=_revision(checked.draft, review.id, review.revision + 1, tx),
+            caller=checked.origin.proposer_id,
+            is_administrator=is_administrator,
+            findings=moved(tx.findings(review.id), places),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
             policy=self._core.policy,
             now=tx.now,
@@ -160,7 +165,7 @@ class Proposals:
         return workspace
 
     async def _project(self, origin: Origin, workspace: str | None) -> str | None:
-        """The project is the call's, else the token's, else the repository's, if the broker serves several."""
+        """Return the call's project, else the token's, else the repository's, if the broker serves several."""
         project = self._core.project_of(origin.project)
         if project is None and origin.workspace is not None:
             return await self._core.repository.project_of(workspace)
@@ -183,3 +188,97 @@ def _checked_origin(caller: Caller, origin: Origin, limits: Limits) -> Origin:
 
 def _revision(draft: Draft, review_id: ReviewId, number: int, tx: Transaction) -> Revision:
     return Revision(**values_of(draft), review_id=review_id, number=number, created_at=tx.now)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedPatch:
+    diff: bytes
+    files: tuple[AffectedFile, ...]
+
+    def on(self, review: Review, now: Milliseconds) -> CounterPatch:
+        return CounterPatch(
+            review_id=review.id,
+            revision=review.revision,
+            round=review.round,
+            diff=self.diff,
+            affected_files=self.files,
+            offered_by=review.claimed_by or BROKER,
+            status=CounterPatchStatus.PENDING,
+            reason=None,
+            created_at=now,
+        )
+
+
+async def require_applicable(core: Core, review: Review, diff: bytes, files: tuple[AffectedFile, ...]) -> None:
+    if not files:
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            "counter_patch: it is not a unified diff that git can read",
+            "Make it with git diff; nothing of this call was recorded.",
+        )
+    checked = await core.repository.check(review.workspace, diff, already_applied=False)
+    if isinstance(checked, DoesNotApply):
+        raise BrokerError(
+            Code.DIFF_INVALID,
+            f"counter_patch: it does not apply: {checked.git_says}",
+            "A counter-patch replaces the proposal, so it must apply to the same tree; nothing was recorded.",
+        )
+
+
+class CounterPatches:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def accept(
+        self, caller: Caller, review_id: str, *, proposer_id: str | None, repeat: Repeat | None
+    ) -> ReviewStatus:
+        actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, self._core.policy.limits))
+        review = await self._core.find(review_id)
+        patch, findings = await self._core.store.read(
+            lambda reader: (reader.open_counter_patch(review.id), reader.findings(review.id))
+        )
+        if patch is not None:
+            await require_applicable(self._core, review, patch.diff, patch.affected_files)
+        places = await places_in(findings, patch.diff if patch else None)
+
+        def command(tx: Transaction, current: Review) -> ReviewStatus:
+            open_patch = tx.open_counter_patch(review.id)
+            if open_patch is not None and (patch is None or open_patch.id != patch.id):
+                raise BrokerError(
+                    Code.CONFLICT,
+                    "another counter-patch was offered in the meantime",
+                    NextStep(Next.READ_COUNTER_PATCH),
+                )
+            revision = tx.revision(review.id, current.revision, with_diff=False)
+            assert revision is not None  # noqa: S101 - a review that is held has the revision that it names
+            change = discussion.accept_counter_patch(
+                current,
+                patch=open_patch,
+                revision=revision,
+                caller=actor,
+                is_administrator=caller.is_administrator,
+                findings=moved(tx.findings(review.id), places),
+                reviewer_alive=self._core.liveness.is_alive(current.claimed_by),
+                policy=self._core.policy,
+                now=tx.now,
+            )
+            tx.save(change)
+            return review_status(change.review, changed=True)
+
+        return await self._core.change(review_id, repeat, command)
+
+    async def reject(
+        self, caller: Caller, review_id: str, *, reason: str | None, proposer_id: str | None, repeat: Repeat | None
+    ) -> ReviewStatus:
+        limits = self._core.policy.limits
+        reason = validation.optional_text("reason", reason, limits.text)
+        actor = caller.acting(validation.optional_identity("proposer_id", proposer_id, limits))
+
+        def command(tx: Transaction, review: Review) -> ReviewStatus:
+            change = discussion.reject_counter_patch(
+                review, caller=actor, is_administrator=caller.is_administrator, reason=reason, now=tx.now
+            )
+            tx.save(change)
+            return review_status(change.review, changed=True)
+
+        return await self._core.change(review_id, repeat, command)

@@ -39,7 +39,7 @@ class ClockReading:
 
 
 def clock_step(before: ClockReading, after: ClockReading) -> int:
-    """How far the wall clock was moved between two moments; 0 for mere drift."""
+    """Return how far the wall clock was moved between two moments; 0 for mere drift."""
     step = (after.wall - before.wall) - (after.steady - before.steady)
     return step if abs(step) > _STEP_MILLISECONDS else 0
 
@@ -55,7 +55,7 @@ class Sweep:
         return ClockReading(self._core.clock.now(), self._core.clock.steady())
 
     def begin(self) -> None:
-        """The broker starts. Claimants that could not reach it before get a little time."""
+        """Give claimants that could not reach the broker before it started a little time."""
         self._grace_until = Milliseconds(self._moment().steady + GRACE_AFTER_START_MILLISECONDS)
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ class Sweep:
             return await self._sweep(now) if is_alone else []
 
     async def _sweep(self, now: ClockReading) -> list[ReviewId]:
-        """What one broker does for all that share the database."""
+        """Do what one broker does for all that share the database."""
         await self._forget_old_keys(now)
         if now.steady < self._grace_until:
             return []
@@ -98,7 +98,7 @@ class Sweep:
         return reclaimed
 
     def _reclaim(self, tx: Transaction, review_id: ReviewId) -> bool:
-        """Only if it is still overdue: the claimant may have called since."""
+        """Reclaim it if it is still overdue: the claimant may have called since."""
         review = tx.lock_review(review_id)
         if review is None or not review.is_claim_live:
             return False
@@ -108,7 +108,7 @@ class Sweep:
         return True
 
     async def _wake_for_ended_reservations(self, after: Milliseconds, until: Milliseconds) -> None:
-        """A reservation that ends opens the review to all reviewers, but no commit announces it."""
+        """Wake the queue: an ended reservation opens a review to all reviewers, and no commit announces it."""
         if await self._core.store.glance(lambda reader: reader.reservation_ended(after=after, until=until)):
             self._core.wakeups.publish([QUEUE])
 

@@ -1,9 +1,12 @@
-"""Verdicts: under a claim that is held, or a person's verdict together with its claim."""
+"""Verdicts under a claim, a person's verdict together with its claim, and the ticket that follows an approval."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.model import Change, Review, Revision
+from gsd_review_broker.domain.model import Change, Review, ReviewId, Revision
 from gsd_review_broker.domain.rules.transitions import followed_by
 from gsd_review_broker.domain.rules.verdicts import (
     Judgement,
@@ -14,19 +17,22 @@ from gsd_review_broker.domain.rules.verdicts import (
     refuse_verdict,
     refused_verdict,
 )
-from gsd_review_broker.domain.words import Verdict
+from gsd_review_broker.domain.words import Status, Verdict
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.world import TicketIssuer
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.access import ByClaim
+from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
-from gsd_review_broker.service.commands.counter_patches import OfferedPatch, require_applicable
-from gsd_review_broker.service.commands.findings import NewFinding, PlacedFindings, placed, refuse_unreadable
-from gsd_review_broker.service.commands.tickets import Tickets
+from gsd_review_broker.service.commands.findings import PlacedFindings, placed, refuse_unreadable
+from gsd_review_broker.service.commands.proposals import OfferedPatch, require_applicable
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
-from gsd_review_broker.service.validation import read_diff
+from gsd_review_broker.service.validation import FindingArgument, read_diff
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +42,7 @@ class NewVerdict:
     verdict: Verdict
     reason: str | None = None
     counter_patch: str | None = None
-    findings: list[NewFinding] = field(default_factory=list[NewFinding])
+    findings: list[FindingArgument] = field(default_factory=list[FindingArgument])
 
     @property
     def has_content(self) -> bool:
@@ -64,6 +70,30 @@ class _ReviewToJudge:
     answered: VerdictResult | None
 
 
+class Tickets:
+    """Issues a ticket for the commit that is expected next, so that the gate's hook need not ask."""
+
+    def __init__(self, core: Core, applies: Applicability, office: TicketIssuer) -> None:
+        self._core = core
+        self._applies = applies
+        self._office = office
+
+    async def after(self, result: VerdictResult | AutoRejected) -> None:
+        # Without a ticket the hook asks, so no failure here is an error.
+        review_id = ReviewId(result["review_id"])
+        checked = self._applies.last(review_id) if result["status"] == Status.APPROVED else None
+        if checked is None or checked.base is None:
+            return
+        base = checked.base
+        change = await self._core.store.glance(lambda reader: reader.reviewed_change(review_id))
+        if change is None or change.approved_at is None or change.digest != checked.digest:
+            return
+        try:
+            await asyncio.to_thread(self._office.issue, change, base)
+        except OSError as error:
+            log.warning("ticket_failed", review_id=review_id, error=str(error))
+
+
 class Verdicts:
     def __init__(self, core: Core, claims: Claims, tickets: Tickets) -> None:
         self._core = core
@@ -80,7 +110,7 @@ class Verdicts:
         claim_generation: int | None,
         repeat: Repeat | None,
     ) -> VerdictResult:
-        """A verdict under a claim that is held; a proven caller's own."""
+        """Judge under a claim that is held. A proven caller needs a claim of its own."""
         judgement = self._judgement(given, reviewer_id, claim_generation)
         await self._core.saw(judgement.reviewer_id)
         content, refusal = _NOTHING, None
@@ -122,7 +152,7 @@ class Verdicts:
         seen: Seen,
         claim_generation: int | None = None,
     ) -> VerdictResult | AutoRejected:
-        """A verdict together with its claim: one transaction, or nothing happens.
+        """Claim and judge in one transaction.
 
         It applies only to what the person has seen. `claim_generation` is compared if the reviewer already holds the
         claim.
@@ -163,13 +193,13 @@ class Verdicts:
         return judgement
 
     def _change(self, tx: Transaction, review: Review, judgement: Judgement, content: _Content) -> Change:
-        raised = content.findings.raised(review, tx, now=tx.now)
+        findings, open_count = content.findings.raised(review, tx, now=tx.now)
         return give_verdict(
             review,
             judgement,
             counter_patch=content.offer and content.offer.on(review, tx.now),
-            findings=raised.changed,
-            open_finding_count=raised.open_count,
+            findings=findings,
+            open_finding_count=open_count,
             pool_managed=self._is_of_pool(review),
             policy=self._core.policy,
             now=tx.now,
@@ -198,7 +228,7 @@ class Verdicts:
         return await self._core.store.read(lambda reader: reader.revision(review.id, review.revision, with_diff=True))
 
     async def _content(self, review: Review, revision: Revision | None, sent: NewVerdict) -> _Content:
-        """A counter-patch has to be a diff that applies; otherwise its verdict is refused too."""
+        """Place the findings, and refuse a counter-patch that does not apply."""
         limits = self._core.policy.limits
         diff, files = await read_diff("counter_patch", sent.counter_patch, limits)
         if diff is not None:

@@ -114,7 +114,7 @@ def _of_both_sides(reader: Reader, review: Review, person: Identity, now: Millis
 
 
 def _unanswered(review: Review, last: Message, person: Identity, now: Milliseconds) -> str | None:
-    """At once if the person is the other side. Between agents only for a question, and after a while."""
+    """Say why the message needs a person: it is addressed to one, or an agent's question got no answer."""
     addressee = review.claimed_by if last.sender_role is Role.PROPOSER else review.proposer
     if same_identity(addressee, person):
         return f"{last.sender} waits for your answer"

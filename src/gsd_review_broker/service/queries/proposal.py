@@ -11,8 +11,8 @@ from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.core import Core
+from gsd_review_broker.service.wire.content import Proposal, ProposalPage, offset_results, proposal, proposal_page
 from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
-from gsd_review_broker.service.wire.proposals import Proposal, ProposalPage, offset_results, proposal, proposal_page
 
 _INLINE_BYTES = 30_000
 _DIFF, _COUNTER_PATCH = "diff", "counter_patch"
@@ -46,7 +46,7 @@ class _Wanted:
         return self.query.since_revision
 
     def cursor(self, text: str, page: Page | None) -> str | None:
-        """Where this text goes on after the page."""
+        """Return where this text goes on after the page."""
         if page is None or page.next_offset is None:
             return None
         return make_cursor(self.query, [self.number, text, page.next_offset])

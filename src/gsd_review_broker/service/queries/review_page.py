@@ -40,8 +40,8 @@ LARGEST_BASE = 1024 * 1024
 # A search goes back this far at a time, and then returns where to go on.
 _LOOKED_AT = 5_000
 _CHAIN_LOOKED_AT = 1_000
-_AT_ONCE = 500
 _EVENTS_OF_HISTORY = 2_000
+_AT_ONCE = 500
 _MOST_POINTS = 200
 
 
@@ -99,14 +99,14 @@ class ReviewPageQueries:
         return (await self._core.store.read(lambda reader: _content(reader, review_id, number, with_diff=True))).diff
 
     async def base_of(self, review: Review, number: int, name: bytes) -> bytes:
-        """A file as it was in the base on which git checked this revision. Raises BrokerError if that is not known."""
+        """Read a file as it was in the base on which git checked this revision, if that is known."""
         step = parse_records(await self._records(review, number)).get(name)
         if step is None or step.old.is_absent or review.workspace is None:
             raise _no_base(review, number)
         return await self._core.repository.blob(review.workspace, step.old.object_id.decode("ascii"), most=LARGEST_BASE)
 
     async def _records(self, review: Review, number: int) -> bytes:
-        """Of the claim; before a claim, of what git says now."""
+        """Read the records of the claim; before a claim, those of what git says now."""
         change = await self._core.store.read(lambda reader: reader.reviewed_change(review.id))
         if change is not None and change.revision == number:
             return change.records
@@ -118,7 +118,7 @@ class ReviewPageQueries:
         return answer.records
 
     async def saw(self, person: str, review: Review) -> None:
-        """A person who reads what they claimed is active: the deadline is extended."""
+        """Extend the deadline of a person who reads what they claimed."""
         await self._core.saw(Identity(person), review)
 
     async def applies(self, review: Review) -> Checked:

@@ -24,7 +24,7 @@ from gsd_review_broker.ports.world import QUEUE, review_topic
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.approvals import can_add, missing_in
 from gsd_review_broker.service.core import Core, find_review, present
-from gsd_review_broker.service.pool.control import PoolControl
+from gsd_review_broker.service.pool_control import PoolControl
 from gsd_review_broker.service.waiting import LongPoll
 from gsd_review_broker.service.wire.broker import BrokerStatus
 from gsd_review_broker.service.wire.encoding import make_cursor, moment, read_cursor, shortened
@@ -125,7 +125,7 @@ class ReviewQueries:
         return await self._with_missing(newer, changed=since is None or newer.version > since)
 
     async def _with_missing(self, review: Review, *, changed: bool) -> ReviewStatus:
-        """The status, and what the approval policy still asks for."""
+        """Return the status, and what the approval policy still asks for."""
         result = review_status(review, changed=changed)
         policy = self._core.policy.approvals
         if policy.is_one_reviewer:
@@ -195,7 +195,7 @@ class ReviewQueries:
     def _wanted_of(
         self, reader: Reader, reviewer: Identity, filtered: ReviewFilter, after: ListPosition | None, size: int
     ) -> list[ReviewSummary]:
-        """Without the pending ones to which this reviewer cannot add the approval that is missing."""
+        """Leave out pending reviews to which this reviewer cannot add the missing approval."""
         kept: list[ReviewSummary] = []
         while len(kept) < size:
             page = reader.summaries(filtered, after=after, limit=size)
@@ -237,7 +237,7 @@ class ReviewQueries:
     def _events(
         self, reader: Reader, review_id: ReviewId | None, after: int, size: int
     ) -> tuple[list[Event], int | None]:
-        """Events, and where to go on if enough was looked at for one call."""
+        """Return events, and where to go on if enough was looked at for one call."""
         if review_id is not None or self._core.project is None:
             return reader.events(review_id=review_id, after=after, limit=size), None
         kept: list[Event] = []
@@ -303,7 +303,7 @@ class Statistics:
 
 
 def _how_many_fit(events: Sequence[Event]) -> int:
-    """At least one, however long it is."""
+    """Return how many fit into a page: at least one, however long it is."""
     room = _EVENTS_CHARACTERS
     for number, event in enumerate(events):
         room -= len(str(event.metadata))

@@ -1,8 +1,9 @@
-"""The broker itself: its status, its pool, its tokens, its archive."""
+"""The broker itself: its status, its pool, its tokens, its archive, and what its gate recorded."""
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
+from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.domain.tokens import Token
@@ -147,7 +148,6 @@ class TokenList(TypedDict):
 def reviewer_row(
     reviewer: Reviewer, under_way: Sequence[Work], *, doing: str | None, last_activity_at: Milliseconds | None
 ) -> ReviewerRow:
-    """What the pool knows of its process is `doing` and `last_activity_at`."""
     completed = reviewer.reviews_completed
     held = [work.review_id for work in under_way if work.reviewer_id == reviewer.id]
     return {
@@ -208,4 +208,48 @@ def token_row(token: Token, now: Milliseconds) -> TokenRow:
         "created_by": token.created_by,
         "expires_at": moment(token.expires_at),
         "revoked_at": moment(token.revoked_at),
+    }
+
+
+def landed_row(row: LandedCommit) -> dict[str, Any]:
+    return {
+        "commit": row.commit_id,
+        "branch": row.branch,
+        "subject": row.subject,
+        "because": row.because.value if row.because else None,
+        "reviews": list(row.reviews),
+        "landed_at": iso(row.landed_at),
+    }
+
+
+def approval_document(approved: ReviewedChange) -> dict[str, Any] | None:
+    """Return what a receipt says; None if the repository had no root commit, by which clones know it."""
+    if approved.repository is None or approved.approved_at is None:
+        return None
+    return {
+        "repository": approved.repository,
+        "digest": approved.digest,
+        "review_id": approved.review_id,
+        "revision": approved.revision,
+        "proposer": approved.proposer,
+        "reviewer": approved.reviewer,
+        "verdict": "approved",
+        "approved_at": iso(approved.approved_at),
+    }
+
+
+def override_document(landed: LandedCommit, override: GateOverride) -> dict[str, Any] | None:
+    """Return what the receipt of an override says about the one commit that it let through."""
+    if override.repository is None:
+        return None
+    return {
+        "repository": override.repository,
+        "commit": landed.commit_id,
+        "digest": landed.digest,
+        "override": override.id,
+        "person": override.person,
+        "reason": override.reason,
+        "verdict": "overridden",
+        "landed_at": iso(landed.landed_at),
+        "until": iso(override.until),
     }

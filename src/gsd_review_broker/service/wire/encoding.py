@@ -55,7 +55,7 @@ def read_cursor(cursor: str, query: Any) -> list[Any]:
 
 
 def _bound(query: Any) -> str:
-    """The class name distinguishes two tools whose queries have equal values."""
+    """Hash the query. The class name distinguishes two tools whose queries have equal values."""
     whole = [type(query).__name__, values_of(query)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 

@@ -137,7 +137,6 @@ def hint_of(error: BrokerError, wording: Wording) -> str:
 
 
 def envelope(error: BrokerError, wording: Wording) -> dict[str, str]:
-    """An error as every front end sends it."""
     return error.as_json(hint_of(error, wording))
 
 

@@ -9,17 +9,21 @@ from gsd_review_broker.domain.model import Change, Event, Review, Revision
 from gsd_review_broker.domain.rules.claims import AUTO_REJECTED
 from gsd_review_broker.ports.store import ReviewSummary
 from gsd_review_broker.ports.world import Offset
-from gsd_review_broker.service.wire.discussion import FindingResult
+from gsd_review_broker.service.wire.content import (
+    AffectedFileResult,
+    FindingResult,
+    OffsetResult,
+    OfReview,
+    affected_files,
+    of_review,
+    offset_results,
+)
 from gsd_review_broker.service.wire.encoding import iso, moment, shortened
-from gsd_review_broker.service.wire.proposals import AffectedFileResult, OffsetResult, affected_files, offset_results
 
 LIST_INTENT_CHARACTERS = 500
 
 
-class ReviewStatus(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class ReviewStatus(OfReview):
     revision: int
     round: int
     claimed_by: str | None
@@ -35,19 +39,13 @@ class ReviewStatus(TypedDict):
     missing: NotRequired[list[str]]
 
 
-class NothingNew(TypedDict):
+class NothingNew(OfReview):
     """A wait that ran out: an answer, not an error."""
 
-    review_id: str
-    status: str
-    version: int
     changed: bool
 
 
-class Claim(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class Claim(OfReview):
     revision: int
     round: int
     claimed_by: str | None
@@ -68,12 +66,9 @@ class Claim(TypedDict):
     claimed: NotRequired[bool]
 
 
-class AutoRejected(TypedDict):
+class AutoRejected(OfReview):
     """The diff does not apply, so no reviewer has to read it."""
 
-    review_id: str
-    status: str
-    version: int
     auto_rejected: bool
     validation_error: str
 
@@ -82,10 +77,7 @@ class NotClaimed(TypedDict):
     claimed: bool
 
 
-class VerdictResult(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class VerdictResult(OfReview):
     verdict: str | None
     verdict_reason: str | None
     revision: int
@@ -96,17 +88,11 @@ class VerdictResult(TypedDict):
     missing: NotRequired[list[str]]
 
 
-class Released(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class Released(OfReview):
     claim_generation: int
 
 
-class Closed(TypedDict):
-    review_id: str
-    status: str
-    version: int
+class Closed(OfReview):
     outcome: str
 
 
@@ -183,9 +169,7 @@ class Timeline(TypedDict):
 
 def review_status(review: Review, *, changed: bool) -> ReviewStatus:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "revision": review.revision,
         "round": review.round,
         "claimed_by": review.claimed_by,
@@ -201,9 +185,7 @@ def review_status(review: Review, *, changed: bool) -> ReviewStatus:
 
 def nothing_new(review: Review) -> NothingNew:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "changed": False,
     }
 
@@ -212,9 +194,7 @@ def claim_result(
     review: Review, revision: Revision, open_findings: list[FindingResult], known: tuple[Offset, ...] = ()
 ) -> Claim:
     result: Claim = {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "revision": review.revision,
         "round": review.round,
         "claimed_by": review.claimed_by,
@@ -238,9 +218,7 @@ def claim_result(
 
 def auto_rejected(review: Review) -> AutoRejected:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "auto_rejected": True,
         "validation_error": (review.verdict_reason or "").removeprefix(AUTO_REJECTED),
     }
@@ -249,9 +227,7 @@ def auto_rejected(review: Review) -> AutoRejected:
 def verdict_result(change: Change, given: str) -> VerdictResult:
     review = change.review
     result: VerdictResult = {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "verdict": given,
         "verdict_reason": review.verdict_reason,
         "revision": review.revision,
@@ -267,18 +243,14 @@ def verdict_result(change: Change, given: str) -> VerdictResult:
 
 def released(review: Review) -> Released:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "claim_generation": review.claim_generation,
     }
 
 
 def closed(review: Review) -> Closed:
     return {
-        "review_id": review.id,
-        "status": review.status.value,
-        "version": review.version,
+        **of_review(review),
         "outcome": review.outcome.value if review.outcome else "",
     }
 

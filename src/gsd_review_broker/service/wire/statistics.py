@@ -120,7 +120,6 @@ def _rounds(spread: Histogram) -> Spread:
 
 
 def _by_reviewer(totals: Totals) -> list[ReviewerVerdicts]:
-    """The reviewers with the most verdicts first."""
     rows: dict[str, ReviewerVerdicts] = {}
     for (reviewer, verdict), value in _counted(totals, Counted.REVIEWER):
         row = rows.setdefault(reviewer, {"reviewer": reviewer, "approved": 0, "changes_requested": 0, "comment": 0})

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.gate.decision import Origin
+from gsd_review_broker.domain.gate.decision import RepositoryId
 from gsd_review_broker.domain.gate.request import parse_request
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.rules.access import Right
@@ -44,7 +44,7 @@ def gate_routes(broker: Broker) -> list[Route]:
         person = await _acting(caller, fields)
         root = text(fields, "root") if fields.get("root") else None
         commit = text(fields, "commit") if fields.get("commit") else None
-        origin = Origin(root=commit, folder=text(fields, "folder"))
+        origin = RepositoryId(root=commit, folder=text(fields, "folder"))
         reason, is_elsewhere = text(fields, "reason"), fields.get("elsewhere") is True
         return await gate.override(origin, root, person, reason, minutes, is_elsewhere=is_elsewhere)
 

@@ -20,10 +20,8 @@ from gsd_review_broker.domain.rules.verdicts import Seen
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.service.commands.findings import new_finding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
-from gsd_review_broker.service.validation import refuse_unstorable
-from gsd_review_broker.service.wire.arguments import FindingArgument, Integer, Verdict
+from gsd_review_broker.service.validation import FindingArgument, Integer, Verdict, refuse_unstorable
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.web.addresses import digits
 
@@ -70,7 +68,7 @@ class VerdictRequest(BaseModel):
             verdict=words.Verdict(self.verdict),
             reason=self.reason,
             counter_patch=self.counter_patch,
-            findings=[new_finding(finding) for finding in self.findings],
+            findings=self.findings,
         )
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.broker import Broker
-from gsd_review_broker.service.commands.sign_in_links import SignInLinks
+from gsd_review_broker.service.commands.tokens import SignInLinks
 from gsd_review_broker.web.api.people import failed, get_by_caller, optional, post_by_caller, text
 from gsd_review_broker.web.edge import COOKIE, NEW_LINK, SIGN_IN, bearer_of
 

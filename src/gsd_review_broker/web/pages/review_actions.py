@@ -16,8 +16,8 @@ from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, St
 from gsd_review_broker.errors import BrokerError, Code, changed_since
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.commands.discussion import NewMessage
-from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
+from gsd_review_broker.service.validation import FindingArgument
 from gsd_review_broker.web.addresses import FORMS, LineName, with_query
 from gsd_review_broker.web.forms import Form
 from gsd_review_broker.web.pages.review import ReviewPages
@@ -110,7 +110,7 @@ class ReviewActions:
             await self._say(request, form, place)
             return _back(request, "sent", form)
         _require_text(form, "body")
-        finding = NewFinding(
+        finding = FindingArgument(
             title=_title(form.text("body")),
             body=form.text("body"),
             severity=form.choice("severity", Severity),

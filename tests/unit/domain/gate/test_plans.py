@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, Origin, ReviewedChange
+from gsd_review_broker.domain.gate.decision import Because, Commit, Covered, RepositoryId, ReviewedChange
 from gsd_review_broker.domain.gate.judge import ApprovalsAtHand, PlanApproval, judge, plan_approval
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.records import Entry, Step, raw_records
@@ -16,7 +16,7 @@ from tests.support.policies import gate_policy
 PLAN = b".planning/phases/03-parse/03-02-PLAN.md"
 ABSENT = Entry(b"000000", b"0" * 40)
 ONE, TWO = (Entry(b"100644", digit * 40) for digit in (b"1", b"2"))
-HERE = Origin(root="r" * 40, folder="/here/.git")
+HERE = RepositoryId(root="r" * 40, folder="/here/.git")
 ON = gate_policy(plan_first=True)
 
 

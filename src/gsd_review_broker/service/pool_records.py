@@ -16,7 +16,7 @@ from gsd_review_broker.domain.tally import display_name
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction, list_position
 from gsd_review_broker.ports.world import POOL, QUEUE
-from gsd_review_broker.service.access import Access
+from gsd_review_broker.service.access import Access, event_without_review
 from gsd_review_broker.service.approvals import can_add
 from gsd_review_broker.service.core import Core
 
@@ -60,12 +60,12 @@ class PoolRecords:
         self._core = core
 
     async def known(self) -> None:
-        """At the start: the names of all reviewers that the pool ever had."""
+        """Reserve, at the start, the names of all reviewers that the pool ever had."""
         ids = await self._core.store.read(lambda reader: reader.reviewer_ids())
         self._core.access.remember(ids)
 
     async def left_running(self) -> list[Reviewer]:
-        """At the start: rows of this broker that still say running, although it was not running.
+        """Find, at the start, rows of this broker that still say running, although it was not running.
 
         Where no other broker can be, every row is left over: the database may have been moved here.
         """
@@ -88,7 +88,7 @@ class PoolRecords:
         return await self._core.store.read(lambda reader: reader.reviewers_of_silent_brokers(before))
 
     async def situation(self, agent: str | None = None) -> Workload:
-        """With the agent that would be started: what it could not claim does not wait for it."""
+        """Return the workload; without the reviews that the agent to be started could not claim."""
         now, policy = self._core.clock.now(), self._core.policy.approvals
 
         def look(reader: Reader) -> Workload:
@@ -110,7 +110,7 @@ class PoolRecords:
         await self._core.store.write(command)
 
     async def draining(self, reviewer_id: Identity, reason: EndReason) -> None:
-        """From now on it is granted no claim; if it is waiting for one, it is answered at once."""
+        """Grant it no more claims; if it is waiting for one, it is answered at once."""
         self._core.access.drain(reviewer_id)
 
         def command(tx: Transaction) -> None:
@@ -174,7 +174,7 @@ def _situation(reader: Reader, now: Milliseconds) -> Workload:
 
 
 def _waiting_for_others(reader: Reader, agent: str, policy: ApprovalPolicy, now: Milliseconds) -> int:
-    """How many wait for an approval that no reviewer of this agent can add: another vendor's, or a person's."""
+    """Count reviews that lack an approval which no reviewer of this agent can add."""
     next_one = Identity(f"{agent}-r0-00000000")
     wanted = ReviewFilter(status=Status.PENDING, claimable_by=next_one, claimable_at=now, for_pool=True)
     count, seen, position = 0, 0, None
@@ -241,7 +241,7 @@ def _held(tx: Transaction, ids: Iterable[ReviewId]) -> dict[ReviewId, Review]:
 
 
 def _next_up(tx: Transaction) -> list[ReviewId]:
-    """The review that the pool's next reviewer would claim first."""
+    """Find the review that the pool's next reviewer would claim first."""
     wanted = ReviewFilter(status=Status.PENDING, for_pool=True, claimable_at=tx.now)
     return [review.id for review in tx.reviews(wanted, after=None, limit=1)]
 
@@ -269,15 +269,7 @@ def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
 
 
 def _event(event_type: EventType, reviewer: Reviewer, now: Milliseconds, **metadata: Any) -> NewEvent:
-    return NewEvent(
-        event_type=event_type,
-        actor=BROKER,
-        review_id=None,
-        old_status=None,
-        new_status=None,
-        timestamp=now,
-        metadata={"reviewer_id": reviewer.id, **metadata},
-    )
+    return event_without_review(event_type, BROKER, now, {"reviewer_id": reviewer.id, **metadata})
 
 
 def _facts(reviewer: Reviewer, names: tuple[str, ...]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.service import validation
 from gsd_review_broker.service.core import Core, Repeat, remembered, taken
-from gsd_review_broker.service.pool.records import PoolRecords
+from gsd_review_broker.service.pool_records import PoolRecords
 from gsd_review_broker.service.project_store import whole_broker_only
 from gsd_review_broker.service.wire.broker import (
     KilledReviewer,
@@ -87,11 +87,11 @@ class PoolControl:
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def attach(self, pool: Pool) -> None:
-        """The pool is a layer above the services; the composition root attaches it here."""
+        """Attach the pool, which is a layer above the services."""
         self._pool = pool
 
     def share(self, other: "PoolControl") -> None:
-        """The other one controls the same pool, as far as its caller may."""
+        """Let the other one control the same pool, as far as its caller may."""
         if self._pool is not None:
             other.attach(self._pool)
 
@@ -102,7 +102,7 @@ class PoolControl:
         return {"reviewers": [self._row(one, work) for one in (*running, *ended)]}
 
     async def running(self) -> list[ReviewerRow]:
-        """For the broker's own status. It runs on the event loop, because few reviewers run at once."""
+        """List the running reviewers, on the event loop: few run at once."""
         if not self._core.access.guards:
             return []
         running, work = await self._core.store.glance(
@@ -194,7 +194,7 @@ class PoolControl:
         return [work_row(one) for one in await self._core.store.read(lambda reader: reader.work_on(review.id))]
 
     async def _once(self, repeat: Repeat | None, do: Callable[[], Awaitable[R]]) -> R:
-        """The same call twice at once runs once: the second waits for the first and gets the same answer."""
+        """Run the same call once: a second one at the same time waits and gets the same answer."""
         if repeat is None:
             return await do()
         name = repeat.tool, repeat.key
