@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from gsd_review_broker import __version__
-from gsd_review_broker.observe.meters import BOUNDS, Meters, Timing
+from gsd_review_broker.observe.telemetry import BOUNDS, Meters, Timing
 from gsd_review_broker.service.wire.broker import BrokerStatus
 from gsd_review_broker.service.wire.statistics import ReviewStats
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
-from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.text import visible
 
 PART_LINES = 5_000
 # A hidden character takes up to sixty bytes of HTML.

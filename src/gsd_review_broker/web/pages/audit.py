@@ -10,7 +10,7 @@ from starlette.routing import Route
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.service.wire.reviews import EventResult
 from gsd_review_broker.web import addresses
-from gsd_review_broker.web.review.timeline import moment_of
+from gsd_review_broker.web.conversation import moment_of
 from gsd_review_broker.web.site import HEADERS, Dashboard
 
 _A_PAGE = 50

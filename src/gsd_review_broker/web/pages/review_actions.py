@@ -19,10 +19,9 @@ from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.findings import NewFinding
 from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.web.addresses import FORMS, LineName, with_query
-from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.conversation import FINDING_KEY, role_of
 from gsd_review_broker.web.pages.review import ReviewPages
-from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
-from gsd_review_broker.web.site import Action, Dashboard
+from gsd_review_broker.web.site import Action, Dashboard, Form
 
 _TITLE_CHARACTERS = 120
 

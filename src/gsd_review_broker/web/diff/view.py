@@ -11,14 +11,13 @@ from gsd_review_broker.domain.words import Operation, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, LineName, ReviewAddress
+from gsd_review_broker.web.conversation import Thread
+from gsd_review_broker.web.diff import rendered_markdown
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.documents import Documents, PreparedDocument
+from gsd_review_broker.web.diff.documents import Documents, PreparedDocument, Warned
 from gsd_review_broker.web.diff.highlighting import Pieces
+from gsd_review_broker.web.diff.rendered_markdown import can_be_rendered, is_rendered
 from gsd_review_broker.web.diff.rendering import Below, Part, View, file_table, part_of, part_with
-from gsd_review_broker.web.diff.warnings import Warned
-from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.rendering import can_be_rendered, is_rendered
-from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
 LARGE_FILE_LINES = 400
@@ -165,10 +164,10 @@ class DiffViews:
         if not is_rendered(file, address):
             return turn + self._diff(document, index, address, view, below, base) + whole
         hunks = document.hunks(index) if base is None else self._hunks(document, index, address, base)[0]
-        if rendering.is_too_large(hunks):
+        if rendered_markdown.is_too_large(hunks):
             return _TOO_LARGE + self._diff(document, index, address, view, below, base) + whole
         is_complete = file.operation == Operation.CREATE or address.around == EVERYTHING
-        page = rendering.page(file, hunks, view, below, is_complete=is_complete)
+        page = rendered_markdown.page(file, hunks, view, below, is_complete=is_complete)
         return turn + page + (Markup("") if is_complete else _IN_PARTS) + whole
 
     def _diff(

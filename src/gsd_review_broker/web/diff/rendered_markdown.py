@@ -16,10 +16,20 @@ from markupsafe import Markup
 from gsd_review_broker.domain.words import Operation
 from gsd_review_broker.web.addresses import RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.diff.markdown import (
+    DEEPEST_SHOWN,
+    Block,
+    Close,
+    Effort,
+    Kind,
+    Open,
+    Part,
+    Run,
+    blocks_of,
+    parts_of,
+)
 from gsd_review_broker.web.diff.rendering import Below, View
-from gsd_review_broker.web.markdown.blocks import DEEPEST_SHOWN, Block, Kind, blocks_of
-from gsd_review_broker.web.markdown.inline import Close, Effort, Open, Part, Run, parts_of
+from gsd_review_broker.web.text import visible
 
 _ENDINGS = (".md", ".markdown")
 _PLANNING = ".planning/"
