@@ -85,7 +85,7 @@ class Tool:
 
     @cached_property
     def wire(self) -> "types.Tool":
-        """As tools/list shows it."""
+        """Return the tool as tools/list shows it."""
         import mcp_types as types  # noqa: PLC0415 - only the SDK's servers need it
 
         return types.Tool(
@@ -218,7 +218,7 @@ def _model(function: Callable[..., Any]) -> type[BaseModel]:
 
 
 def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Its JSON Schema without parts that cost tokens and say nothing: titles, nulls, null defaults."""
+    """Return its JSON Schema without parts that cost tokens and say nothing: titles, nulls, null defaults."""
     schema = model.model_json_schema()
     return _object(schema, schema.get("$defs", {}))
 
@@ -265,7 +265,7 @@ class Endpoint:
 
 
 def _with_key(tool: Tool, arguments: dict[str, Any], scope: Scope) -> dict[str, Any]:
-    """The header applies where a call that writes has no key of its own."""
+    """Add the header's key to a call that writes and has no key of its own."""
     if tool.reads or _KEY in arguments:
         return arguments
     key = next((value for name, value in scope["headers"] if name == _KEY_HEADER), b"").strip()
@@ -343,7 +343,7 @@ def _sendable(text: str) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """The facts of the result again, for clients that read only text; without layout."""
+    """Write the result as text without layout, for clients that read only text."""
     try:
         return pydantic_core.to_json(value).decode()
     except pydantic_core.PydanticSerializationError:

@@ -87,7 +87,7 @@ def make_server(endpoint: Endpoint) -> Server[Any]:
     # Registered separately, because it answers in wire form: models would be built only to be serialized again.
     server.add_request_handler(METHOD, types.CallToolRequestParams, call_tool)
     if not telemetry.is_tracing():
-        # The SDK's one built-in middleware makes a span for each call, even if nobody collects them.
+        # The SDK's one built-in middleware makes a span for each call, even if they are not collected.
         server.middleware.clear()
     server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
     return server
@@ -97,8 +97,7 @@ _CallTool = Callable[[Any, types.CallToolRequestParams], Awaitable[dict[str, Any
 
 
 def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> ServerMiddleware[Any]:
-    """On the newest revision a tool's answer is complete, including the envelope; the SDK would walk through it twice
-    more.
+    """Answer calls of the newest revision whole, including the envelope; the SDK would walk through it twice more.
 
     Older revisions go through the SDK, which leaves out fields that they do not know.
     """

@@ -92,7 +92,7 @@ class SdkServers:
         return await asyncio.shield(self._managers)
 
     async def _run(self, started: "asyncio.Future[_Managers]") -> None:
-        """One task starts and stops them all: the SDK's task groups belong to the task that opened them."""
+        """Start and stop them all in one task: the SDK's task groups belong to the task that opened them."""
         try:
             # In a thread: other callers are answered meanwhile.
             managers = await asyncio.to_thread(self._make)

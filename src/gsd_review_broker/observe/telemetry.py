@@ -22,7 +22,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def is_tracing() -> bool:
-    # Whoever collects spans has imported it; without them it costs nothing at the start.
+    # A process that collects spans has imported it; others do not pay for it at the start.
     trace: Any = sys.modules.get("opentelemetry.trace")
     return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
@@ -36,7 +36,7 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Any]:
 
 
 def past_span(name: str, began: int, ended: int, **attributes: Any) -> None:
-    """A span that was over before its parent was known. Times are nanoseconds since 1970."""
+    """Record a span that was over before its parent was known. Times are nanoseconds since 1970."""
     from opentelemetry import trace  # noqa: PLC0415 - imported already, see is_on
 
     trace.get_tracer(_SERVICE).start_span(name, start_time=began, attributes=attributes).end(end_time=ended)

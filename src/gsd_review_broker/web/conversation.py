@@ -37,7 +37,7 @@ class EarlierMessages:
         self._kept: OrderedDict[tuple[ReviewId, int], MessagePlaces] = OrderedDict()
 
     async def places(self, facts: ReviewFacts) -> MessagePlaces:
-        """By the number of the message; only of those on earlier revisions."""
+        """Return the places of messages on earlier revisions, by the number of the message."""
         key = facts.review.id, facts.review.revision
         if key not in self._kept:
             self._kept[key] = await self._look(facts)
@@ -60,7 +60,7 @@ class EarlierMessages:
 
 
 def _revision_of(message: Message, facts: ReviewFacts) -> int:
-    """The newest revision when the message was sent. A message of an earlier round is on an earlier revision."""
+    """Return the newest revision when the message was sent. A message of an earlier round is on an earlier one."""
     latest = facts.review.revision - (message.round != facts.review.round)
     sent = (one.number for one in facts.revisions[:latest] if one.created_at <= message.created_at)
     return max(sent, default=1)
@@ -143,7 +143,7 @@ def _of_finding(finding: Finding) -> Thread:
 
 
 def _of_message(review: Review, message: Message, places: MessagePlaces) -> Thread:
-    """A message refers to a line of the revision of its time; `places` says where that line is now."""
+    """Place a message on the line where the line of its revision is now, as `places` says."""
     place = places.get(message.id or 0)
     is_there = message.round == review.round if place is None else place.line is not None
     return Thread(
@@ -157,7 +157,7 @@ def _of_message(review: Review, message: Message, places: MessagePlaces) -> Thre
 
 
 def role_of(review: Review, person: str) -> Role:
-    """A person speaks for their own side; otherwise as a reviewer."""
+    """Return the proposer's role for the proposer, and the reviewer's for everyone else."""
     return Role.PROPOSER if person == review.proposer else Role.REVIEWER
 
 
@@ -208,7 +208,7 @@ class Round:
 
 
 def rounds_of(events: Iterable[EventResult]) -> list[Round]:
-    """Oldest first."""
+    """Group the events into rounds, oldest first."""
     rounds: list[Round] = []
     for event in events:
         number = event["metadata"].get("round")

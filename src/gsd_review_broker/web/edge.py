@@ -103,7 +103,7 @@ class Admission:
 class Pages:
     """Pages and JSON routes: one application for the whole broker, and one for each project that a token is bound to.
 
-    A body without a declared size is counted as it arrives. MCP's endpoints count by themselves.
+    A body without a declared size is measured as it arrives. MCP's endpoints measure their own.
     """
 
     def __init__(self, whole: ASGIApp, make: Callable[[str], ASGIApp], *, body_limit: int) -> None:
@@ -178,7 +178,7 @@ class Edge:
         return endpoint
 
     def _no_such_endpoint(self, path: str) -> Response:
-        """A client with a misspelt role reads which roles there are, instead of a page's "method not allowed"."""
+        """Tell a client with a misspelt role which endpoints there are."""
         endpoints = ", ".join(self._endpoints)
         error = BrokerError(Code.NOT_FOUND, f"there is no MCP endpoint {path!r}", f"The endpoints are {endpoints}.")
         return JSONResponse({"error": error.as_json()}, status_code=404)
@@ -219,7 +219,7 @@ def cookie_of(scope: Scope) -> str | None:
 
 
 def right_of(method: str, path: str) -> Right:
-    """A new route is for people, unless it only reads or is listed here."""
+    """Return the right that a route needs. A new route is for people, unless it only reads or is listed here."""
     if path.startswith(_ADMINISTRATION):
         return Right.ADMINISTER
     if method in {"GET", "HEAD"}:
@@ -236,7 +236,7 @@ def right_of(method: str, path: str) -> Right:
 
 
 def _checked_headers(scope: Scope) -> tuple[list[bytes], list[bytes], int]:
-    """The hosts, the origins, and the largest size that the request declares."""
+    """Return the hosts, the origins, and the largest size that the request declares."""
     hosts: list[bytes] = []
     origins: list[bytes] = []
     size = 0

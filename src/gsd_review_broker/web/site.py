@@ -69,7 +69,7 @@ class Form:
         return self._fields.get(name, "")
 
     def optional(self, name: str) -> str | None:
-        """None for a blank field."""
+        """Return None for a blank field."""
         value = self.text(name)
         return value if value.strip() else None
 
@@ -84,7 +84,7 @@ class Form:
 
 
 async def read_form(request: Request, *, limit: int) -> Form:
-    """The token is not checked yet: even with a wrong token, the user gets back what they typed."""
+    """Read the form without checking its token: even with a wrong token, the user gets back what they typed."""
     site = request.headers.get("sec-fetch-site")
     if site is not None and site not in _OWN_SITE:
         raise BrokerError(Code.FORBIDDEN, "this form is from another site", "Open the dashboard itself.")
@@ -270,7 +270,7 @@ class Dashboard:
 
 
 def _other_page(request: Request) -> str | None:
-    """The review that the request is about, unless its page is the very one that failed."""
+    """Return the review that the request is about, unless its own page failed."""
     review_id: str | None = request.path_params.get("review_id")
     is_its_page = request.method == "GET" and request.url.path == f"/r/{review_id}" and not request.url.query
     return None if is_its_page else review_id

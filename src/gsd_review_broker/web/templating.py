@@ -66,7 +66,7 @@ def page_hint(error: BrokerError) -> str:
 
 
 def moment(value: Milliseconds | str) -> Markup:
-    """The time itself; scripts replace it with how long ago that was."""
+    """Show the time; scripts replace it with how long ago that was."""
     text = value if isinstance(value, str) else iso(value)
     shown = f"{text[:10]} {text[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])

@@ -12,7 +12,7 @@ from gsd_review_broker.domain.words import Status
 
 
 def plain(text: str) -> str:
-    """For places without markup: a title, a file's name, the source of markdown."""
+    """Write a text for places without markup: a title, a file's name, the source of Markdown."""
     return with_hidden_shown(text, lambda character: f"⟨{code_point(character)}⟩", is_block=True)
 
 

@@ -69,7 +69,7 @@ class _Collected:
         yield processes
         tools = HistogramMetricFamily(
             "tandem_tool_duration_seconds",
-            "From a call's arrival to its answer; a waiting call counts with the time that it waited.",
+            "From a call's arrival to its answer; the time that a waiting call waited is included.",
             labels=["tool", "outcome"],
         )
         for (tool, outcome), timing in sorted(self._meters.tools.items()):

@@ -39,7 +39,7 @@ class Warned:
 
 
 def about_files(files: Sequence[ShownFile]) -> list[list[Warned]]:
-    """From their names and modes alone."""
+    """Warn by names and modes."""
     alike = Counter(file.path.casefold() for file in files)
     return [[*_about_mode(file), *_about_name(file, alike)] for file in files]
 
@@ -74,7 +74,7 @@ def _about_name(file: ShownFile, alike: Counter[str]) -> list[Warned]:
 
 
 def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
-    """From the added lines: bidi and other invisible characters."""
+    """Warn of bidi and other invisible characters in the added lines."""
     counted: Counter[str] = Counter()
     for hunk in hunks:
         for row in hunk.rows:
@@ -148,7 +148,7 @@ class PreparedDocument:
     size: int
 
     def path_at(self, name: str) -> str | None:
-        """The file of the line with this name."""
+        """Return the file of the line with this name."""
         line = LineName.of(name)
         files = self.document.files if self.document else ()
         return files[line.file].path if line is not None and line.file < len(files) else None
@@ -201,7 +201,7 @@ class Documents:
     def expanded(
         self, document: DiffDocument, index: int, base: bytes, around: int | None
     ) -> tuple[list[ShownHunk], list[list[Pieces]]] | None:
-        """With lines of the base. None if its hunks are not at their own lines there. Slow: call it in a thread."""
+        """Add lines of the base. None if the hunks are not at their own lines there. Slow: call it in a thread."""
         replaced = _replaced(document, index, base)
         if replaced is None:
             return None
@@ -254,7 +254,7 @@ def _prepared(document: DiffDocument | None, diff: bytes) -> PreparedDocument:
 
 
 def _moved_whole(document: DiffDocument) -> dict[int, Warned]:
-    """A file that is removed here and added there, without a rename header."""
+    """Find files that are removed here and added there, without a rename header."""
     gone: dict[int, str] = {}
     for file in document.files:
         if file.operation == "delete" and file.removed:

@@ -75,7 +75,7 @@ def _front_matter(lines: Sequence[str]) -> int:
 
 
 def _leaves(lines: Sequence[str], first: int) -> Iterator[Block]:
-    # The parser counts lines by line feeds alone; carriage returns are not its concern.
+    # For the parser only a line feed ends a line.
     text = "\n".join(line.replace("\r", " ") for line in lines[first:])
     tokens: list[Token] = []
     _BLOCK_PARSER.block.parse(text, _BLOCK_PARSER, {}, tokens)
@@ -108,7 +108,7 @@ def _block(token: Token, following: Sequence[Token], lines: Sequence[str], plain
 
 
 def _bodies(lines: Sequence[str], contents: Sequence[str]) -> tuple[str, ...] | None:
-    """The part of each line that the parser calls its content; None if anything but marks is around it."""
+    """Return the part of each line that the parser calls its content; None if anything but marks is around it."""
     bodies: list[str] = []
     for number, line in enumerate(lines):
         body = contents[number].strip() if number < len(contents) else ""
@@ -182,7 +182,7 @@ class Effort:
 
 
 def parts_of(text: str, effort: Effort) -> list[Part]:
-    """All characters of the text in their order, in runs, with tags between them that are properly nested."""
+    """Return all characters of the text in their order, in runs, with properly nested tags between them."""
     whole: list[Part] = [Run(0, len(text))]
     if not effort.allows(text):
         return whole
@@ -235,7 +235,7 @@ def _of_token(text: str, token: Token, start: int, stop: int) -> Iterator[Part]:
 
 
 def _target(text: str, token: Token) -> str:
-    """Only an address that stands in the link's own text as it is: what is opened is what is read."""
+    """Return an address that stands literally in the link's own text: the reader sees what the link opens."""
     href = str(token.attrGet("href") or "")
     return href if href.lower().startswith(_LINKS) and href in text else ""
 
@@ -258,7 +258,7 @@ def _is_whole(parts: Sequence[Part], size: int) -> bool:
 
 
 def _tracked(rule: Rule) -> Rule:
-    """Notes on each token of the rule where its characters are. The parser itself keeps only what they mean."""
+    """Note on each token of the rule where its characters are. The parser itself keeps only what they mean."""
 
     def run(state: StateInline, silent: bool) -> bool:
         start, known = state.pos, len(state.tokens) + bool(state.pending)

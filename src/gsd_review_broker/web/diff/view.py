@@ -89,7 +89,7 @@ class DiffViews:
     async def base(
         self, prepared: PreparedDocument, facts: ReviewFacts, address: ReviewAddress, index: int
     ) -> bytes | None:
-        """The file as it was before the change, if the address asks for lines that the diff does not show."""
+        """Return the file before the change, if the address asks for lines that the diff does not show."""
         known = _patch_of(prepared, address, index)
         if not address.around or known is None:
             return None
@@ -198,7 +198,7 @@ class DiffViews:
 
 
 def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) -> FilePatch | None:
-    """The file's part of the proposed diff, if there can be lines around its hunks."""
+    """Return the file's part of the proposed diff, if there can be lines around its hunks."""
     document = prepared.document
     if document is None or address.patch is not None or address.since is not None:
         return None
@@ -208,7 +208,7 @@ def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) ->
 
 
 def _more(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
-    """The link in the heading of each hunk; empty where the file is shown whole already, or cannot be."""
+    """Return the link in the heading of each hunk; empty if the file is shown whole or cannot be."""
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
     shown = int(address.around or 0)
@@ -223,7 +223,7 @@ def _whole(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Ma
 
 
 def _turn(file: ShownFile, address: ReviewAddress) -> Markup:
-    """The link from the rendered text to the diff, and back."""
+    """Return the link from the rendered text to the diff, and back."""
     form, text = (DIFF, "Show the diff") if is_rendered(file, address) else (RENDERED, "Show it rendered")
     other = replace(address, form=form, around="", part=None)
     return Markup(
@@ -265,7 +265,7 @@ def _has_line(file: ShownFile, at: str) -> bool:
 
 
 def _comment_link(address: ReviewAddress) -> str:
-    """Without scripts the page is loaded again with the form below the line."""
+    """Return the link that loads the page again with the form below the line, for browsers without scripts."""
     link = replace(address, at="").link(file=address.file, around=address.around)
     return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
 

@@ -60,7 +60,7 @@ def _matches(event: EventResult, kind: str, words: str) -> bool:
 
 
 async def _lines(site: Dashboard) -> AsyncGenerator[str]:
-    """One event a line, in order, up to the newest one at the time."""
+    """Yield one event a line, in order, up to the newest one at the time."""
     after = 0
     while True:
         page = await site.broker.review_queries.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)

@@ -231,7 +231,7 @@ def _pairs(stats: ReviewStats) -> Chart:
 
 
 def cost_of(started: Sequence[ReviewerRow]) -> Chart:
-    """By agent, for the agents that report it."""
+    """Chart the cost by agent, for the agents that report it."""
     tokens: Counter[str] = Counter()
     dollars: dict[str, float] = {}
     for row in started:

@@ -52,7 +52,7 @@ class ReviewPages:
         return answer
 
     async def refused(self, request: Request, error: BrokerError, form: Form) -> Response:
-        """The page of the review as it is now, with the refusal and with what was typed."""
+        """Show the present page of the review, with the refusal and with what was typed."""
         draft = {name: form.text(name) for name in _NO_DRAFT}
         return await self._page(request, {"refused": error, "draft": draft}, status=HTTP_STATUS[error.code])
 
@@ -135,7 +135,7 @@ class ReviewPages:
 
 
 def _digest(review: Review, checked: Checked) -> str | None:
-    """The digest that an approval will name: the claim's, or the one that a claim would get now."""
+    """Return the digest that an approval will name: the claim's, or the one that a claim would get now."""
     if review.claimed_by is not None:
         return review.digest
     return checked.answer.digest if isinstance(checked.answer, Applies) else None
@@ -150,7 +150,7 @@ def _conversation(facts: ReviewFacts, places: MessagePlaces) -> dict[str, Any]:
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
-    """The person's roles in this review, and what they may do."""
+    """Return the person's roles in this review, and what they may do."""
     review = facts.review
     is_author = same_identity(person, review.proposer) or same_identity(person, review.author)
     mine = review.is_claim_live and same_identity(review.claimed_by, person)
@@ -189,7 +189,7 @@ def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
 
 
 def _policy(facts: ReviewFacts) -> Requirement | None:
-    """Only where the policy asks for more than one reviewer."""
+    """Return the requirement if the policy asks for more than one reviewer."""
     if facts.missing is None:
         return None
     so_far = f"approved by {', '.join(facts.approved_by)}; " if facts.approved_by else ""
@@ -217,7 +217,7 @@ def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
 
 
 def _moved(offsets: tuple[Offset, ...]) -> str:
-    """An older diff: its hunks apply at other lines than those shown."""
+    """Say which hunks of an older diff apply at other lines than those shown."""
     if not offsets:
         return ""
     named = [f"hunk {offset.hunk} of {offset.path} by {offset.offset:+d} lines" for offset in offsets[:_MOST_OFFSETS]]

@@ -76,7 +76,7 @@ def _asked(request: Request) -> _ListAddress:
 
 
 async def _by_id(site: Dashboard, words: str) -> str | None:
-    """The review whose id was typed into the search."""
+    """Find the review whose id was typed into the search."""
     if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
         return None
     try:
@@ -139,7 +139,7 @@ class PlanProgress:
 
 
 def progress_of(rows: Iterable[FeedRow]) -> list[PlanProgress]:
-    """By project, phase and plan, in the order of their names."""
+    """Group the reviews by project, phase and plan, in the order of their names."""
     plans: dict[tuple[str, str, str], PlanProgress] = {}
     for row in rows:
         key = row["project"] or "", row["phase"], row["plan"] or ""
