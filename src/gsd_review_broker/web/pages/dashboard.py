@@ -20,6 +20,16 @@ from gsd_review_broker.web.pages.review_actions import ReviewActions
 from gsd_review_broker.web.pages.reviews import phases_routes, reviews_routes
 from gsd_review_broker.web.site import Dashboard, Form
 
+_WORDS = {
+    Need.ASKED: "A person was asked for",
+    Need.QUESTION: "Unanswered",
+    Need.VERDICT: "Your verdict",
+    Need.PROPOSAL: "Your proposal",
+    Need.STUCK: "Stuck",
+}
+_MOST_UNDER_WAY = 50
+_LOG_CHARACTERS = 20_000
+
 
 def dashboard_routes(
     broker: Broker,
@@ -54,16 +64,6 @@ async def _nowhere(request: Request) -> Response:
     raise BrokerError(Code.NOT_FOUND, f"there is no page {request.url.path[:200]}", "Begin at the inbox.")
 
 
-_WORDS = {
-    Need.ASKED: "A person was asked for",
-    Need.QUESTION: "Unanswered",
-    Need.VERDICT: "Your verdict",
-    Need.PROPOSAL: "Your proposal",
-    Need.STUCK: "Stuck",
-}
-_MOST_UNDER_WAY = 50
-
-
 def inbox_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         inbox = await site.inbox(site.person_of(request))
@@ -79,9 +79,6 @@ def inbox_routes(site: Dashboard) -> list[Route]:
         return await site.page(request, "inbox.html", facts)
 
     return [site.get("/", page)]
-
-
-_LOG_CHARACTERS = 20_000
 
 
 class PoolPage:
