@@ -20,7 +20,7 @@ from gsd_review_broker.gate.tickets import TicketOffice
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.pool.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Neighbours, Supervisor

@@ -21,14 +21,14 @@ from gsd_review_broker.client.http import HttpConnection
 from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.discovery import exclude_from_git
-from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.observe import logs, telemetry
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.config import Configuration, refuse_tracked
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.schema import Settings
 from gsd_review_broker.settings.state_files import Database
-from gsd_review_broker.web.http_protocol import BoundedHttpProtocol
+from gsd_review_broker.web.edge import BoundedHttpProtocol
 
 if TYPE_CHECKING:
     import ssl
@@ -134,7 +134,7 @@ def serve(configuration: Configuration) -> int:
     )
     for problem in configuration.problems:
         log.warning("problem", feature=problem.feature, message=problem.message, fix=problem.fix)
-    tracing.configure(os.environ)
+    telemetry.configure_tracing(os.environ)
     with contextlib.ExitStack() as stack:
         chosen = stack.enter_context(contextlib.closing(_bind(settings.host, settings.port)))
         port, local, public = chosen.getsockname()[1], chosen, None

@@ -11,7 +11,7 @@ from gsd_review_broker.domain import words
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import Code
 from gsd_review_broker.mcp.registry import Tool
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOT = ROOT / "tests" / "contract" / "contract.json"
@@ -26,7 +26,7 @@ _ABOUT = (
 
 
 def tools() -> list[Tool]:
-    return list(all_tools().shown_to(Audience.ALL).values())
+    return list(REGISTRY.shown_to(Audience.ALL).values())
 
 
 def result_types(tool: Tool) -> list[type]:
@@ -81,7 +81,7 @@ def page() -> str:
 
 def _endpoint(audience: Audience) -> str:
     path = "/mcp" if audience is Audience.ALL else f"/mcp/{audience.value}"
-    names = ", ".join(f"`{name}`" for name in all_tools().shown_to(audience))
+    names = ", ".join(f"`{name}`" for name in REGISTRY.shown_to(audience))
     return f"| `{path}` | {audience.value} | {names} |"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from tests.contract.first_answers import FIRST_ANSWERS, first_answers_text
 from tests.contract.page import PAGE, ROOT, SNAPSHOT, page, snapshot, snapshot_text
 from tests.contract.settings import CONFIGURATION, configuration_page
@@ -117,11 +117,11 @@ def test_every_result_has_the_keys_of_the_contract(tool: str) -> None:
 
 @pytest.mark.parametrize("audience", sorted(ROLES))
 def test_a_role_is_shown_what_it_uses(audience: Audience) -> None:
-    assert set(all_tools().shown_to(audience)) == ROLES[audience]
+    assert set(REGISTRY.shown_to(audience)) == ROLES[audience]
 
 
 def test_the_pools_tools_are_shown_on_the_whole_endpoint_alone() -> None:
-    assert {name for name, tool in all_tools().shown_to(Audience.ALL).items() if not tool.audiences} == POOL
+    assert {name for name, tool in REGISTRY.shown_to(Audience.ALL).items() if not tool.audiences} == POOL
 
 
 def test_annotations_say_what_is_true() -> None:
@@ -138,7 +138,7 @@ def test_a_role_pays_for_at_most_8000_bytes_of_schema(audience: Audience) -> Non
     paid = sum(
         len(tool.name) + len((tool.wire.description or "").encode())
         + len(json.dumps(tool.wire.input_schema, separators=(",", ":")).encode())
-        for tool in all_tools().shown_to(audience).values()
+        for tool in REGISTRY.shown_to(audience).values()
     )  # fmt: skip
     assert paid <= 8_000
 

@@ -69,7 +69,7 @@ from gsd_review_broker.domain.words import (
 )
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import every_client
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from gsd_review_broker.pool.agents import module_of
 from gsd_review_broker.ports.store import ReviewFilter, ReviewSummary
 from gsd_review_broker.service import access
@@ -79,8 +79,8 @@ from gsd_review_broker.service.wire.encoding import make_cursor, read_cursor
 from gsd_review_broker.service.wire.reviews import EventResult, FeedRow, ReviewRow
 from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows
-from gsd_review_broker.web.review.timeline import _SENTENCES, _VERDICTS
-from gsd_review_broker.web.status_words import STATUS_MARKS
+from gsd_review_broker.web.conversation import _SENTENCES, _VERDICTS
+from gsd_review_broker.web.text import STATUS_MARKS
 from tests.support import reviews
 
 # Fields of a review that no fact of an event repeats: replay derives them from the events themselves.
@@ -283,7 +283,7 @@ def test_a_proposal_shows_every_field_of_its_origin_and_its_draft() -> None:
 
 
 def parameters(tool: str) -> set[str]:
-    return set(all_tools().shown_to(Audience.ALL)[tool].arguments.model_fields)
+    return set(REGISTRY.shown_to(Audience.ALL)[tool].arguments.model_fields)
 
 
 def test_create_review_takes_every_field_of_a_proposal() -> None:
@@ -321,7 +321,7 @@ NAMES_NOBODY = {
 
 
 def test_every_argument_that_names_who_acts_is_guarded() -> None:
-    arguments = {name for tool in all_tools().shown_to(Audience.ALL) for name in parameters(tool)}
+    arguments = {name for tool in REGISTRY.shown_to(Audience.ALL) for name in parameters(tool)}
     assert arguments - NAMES_NOBODY == set(access._ACTING_WHEN_WRITING)
 
 

@@ -672,14 +672,14 @@ COST = (
     ),
     fault(
         "security M3: headers never end",
-        "web/http_protocol.py",
+        "web/edge.py",
         "        if self._in_headers and self._header_bytes > MOST_HEADER_BYTES and not self._is_refused:\n",
         "        if False:\n",
         f"{_HTTP}::test_a_header_that_never_ends_is_refused",
     ),
     fault(
         "security M3: headers that come at once are not counted",
-        "web/http_protocol.py",
+        "web/edge.py",
         "        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > MOST_HEADER_BYTES:\n",
         "        if False:\n",
         f"{_HTTP}::test_headers_over_the_limit_are_refused_even_when_they_come_at_once",
@@ -702,14 +702,14 @@ COST = (
     ),
     fault(
         "security L4: prose is rendered each time",
-        "web/markdown/rendering.py",
+        "web/diff/rendered_markdown.py",
         "            if text in self._kept:\n                self._kept.move_to_end(text)\n",
         "            if text in self._kept and not text:\n                self._kept.move_to_end(text)\n",
         f"{_PROSE}::test_a_text_is_rendered_once_however_often_it_is_shown",
     ),
     fault(
         "security L4: prose of any size is rendered",
-        "web/markdown/rendering.py",
+        "web/diff/rendered_markdown.py",
         "    if len(text) > MOST_CHARACTERS or len(lines) > MOST_LINES:\n",
         "    if False:\n",
         f"{_PROSE}::test_a_text_that_is_too_large_is_shown_as_it_was_written",
@@ -730,7 +730,7 @@ COST = (
     ),
     fault(
         "security L10: who never reads is read from for ever",
-        "web/http_protocol.py",
+        "web/edge.py",
         "        if self.pipeline:\n            self.flow.pause_reading()\n",
         "",
         "tests/integration/web/test_connections.py::"

@@ -13,7 +13,6 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 PLUG_INS = (
     "cli.commands.",
     "integrations.clients.",
-    "mcp.tools.",
     "pool.agents.",
     "store.migrations.",
     "web.pages.",

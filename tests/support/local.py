@@ -14,7 +14,7 @@ from gsd_review_broker.app import Application
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from gsd_review_broker.service.wire.hints import Wording, envelope
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.state_files import Database
@@ -59,7 +59,7 @@ class LocalBroker:
         self.clock = clock
         self._database = database
         self._folder = folder
-        self._tools = all_tools().shown_to(Audience.ALL)
+        self._tools = REGISTRY.shown_to(Audience.ALL)
 
     @property
     def database(self) -> Path:

@@ -32,7 +32,7 @@ class UnreachableError(BrokerError):
 
 
 def is_here(url: str) -> bool:
-    """Is it an address of this machine's loopback?"""
+    """Say whether it is an address of this machine's loopback."""
     return urlsplit(url).hostname in LOOPBACK
 
 
@@ -58,7 +58,7 @@ class Connection:
         self._http.close()
 
     def call(self, tool: str, arguments: Json, *, patience: float = ANSWER_SECONDS, endpoint: str = "/mcp") -> Json:
-        """The tool's result. Raises its refusal."""
+        """Return the tool's result. Raises its refusal."""
         params: Json = {"name": tool, "arguments": arguments, "_meta": _META}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
         headers = {
@@ -90,7 +90,7 @@ class Connection:
     def exchange(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
     ) -> tuple[int, str, bytes]:
-        """Status, content type and the whole body."""
+        """Return status, content type and the whole body."""
         if self.token:
             headers = {**headers, "Authorization": f"Bearer {self.token}"}
         if time.monotonic() - self._last_used > _IDLE_SECONDS:

@@ -42,7 +42,7 @@ class Target(NamedTuple):
 
     @property
     def is_elsewhere(self) -> bool:
-        """On another machine a broker serves a clone of its own, and paths of this machine mean nothing to it."""
+        """Say whether the broker is on another machine, where it serves its own clone and knows other paths."""
         return self.url is not None and not is_here(self.url)
 
     def accepts(self, serves: str) -> bool:
@@ -65,7 +65,7 @@ class RunningBroker(NamedTuple):
 
 
 def _root_of(folder: Path) -> Path | None:
-    """As git says. Where a broker announced itself in an ordinary checkout, git need not be started."""
+    """Return what git says. Where a broker announced itself in an ordinary checkout, git is not started."""
     root = plain_root(folder)
     if root is not None and (root / PROJECT_FOLDER / f"{DATABASE_NAME}.runtime.json").exists():
         return root
@@ -75,7 +75,7 @@ def _root_of(folder: Path) -> Path | None:
 
 
 def connect(target: Target, *, token: str | None = None) -> RunningBroker:
-    """The running broker, or UnreachableError. The token is not sent before the broker is known to be ours."""
+    """Connect to the running broker. The token is not sent before the broker is known to be ours."""
     broker = _named(target, token) if target.url else _announced(target)
     if not target.accepts(broker.serves):
         broker.connection.close()
@@ -88,7 +88,7 @@ def connect(target: Target, *, token: str | None = None) -> RunningBroker:
 
 
 def _named(target: Target, token: str | None) -> RunningBroker:
-    """At an address that the user gave: the user trusts whatever answers there."""
+    """Connect to the address that the user gave: the user trusts whatever answers there."""
     connection = Connection(target.url or "", token=token)
     health = connection.get("/healthz")
     if "pid" not in health and health.get("status") == "ok":
@@ -118,7 +118,7 @@ def _announced(target: Target) -> RunningBroker:
 
 
 def _known_of(announcement: Announcement) -> Json:
-    """What the broker tells only those who send it a token."""
+    """Return what the broker tells only callers with a token."""
     return {"pid": announcement.pid, "serves": announcement.serves, "database": announcement.database}
 
 
@@ -141,7 +141,7 @@ def _answered(
 
 
 def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
-    """The running broker, if there is one."""
+    """Return the running broker, if there is one."""
     try:
         return connect(target, token=token)
     except UnreachableError:
@@ -149,7 +149,7 @@ def find(target: Target, *, token: str | None = None) -> RunningBroker | None:
 
 
 def answering(url: str) -> RunningBroker | None:
-    """The broker that answers at an address, whatever it serves; None if none does."""
+    """Find the broker that answers at an address, whatever it serves; None if none does."""
     try:
         connection = Connection(url)
         broker = _answered(connection, connection.get("/healthz"), started_at=None)

@@ -45,7 +45,7 @@ class EventHints:
         threading.Thread(target=self._read, args=(body,), daemon=True, name="events").start()
 
     def next(self, seconds: float) -> EventHint | None:
-        """The next hint; None if none comes within this many seconds."""
+        """Return the next hint; None if none comes within this many seconds."""
         try:
             hint = self._hints.get(timeout=seconds)
         except queue.Empty:

@@ -57,14 +57,14 @@ class HttpConnection:
     def request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
     ) -> tuple[int, str, bytes]:
-        """Status, content type and the whole body. `patience` is the longest silence. Raises OSError."""
+        """Return status, content type and the whole body. `patience` is the longest silence. Raises OSError."""
         status, kind, pieces = self.stream(method, path, body, headers, patience=patience)
         return status, kind, b"".join(pieces)
 
     def stream(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, patience: float
     ) -> tuple[int, str, Iterator[bytes]]:
-        """Status, content type and the pieces of the body, as they arrive.
+        """Return status, content type and the pieces of the body, as they arrive.
 
         A caller that does not read all of them closes the connection.
         """
@@ -176,7 +176,7 @@ class HttpConnection:
 
 
 def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a body as they arrive, without their ends."""
+    """Yield the lines of a body as they arrive, without their ends."""
     unread = b""
     for piece in pieces:
         *lines, unread = (unread + piece).split(b"\n")

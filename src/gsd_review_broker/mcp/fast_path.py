@@ -38,6 +38,8 @@ _PROGRESS: Final = "progressToken"
 _MODERN_META: Final = frozenset({_PROTOCOL_VERSION, _CLIENT_CAPABILITIES, _CLIENT_INFO, _PROGRESS})
 _INFO_FIELDS: Final = {"name", "version"}
 _LARGEST_TOKEN: Final = 1 << 53
+# A caller that hangs up is noticed after this time.
+_UNWATCHED_SECONDS: Final = 0.005
 # Headers that decide the path, or that the SDK checks. The SDK handles one that occurs twice.
 _DECIDING: Final = frozenset(
     {b"accept", b"content-type", b"content-encoding", b"mcp-protocol-version", b"mcp-method", b"mcp-name"}
@@ -102,7 +104,7 @@ class FastPath:
 
 
 def _read_call(body: bytes, headers: Mapping[bytes, bytes]) -> ToolRequest | None:
-    """None for everything that the SDK has to answer."""
+    """Read the call; None for everything that the SDK has to answer."""
     version = headers.get(b"mcp-protocol-version")
     revision = DEFAULT_REVISION if version is None else version.decode("latin-1")
     try:
@@ -136,7 +138,7 @@ def _call_of(request_id: str | int, params: dict[str, Any], revision: str) -> To
 
 
 def _waits(arguments: dict[str, Any]) -> bool:
-    """On the newest revision a wait is a stream with pings; the SDK handles it.
+    """Say whether the call waits. On the newest revision a wait is a stream with pings; the SDK handles it.
 
     Clients of older revisions get plain JSON: they try for minutes to resume a stream that broke off with the broker.
     """
@@ -144,7 +146,7 @@ def _waits(arguments: dict[str, Any]) -> bool:
 
 
 def _is_plain(call: ToolRequest, headers: Mapping[bytes, bytes]) -> bool:
-    """Certainly valid, without asking the SDK: nothing in it needs more than a comparison."""
+    """Say whether the call is certainly valid, by comparisons alone, without asking the SDK."""
     if not call.name.isascii() or not "".join(call.arguments).isascii():
         return False
     if call.is_modern:
@@ -175,7 +177,7 @@ def _has_plain_envelope(call: ToolRequest) -> bool:
 
 
 def _has_plain_meta(meta: Any) -> bool:
-    """Before 2026-07-28 it holds a progress token or nothing; what a program adds of its own, the SDK judges."""
+    """Say whether it holds a progress token or nothing (before 2026-07-28). The SDK judges everything else."""
     if not isinstance(meta, dict):
         return False
     return all(name == _PROGRESS and _is_plain_token(value) for name, value in cast("dict[str, Any]", meta).items())
@@ -195,7 +197,7 @@ def _is_plain_info(info: Any) -> bool:
 
 
 def _deciding_headers(scope: Scope) -> dict[bytes, bytes] | None:
-    """The headers that matter, if this may be a call for the short way."""
+    """Return the headers that matter, if this may be a call for the short way."""
     if scope["method"] != "POST":
         return None
     headers: dict[bytes, bytes] = {}
@@ -213,14 +215,14 @@ def _deciding_headers(scope: Scope) -> dict[bytes, bytes] | None:
 
 @lru_cache(maxsize=64)
 def _takes_json(accept: bytes, content_type: bytes) -> bool:
-    """It sends JSON and accepts both JSON and a stream: the SDK demands both of every client."""
+    """Say whether the client sends JSON and accepts JSON and a stream, as the SDK demands."""
     accepted = {kind.split(b";")[0].strip().lower() for kind in accept.split(b",")}
     both = b"*/*" in accepted or {b"application/json", b"text/event-stream"} <= accepted
     return both and content_type.split(b";")[0].strip() == b"application/json"
 
 
 async def _read_body(receive: Receive, limit: int) -> tuple[list[Message], bytes | None]:
-    """The received messages, and the body; None if it is over the limit or its sender is gone."""
+    """Return the received messages, and the body; None if it is over the limit or its sender is gone."""
     messages: list[Message] = []
     size, more = 0, True
     while more and size <= limit:
@@ -234,7 +236,7 @@ async def _read_body(receive: Receive, limit: int) -> tuple[list[Message], bytes
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:
-    """First what was already read, then what comes."""
+    """Return first what was already read, then what comes."""
     waiting = deque(messages)
 
     async def again() -> Message:
@@ -244,28 +246,37 @@ def _replayed(messages: list[Message], receive: Receive) -> Receive:
 
 
 async def _unless_gone(receive: Receive, answer: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The answer; None if the caller hung up before it was there, and then the work was cancelled. A plain JSON
-    answer hides that from everybody else, and nothing may be claimed for a caller that is gone."""
-    working = cast("asyncio.Task[Any]", asyncio.current_task())
-    gone = False
+    """Return the answer; None if the caller hung up before it was there, and then the work was cancelled.
+
+    Nothing may be claimed for a caller that is gone. Most calls are answered before the watch would begin.
+    """
+    loop, working = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+    watching: asyncio.Task[None] | None = None
+    is_gone = False
 
     async def watch() -> None:
-        nonlocal gone
+        nonlocal is_gone
         while (await receive())["type"] != "http.disconnect":
             pass
-        gone = True
+        is_gone = True
         working.cancel()
 
-    watching = asyncio.create_task(watch())
+    def begin() -> None:
+        nonlocal watching
+        watching = loop.create_task(watch())
+
+    beginning = loop.call_later(_UNWATCHED_SECONDS, begin)
     try:
         return await answer
     except asyncio.CancelledError:
         # Another task's cancellation is passed on.
-        if gone and working.uncancel() == 0:
+        if is_gone and working.uncancel() == 0:
             return None
         raise
     finally:
-        watching.cancel()
+        beginning.cancel()
+        if watching is not None:
+            watching.cancel()
 
 
 async def _send_json(send: Send, message: dict[str, Any]) -> None:

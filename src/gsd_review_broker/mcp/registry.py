@@ -1,17 +1,18 @@
-"""A tool: its name, its description, its arguments, its audience, and how a call of it is answered in wire form."""
+"""A tool: its name, description, arguments and audience, and how a call of it is answered in wire form."""
 
 import asyncio
 import inspect
 import json
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import pydantic_core
 import structlog
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from starlette.types import Scope
 
 from gsd_review_broker.domain.caller import LOCAL, Caller
@@ -22,8 +23,21 @@ from gsd_review_broker.observe import logs
 from gsd_review_broker.service.access import Act, caller_in, names_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.core import Repeat
-from gsd_review_broker.service.validation import encoded, refuse_unstorable
+from gsd_review_broker.service.validation import Integer, encoded, refuse_unstorable
 from gsd_review_broker.service.wire.hints import Wording, envelope, wording_of
+
+
+def _number_as_text(value: Any) -> Any:
+    """Phases are often numbers, and models then send 1 or 2.1 without quotes; true is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value) if math.isfinite(value) else value
+
+
+Since = Annotated[Integer | None, Field(description="the last version you know")]
+Key = str | None
+Label = Annotated[str, BeforeValidator(_number_as_text)]
+
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -70,7 +84,7 @@ class Tool:
 
     @cached_property
     def wire(self) -> "types.Tool":
-        """As tools/list shows it."""
+        """Return the tool as tools/list shows it."""
         import mcp_types as types  # noqa: PLC0415 - only the SDK's servers need it
 
         return types.Tool(
@@ -170,17 +184,10 @@ class _Arguments(BaseModel):
 
 
 class Registry:
-    """The tools of one room; the server shows those of all rooms."""
+    """The tools by name, in the order in which they are listed."""
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
-
-    @classmethod
-    def of(cls, *registries: "Registry") -> "Registry":
-        whole = cls()
-        for registry in registries:
-            whole._tools |= registry.shown_to(Audience.ALL)
-        return whole
 
     def tool(
         self, *audiences: Audience, reads: bool = False, repeatable: bool = True
@@ -210,7 +217,7 @@ def _model(function: Callable[..., Any]) -> type[BaseModel]:
 
 
 def compact_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Its JSON Schema without parts that cost tokens and say nothing: titles, nulls, null defaults."""
+    """Return its JSON Schema without parts that cost tokens and say nothing: titles, nulls, null defaults."""
     schema = model.model_json_schema()
     return _object(schema, schema.get("$defs", {}))
 
@@ -257,7 +264,7 @@ class Endpoint:
 
 
 def _with_key(tool: Tool, arguments: dict[str, Any], scope: Scope) -> dict[str, Any]:
-    """The header applies where a call that writes has no key of its own."""
+    """Add the header's key to a call that writes and has no key of its own."""
     if tool.reads or _KEY in arguments:
         return arguments
     key = next((value for name, value in scope["headers"] if name == _KEY_HEADER), b"").strip()
@@ -335,7 +342,7 @@ def _sendable(text: str) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """The facts of the result again, for clients that read only text; without layout."""
+    """Write the result as text without layout, for clients that read only text."""
     try:
         return pydantic_core.to_json(value).decode()
     except pydantic_core.PydanticSerializationError:

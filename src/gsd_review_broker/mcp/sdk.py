@@ -20,7 +20,7 @@ from sse_starlette.sse import AppStatus
 
 from gsd_review_broker.mcp.fast_path import METHOD, ToolRequest
 from gsd_review_broker.mcp.registry import Endpoint
-from gsd_review_broker.observe import tracing
+from gsd_review_broker.observe import telemetry
 
 # At its stop the broker answers every open wait. This library would cut off answers after half a second.
 AppStatus.disable_automatic_graceful_drain()
@@ -86,8 +86,8 @@ def make_server(endpoint: Endpoint) -> Server[Any]:
     )
     # Registered separately, because it answers in wire form: models would be built only to be serialized again.
     server.add_request_handler(METHOD, types.CallToolRequestParams, call_tool)
-    if not tracing.is_on():
-        # The SDK's one built-in middleware makes a span for each call, even if nobody collects them.
+    if not telemetry.is_tracing():
+        # The SDK's one built-in middleware makes a span for each call, even if they are not collected.
         server.middleware.clear()
     server.middleware.append(_answered_whole(call_tool, server.server_info_stamp))
     return server
@@ -97,8 +97,7 @@ _CallTool = Callable[[Any, types.CallToolRequestParams], Awaitable[dict[str, Any
 
 
 def _answered_whole(call_tool: _CallTool, server_info: dict[str, Any]) -> ServerMiddleware[Any]:
-    """On the newest revision a tool's answer is complete, including the envelope; the SDK would walk through it twice
-    more.
+    """Answer calls of the newest revision whole, including the envelope; the SDK would walk through it twice more.
 
     Older revisions go through the SDK, which leaves out fields that they do not know.
     """

@@ -10,9 +10,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.mcp.fast_path import FastPath, ToolRequest
-from gsd_review_broker.mcp.registry import Endpoint, Registry
-from gsd_review_broker.mcp.tools import observer, pool, proposer, reviewer, shared
-from gsd_review_broker.observe import tracing
+from gsd_review_broker.mcp.registry import Endpoint
+from gsd_review_broker.mcp.tools import REGISTRY
+from gsd_review_broker.observe import telemetry
 from gsd_review_broker.service.broker import Broker
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ INSTRUCTIONS = {
 }
 
 
-def all_tools() -> Registry:
-    return Registry.of(proposer.TOOLS, reviewer.TOOLS, shared.TOOLS, observer.TOOLS, pool.TOOLS)
-
-
 class Endpoints:
     def __init__(self, by_path: Mapping[str, ASGIApp], sdk: "SdkServers") -> None:
         self.by_path = by_path
@@ -45,10 +41,9 @@ class Endpoints:
 
 
 def make_endpoints(broker: Broker, *, body_limit: int) -> Endpoints:
-    registry = all_tools()
     paths = {"/mcp" if audience is Audience.ALL else f"/mcp/{audience.value}": audience for audience in Audience}
     endpoints = {
-        path: Endpoint(broker, audience, _INFO, INSTRUCTIONS[audience], registry.shown_to(audience))
+        path: Endpoint(broker, audience, _INFO, INSTRUCTIONS[audience], REGISTRY.shown_to(audience))
         for path, audience in paths.items()
     }
     sdk = SdkServers(endpoints, body_limit=body_limit)
@@ -57,7 +52,7 @@ def make_endpoints(broker: Broker, *, body_limit: int) -> Endpoints:
 
 def _application(path: str, endpoint: Endpoint, sdk: "SdkServers", body_limit: int) -> ASGIApp:
     behind = sdk.application(path)
-    if tracing.is_on():
+    if telemetry.is_tracing():
         # The SDK makes the spans, so it handles every call.
         return behind
     return FastPath(endpoint, judge=sdk.judge, otherwise=behind, body_limit=body_limit)
@@ -97,7 +92,7 @@ class SdkServers:
         return await asyncio.shield(self._managers)
 
     async def _run(self, started: "asyncio.Future[_Managers]") -> None:
-        """One task starts and stops them all: the SDK's task groups belong to the task that opened them."""
+        """Start and stop them all in one task: the SDK's task groups belong to the task that opened them."""
         try:
             # In a thread: other callers are answered meanwhile.
             managers = await asyncio.to_thread(self._make)

@@ -23,7 +23,7 @@ from gsd_review_broker.files.private import open_private
 # The tool call that is being answered: its number, the tool, the review it names.
 _CALL: ContextVar[tuple[int, str, Any] | None] = ContextVar("call", default=None)
 _numbers = itertools.count(1)
-# Keys that hold secrets, whoever logs them.
+# Keys that hold secrets, in every event.
 _LEFT_OUT = frozenset({"diff", "counter_patch", "body", "prompt", "token", "authorization", "password", "secret"})
 _LONGEST_ID = 64
 _shown_from = logging.NOTSET

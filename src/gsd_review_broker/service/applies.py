@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Revision
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.observe import tracing
+from gsd_review_broker.observe import telemetry
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.core import Core
 
@@ -103,7 +103,7 @@ class Applicability:
         skips = revision.skip_diff_validation
         if review.workspace is None and skips:
             return Applies(digest=None)
-        with tracing.span("git.check", review_id=review.id):
+        with telemetry.span("git.check", review_id=review.id):
             checked = await self._core.repository.check(review.workspace, revision.diff, already_applied=skips)
         if isinstance(checked, Applies) and not revision.affected_files and not skips:
             return DoesNotApply(git_says="git takes this diff, but the broker cannot tell what it touches: remake it")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.world import Signer, TicketIssuer
 from gsd_review_broker.service.access import Gatekeeper, Identification
 from gsd_review_broker.service.applies import Applicability

@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 import structlog
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.observe import tracing
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe import telemetry
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Transaction, Watcher
 from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.store.statements import SqliteStatements
@@ -87,7 +87,7 @@ class Writer:
         self._clock = clock
         self._wakeups = wakeups
         self._meters = meters
-        self._traced = tracing.is_on()
+        self._traced = telemetry.is_tracing()
         self._jobs: deque[Job] = deque()
         self._watchers = watchers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -120,11 +120,11 @@ class Writer:
         return await (self._traced_wait(job) if self._traced else future)
 
     async def _traced_wait(self, job: Job) -> Any:
-        with tracing.span("store.write"):
+        with telemetry.span("store.write"):
             result = await job.future
             assert job.committed is not None  # noqa: S101 - a result is reported after its commit
             began, ended, shared_by = job.committed
-            tracing.past_span("store.commit", began, ended, shared_by=shared_by)
+            telemetry.past_span("store.commit", began, ended, shared_by=shared_by)
             return result
 
     async def close(self) -> None:

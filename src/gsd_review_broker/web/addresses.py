@@ -17,7 +17,7 @@ RENDERED, DIFF = FORMS = "rendered", "diff"
 
 
 def digits(text: str, *, most: int = _MOST_DIGITS) -> int | None:
-    """A whole number in plain digits, and not too many of them; None for everything else."""
+    """Return the whole number that plain digits name; None for everything else, and for too many digits."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= most else None
 
 
@@ -32,7 +32,7 @@ def number(values: Mapping[str, str], name: str, *, hint: str = "Follow the page
 
 
 def choice(values: Mapping[str, str], name: str, kind: type[_Word]) -> _Word | None:
-    """The word that the value is; None for a blank value."""
+    """Return the word that the value names; None for a blank value."""
     value = values.get(name, "").strip()
     try:
         return kind(value) if value else None
@@ -45,7 +45,7 @@ def choice(values: Mapping[str, str], name: str, kind: type[_Word]) -> _Word | N
 
 
 def with_query(path: str, values: Mapping[str, object]) -> str:
-    """Only values that are set: the shortest address is the one to share."""
+    """Leave out values that are not set: the shortest address is the one to share."""
     fields = {name: value for name, value in values.items() if value is not None and value is not False and value != ""}
     return f"{path}?{urlencode({n: 1 if v is True else v for n, v in fields.items()})}" if fields else path
 
@@ -103,7 +103,7 @@ class ReviewAddress:
 
     @property
     def query(self) -> str:
-        """The query that leads to the same content again."""
+        """Return the query that leads to the same content again."""
         return self.link().partition("?")[1] + self.link().partition("?")[2]
 
     def file_link(self, index: int, part: int | None = None) -> str:

@@ -13,6 +13,7 @@ from http.cookies import CookieError, SimpleCookie
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gsd_review_broker.domain.rules.access import Right
 from gsd_review_broker.domain.words import CallerKind
@@ -102,7 +103,7 @@ class Admission:
 class Pages:
     """Pages and JSON routes: one application for the whole broker, and one for each project that a token is bound to.
 
-    A body without a declared size is counted as it arrives. MCP's endpoints count by themselves.
+    A body without a declared size is measured as it arrives. MCP's endpoints measure their own.
     """
 
     def __init__(self, whole: ASGIApp, make: Callable[[str], ASGIApp], *, body_limit: int) -> None:
@@ -177,7 +178,7 @@ class Edge:
         return endpoint
 
     def _no_such_endpoint(self, path: str) -> Response:
-        """A client with a misspelt role reads which roles there are, instead of a page's "method not allowed"."""
+        """Tell a client with a misspelt role which endpoints there are."""
         endpoints = ", ".join(self._endpoints)
         error = BrokerError(Code.NOT_FOUND, f"there is no MCP endpoint {path!r}", f"The endpoints are {endpoints}.")
         return JSONResponse({"error": error.as_json()}, status_code=404)
@@ -218,7 +219,7 @@ def cookie_of(scope: Scope) -> str | None:
 
 
 def right_of(method: str, path: str) -> Right:
-    """A new route is for people, unless it only reads or is listed here."""
+    """Return the right that a route needs. A new route is for people, unless it only reads or is listed here."""
     if path.startswith(_ADMINISTRATION):
         return Right.ADMINISTER
     if method in {"GET", "HEAD"}:
@@ -235,7 +236,7 @@ def right_of(method: str, path: str) -> Right:
 
 
 def _checked_headers(scope: Scope) -> tuple[list[bytes], list[bytes], int]:
-    """The hosts, the origins, and the largest size that the request declares."""
+    """Return the hosts, the origins, and the largest size that the request declares."""
     hosts: list[bytes] = []
     origins: list[bytes] = []
     size = 0
@@ -271,3 +272,63 @@ def _is_browser(scope: Scope) -> bool:
 def _read_by_a_person(error: BrokerError) -> Response:
     hint = "Run `tandem open`: it opens this dashboard and signs you in.\n"
     return PlainTextResponse(f"{error.message}\n{hint}", status_code=HTTP_STATUS[error.code])
+
+
+MOST_HEADER_BYTES = 64 * 1024
+_TOO_LARGE = 431
+_REFUSAL = f"too_large: the request's headers are over the limit of {MOST_HEADER_BYTES} bytes.\n".encode()
+
+
+class _HeadersTooLargeError(Exception):
+    pass
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """Limits the headers. A client that sends requests without reading the answers is read again only when all are
+    answered.
+    """
+
+    _in_headers = True
+    _header_bytes = 0
+    _is_refused = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._header_bytes += len(data) if self._in_headers else 0
+        super().data_received(data)
+        if self._in_headers and self._header_bytes > MOST_HEADER_BYTES and not self._is_refused:
+            self._refuse()
+
+    def on_message_begin(self) -> None:
+        self._in_headers, self._header_bytes = True, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # White space around a value is not part of it (RFC 9110, 5.5); the parser does not strip trailing white space.
+        super().on_header(name, value.strip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > MOST_HEADER_BYTES:
+            # Stops the parser; its caller answers with send_400_response.
+            self._is_refused = True
+            raise _HeadersTooLargeError
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._is_refused:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
+
+    def _refuse(self) -> None:
+        self._is_refused = True
+        head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[_TOO_LARGE] + head % len(_REFUSAL) + _REFUSAL)
+        self.transport.close()

@@ -66,7 +66,7 @@ class Viewer:
         self._signal.set()
 
     async def next(self) -> bytes:
-        """What happened in the meantime; a keep-alive if nothing did."""
+        """Return what happened in the meantime; a keep-alive if nothing did."""
         if not self._waiting and not self.is_over:
             self._signal.clear()
             with contextlib.suppress(TimeoutError):
@@ -138,7 +138,7 @@ class EventStream:
                 self._reading = None
 
     async def _begin(self, request: Request, review_id: str | None) -> bytes:
-        """The reconnection time, and the missed events."""
+        """Return the reconnection time, and the missed events."""
         head = await self._broker.page_queries.last_event_id()
         if self._reading is None:
             self._last = head
@@ -196,7 +196,7 @@ def _hint(event: EventResult) -> bytes:
 
 
 def _last_known(request: Request) -> int | None:
-    """The header that browsers send when they reconnect; `after` continues a stream where another one ended."""
+    """Read the header that browsers send when they reconnect; `after` continues another stream that ended."""
     text = request.headers.get("last-event-id") or request.query_params.get("after") or ""
     return digits(text, most=_MOST_DIGITS)
 

@@ -1,11 +1,15 @@
-"""What every page shares: the person, the rendering, the headers."""
+"""What every page shares: the person, the rendering, the headers, the forms."""
 
 import asyncio
 import hashlib
+import hmac
+import secrets
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
 
 import structlog
 from starlette.requests import Request
@@ -14,13 +18,94 @@ from starlette.routing import Route
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.identity import Identity
-from gsd_review_broker.errors import BrokerError, broker_failed
+from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import Inbox
 from gsd_review_broker.settings.schema import Problems
+from gsd_review_broker.web.addresses import choice, number
 from gsd_review_broker.web.api.people import HTTP_STATUS
-from gsd_review_broker.web.forms import Form, FormToken, read_form
+from gsd_review_broker.web.edge import bearer_of, cookie_of
+
+_Word = TypeVar("_Word", bound=StrEnum)
+_FIELD = "token"
+_FORMS = b"tandem forms"
+_OWN_SITE = {"same-origin", "none"}
+_MOST_FIELDS = 50
+
+
+class FormToken:
+    """Other sites cannot read our pages, so they cannot know it.
+
+    A person who signed in gets one that every broker derives from that person's own token: behind a load balancer a
+    page and its form may reach two brokers. Where no token is needed, it is valid for this process only.
+    """
+
+    def __init__(self) -> None:
+        self._of_this_process = secrets.token_urlsafe(24)
+
+    def of(self, request: Request) -> str:
+        bearer = bearer_of(request.scope) or cookie_of(request.scope)
+        key = bearer if bearer and caller_in(request.scope).proven else self._of_this_process
+        return hmac.new(key.encode("utf-8", "surrogateescape"), _FORMS, hashlib.sha256).hexdigest()
+
+    def require(self, request: Request, form: "Form") -> None:
+        if not hmac.compare_digest(form.text(_FIELD).encode("utf-8", "replace"), self.of(request).encode()):
+            raise BrokerError(
+                Code.FORBIDDEN,
+                "this form is not from a page of the running broker",
+                "The broker was probably restarted since the page was loaded, or you signed in again: go back, reload "
+                "the page, try again.",
+            )
+
+
+class Form:
+    """Fields by name. Browsers end lines with CR LF; here they are converted to line feeds."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self._fields = fields
+
+    def text(self, name: str) -> str:
+        return self._fields.get(name, "")
+
+    def optional(self, name: str) -> str | None:
+        """Return None for a blank field."""
+        value = self.text(name)
+        return value if value.strip() else None
+
+    def number(self, name: str) -> int | None:
+        return number({name: self.text(name)}, name, hint="Reload the page.")
+
+    def choice(self, name: str, kind: type[_Word]) -> _Word:
+        chosen = choice(self._fields, name, kind)
+        if chosen is None:
+            raise BrokerError(Code.INVALID_ARGUMENT, f"{name}: choose one", "Use the page's lists and buttons.")
+        return chosen
+
+
+async def read_form(request: Request, *, limit: int) -> Form:
+    """Read the form without checking its token: even with a wrong token, the user gets back what they typed."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None and site not in _OWN_SITE:
+        raise BrokerError(Code.FORBIDDEN, "this form is from another site", "Open the dashboard itself.")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise BrokerError(Code.INVALID_ARGUMENT, "the body is not a form", "Send the page's own form.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise BrokerError(Code.TOO_LARGE, f"the form is over {limit} bytes", "Send less.")
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )  # fmt: skip
+    except ValueError as error:
+        raise BrokerError(
+            Code.INVALID_ARGUMENT, f"the body is not a form: {error}", "Send the page's own form."
+        ) from error
+    return Form({name: value.replace("\r\n", "\n") for name, value in pairs})
+
 
 if TYPE_CHECKING:
     from gsd_review_broker.web.templating import Templates
@@ -185,7 +270,7 @@ class Dashboard:
 
 
 def _other_page(request: Request) -> str | None:
-    """The review that the request is about, unless its page is the very one that failed."""
+    """Return the review that the request is about, unless its own page failed."""
     review_id: str | None = request.path_params.get("review_id")
     is_its_page = request.method == "GET" and request.url.path == f"/r/{review_id}" and not request.url.query
     return None if is_its_page else review_id

@@ -15,9 +15,8 @@ from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.hints import Wording, hint_of
 from gsd_review_broker.web.addresses import LineName
-from gsd_review_broker.web.diff.invisible import plain, visible
-from gsd_review_broker.web.markdown.rendering import prose
-from gsd_review_broker.web.status_words import STATUS_MARKS, STATUS_WORDS
+from gsd_review_broker.web.diff.rendered_markdown import prose
+from gsd_review_broker.web.text import STATUS_MARKS, STATUS_WORDS, plain, visible
 
 _FOLDER = Path(__file__).parent / "templates"
 _SHORT_DIGEST = len("sha256:") + 12
@@ -67,7 +66,7 @@ def page_hint(error: BrokerError) -> str:
 
 
 def moment(value: Milliseconds | str) -> Markup:
-    """The time itself; scripts replace it with how long ago that was."""
+    """Show the time; scripts replace it with how long ago that was."""
     text = value if isinstance(value, str) else iso(value)
     shown = f"{text[:10]} {text[11:19]} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(text, shown, shown[:16])

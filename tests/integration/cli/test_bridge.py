@@ -15,7 +15,7 @@ import pytest
 from gsd_review_broker.cli.broker.bridge import Bridge
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 
 
 class BrokenServer(ThreadingHTTPServer):
@@ -27,7 +27,7 @@ class BrokenServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.breaks = breaks
         self.calls: list[dict[str, Any]] = []
-        shown = all_tools().shown_to(Audience.ALL).values()
+        shown = REGISTRY.shown_to(Audience.ALL).values()
         self.tools = [tool.wire.model_dump(mode="json", by_alias=True) for tool in shown]
         self.lists = 0
         self.refuses_large_bodies = False

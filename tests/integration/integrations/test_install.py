@@ -694,11 +694,11 @@ def test_outside_a_project_there_is_none_to_set_up(account: Account) -> None:
 
 def test_each_role_is_told_only_of_what_its_tools_can_do() -> None:
     from gsd_review_broker.domain.words import Audience
-    from gsd_review_broker.mcp.server import all_tools
+    from gsd_review_broker.mcp.tools import REGISTRY
 
-    every = set(all_tools().shown_to(Audience.ALL))
+    every = set(REGISTRY.shown_to(Audience.ALL))
     for role, audience in ((Audience.PROPOSER, Audience.PROPOSER), (Audience.REVIEWER, Audience.REVIEWER)):
-        shown = set(all_tools().shown_to(audience))
+        shown = set(REGISTRY.shown_to(audience))
         for text in (*setup.commands(role, setup.claude_command), *setup.skills(role, "claude", "claude-code")):
             named = every & set(re.findall(r"[a-z_]+", text.text))
             assert named <= shown, (text.path, named - shown)

@@ -16,7 +16,8 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp import fast_path
 from gsd_review_broker.mcp.fast_path import FastPath
-from gsd_review_broker.mcp.server import all_tools, make_endpoints
+from gsd_review_broker.mcp.server import make_endpoints
+from gsd_review_broker.mcp.tools import REGISTRY
 from gsd_review_broker.service.access import CALLER, Identification
 from gsd_review_broker.web.edge import bearer_of
 from tests.support.asgi import AsgiAnswer, Headers, send_request
@@ -166,7 +167,7 @@ async def calls_of_every_tool(broker: LocalBroker) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_every_tool_answers_the_same_either_way(broker: LocalBroker, ways: Ways, revision: str | None) -> None:
     calls = await calls_of_every_tool(broker)
-    assert set(calls) == set(all_tools().shown_to(Audience.ALL))
+    assert set(calls) == set(REGISTRY.shown_to(Audience.ALL))
     for tool, arguments in calls.items():
         _, taken = await ways.both(headers(tool, revision), request(tool, arguments, revision))
         assert taken, tool
@@ -182,7 +183,7 @@ async def test_every_refusal_is_the_same_either_way(broker: LocalBroker, ways: W
         {"limit": 10**30},
         {"reviewer_id": ["x"]},
     ]
-    for tool in [*all_tools().shown_to(Audience.ALL), "no_such_tool", "ünknown"]:
+    for tool in [*REGISTRY.shown_to(Audience.ALL), "no_such_tool", "ünknown"]:
         name = tool if tool.isascii() else "=?base64?w7xua25vd24=?="
         for arguments in bad:
             _, taken = await ways.both(headers(name, revision), request(tool, arguments, revision))
@@ -192,7 +193,7 @@ async def test_every_refusal_is_the_same_either_way(broker: LocalBroker, ways: W
 @pytest.mark.parametrize("path", ["/mcp/proposer", "/mcp/reviewer", "/mcp/observer"])
 async def test_an_endpoint_has_only_its_own_tools_either_way(broker: LocalBroker, path: str) -> None:
     async with ways_of(broker, path) as ways:
-        for tool in all_tools().shown_to(Audience.ALL):
+        for tool in REGISTRY.shown_to(Audience.ALL):
             arguments = {"review_id": "ffffffff", "reviewer_id": "codex"}
             _, taken = await ways.both(headers(tool), request(tool, arguments))
             assert taken

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.observe import logs, telemetry
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import BrokerProcess
@@ -121,15 +121,15 @@ async def test_without_an_exporter_no_span_is_made(broker: LocalBroker, monkeypa
 
 @pytest.mark.parametrize("environment", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
 def test_what_is_not_configured_is_off(environment: dict[str, str]) -> None:
-    tracing.configure(environment)
-    assert not tracing.is_on()
+    telemetry.configure_tracing(environment)
+    assert not telemetry.is_tracing()
 
 
 def test_an_exporter_that_is_unknown_or_missing_is_told_at_the_start() -> None:
     with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: 'jaeger' is unknown; allowed are otlp, console, none"):
-        tracing.configure({"OTEL_TRACES_EXPORTER": "jaeger"})
+        telemetry.configure_tracing({"OTEL_TRACES_EXPORTER": "jaeger"})
     with pytest.raises(StartError, match=r"install gsd-review-broker\[otel\]"):
-        tracing.configure({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
+        telemetry.configure_tracing({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
 
 
 # Logs.

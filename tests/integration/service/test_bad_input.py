@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from tests.support.local import PROPOSAL, LocalBroker
 from tests.support.mcp import ToolError
 
 pytestmark = pytest.mark.slow
 
-TOOLS = all_tools().shown_to(Audience.ALL)
+TOOLS = REGISTRY.shown_to(Audience.ALL)
 GOOD_ARGUMENTS: dict[str, dict[str, Any]] = {
     "create_review": PROPOSAL,
     "claim_next": {"reviewer_id": "codex"},

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from gsd_review_broker import maintenance
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.ports.world import Clock
 from gsd_review_broker.settings.state_files import Database

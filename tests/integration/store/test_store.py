@@ -18,7 +18,7 @@ from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.domain.pool import Failure, Work
 from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Reader, Transaction
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, statistics

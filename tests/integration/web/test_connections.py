@@ -8,7 +8,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from gsd_review_broker.web.http_protocol import BoundedHttpProtocol
+from gsd_review_broker.web.edge import BoundedHttpProtocol
 from tests.support.waiting import PATIENCE
 
 ONE = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"

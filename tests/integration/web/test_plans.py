@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
-from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.review import threads
+from gsd_review_broker.web import conversation
+from gsd_review_broker.web.diff import rendered_markdown
 from tests.support.local import LocalBroker
 from tests.support.plans import PLAN, PLAN_PATH, created
 from tests.support.processes import git
@@ -90,12 +90,12 @@ async def test_a_file_that_is_too_large_is_shown_as_a_diff(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     review_id = await plan(broker)
-    monkeypatch.setattr(rendering, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(rendered_markdown, "MOST_CHARACTERS", 100)
     page = await broker.page(f"/r/{review_id}")
     assert "too large to be rendered" in page
     assert DIFF in page
     monkeypatch.undo()
-    monkeypatch.setattr(rendering, "MOST_LINES", 10)
+    monkeypatch.setattr(rendered_markdown, "MOST_LINES", 10)
     assert "too large to be rendered" in await broker.page(f"/r/{review_id}")
 
 
@@ -257,7 +257,7 @@ async def test_the_diffs_of_earlier_revisions_are_read_once(
 async def test_only_the_latest_revisions_with_messages_are_looked_at(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_MOST_REVISIONS", 1)
+    monkeypatch.setattr(conversation, "_MOST_REVISIONS", 1)
     review_id = await plan(broker)
     await broker("claim_review", review_id=review_id, reviewer_id="codex")
     await message(broker, review_id, number_of(CART), "On the first.")

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from tests.support.asgi import AsgiAnswer
 from tests.support.local import PROPOSAL, LocalBroker, local_broker
 from tests.support.mcp import request_body, request_headers
@@ -179,7 +179,7 @@ async def test_health_is_told_to_everybody_and_details_to_holders_only(table: Ta
 
 
 async def test_the_table_has_every_tool_and_every_route(table: Table) -> None:
-    assert set(TOOLS) == set(all_tools().shown_to(Audience.ALL))
+    assert set(TOOLS) == set(REGISTRY.shown_to(Audience.ALL))
     asked_for = {(method, path.partition("?")[0]) for method, path, _, _ in ROUTES}
     asked_for |= {("GET", "/healthz"), ("GET", "/sign-in")}
     missing = [

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gsd_review_broker.cli.screen import visible, visible_block
 from gsd_review_broker.domain.characters import changes_direction, hidden_in, is_hidden, may_hide
-from gsd_review_broker.web.diff.invisible import plain
-from gsd_review_broker.web.diff.invisible import visible as shown_on_a_page
+from gsd_review_broker.web.text import plain
+from gsd_review_broker.web.text import visible as shown_on_a_page
 
 # Above these there is private use, and what is not assigned: one of each will do.
 EVERY = [chr(number) for number in (*range(0x20000), *range(0xE0000, 0xE0200), 0xF0000, sys.maxunicode)]

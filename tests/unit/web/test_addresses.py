@@ -5,7 +5,7 @@ import pytest
 from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.web.addresses import LineName, choice
-from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.site import Form
 
 
 def test_a_word_that_is_not_in_the_list_is_refused_with_the_list() -> None:

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from gsd_review_broker.service.wire.reviews import FeedRow
-from gsd_review_broker.web.pages.phases import progress_of
+from gsd_review_broker.web.pages.reviews import progress_of
 
 
 def row(phase: str, plan: str | None, status: str, verdict: str | None = None, project: str | None = None) -> FeedRow:

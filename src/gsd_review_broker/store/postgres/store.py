@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.files.private import make_private_folder
-from gsd_review_broker.observe import tracing
-from gsd_review_broker.observe.meters import Meters
+from gsd_review_broker.observe import telemetry
+from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher
 from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings import locations
@@ -187,7 +187,7 @@ class PostgresStore:
         """Run a command. A caller that goes away does not undo it."""
         if self._closed:
             raise _shutting_down()
-        with tracing.span("store.write"):
+        with telemetry.span("store.write"):
             return await self._shielded(self._write(command))
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
@@ -262,9 +262,9 @@ class PostgresStore:
 
     def _note_commit(self, seconds: float) -> None:
         self._meters.commits.add(seconds)
-        if tracing.is_on():
+        if telemetry.is_tracing():
             ended = time_ns()
-            tracing.past_span("store.commit", ended - int(seconds * 1e9), ended, shared_by=1)
+            telemetry.past_span("store.commit", ended - int(seconds * 1e9), ended, shared_by=1)
 
     def _run(self, connection: sa.Connection, command: Callable[[Transaction], Any]) -> _Done:
         statements = PostgresStatements(connection)

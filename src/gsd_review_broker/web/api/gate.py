@@ -49,7 +49,7 @@ def gate_routes(broker: Broker) -> list[Route]:
         return await gate.override(origin, root, person, reason, minutes, is_elsewhere=is_elsewhere)
 
     async def _acting(caller: Caller, fields: dict[str, Any]) -> str:
-        """Who a token says it is. Without one, on the loopback, callers are who they say, but not one of the pool."""
+        """Return the token's identity. Without a token, on the loopback, return the name that the caller gives."""
         named = Identity(text(fields, "person")) if fields.get("person") or caller.identity is None else caller.identity
         act = Act(action="override", right=Right.ACT_AS_PERSON, names=(("person", named),))
         await broker.gatekeeper.admit(caller, act)

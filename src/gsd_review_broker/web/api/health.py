@@ -1,4 +1,4 @@
-"""Which broker answers here, its state, its counts, and the problems with its settings."""
+"""Tells which broker answers here, its state, its figures, and the problems with its settings."""
 
 import os
 from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from gsd_review_broker import __version__
-from gsd_review_broker.observe.meters import BOUNDS, Meters, Timing
+from gsd_review_broker.observe.telemetry import BOUNDS, Meters, Timing
 from gsd_review_broker.service.wire.broker import BrokerStatus
 from gsd_review_broker.service.wire.statistics import ReviewStats
 
@@ -69,7 +69,7 @@ class _Collected:
         yield processes
         tools = HistogramMetricFamily(
             "tandem_tool_duration_seconds",
-            "From a call's arrival to its answer; a waiting call counts with the time that it waited.",
+            "From a call's arrival to its answer; the time that a waiting call waited is included.",
             labels=["tool", "outcome"],
         )
         for (tool, outcome), timing in sorted(self._meters.tools.items()):

@@ -19,7 +19,7 @@ from gsd_review_broker.service.commands.tokens import SignInLinks
 from gsd_review_broker.web.api.people import failed, get_by_caller, optional, post_by_caller, text
 from gsd_review_broker.web.edge import COOKIE, NEW_LINK, SIGN_IN, bearer_of
 
-# A page of ours, and nothing that a browser could take for another host.
+# A page of the dashboard. A browser cannot take it for another host.
 _PAGE = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9_/-]{0,200})?")
 _HEADERS = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _OVER = "This link was used, or is older than a minute. Run `tandem open` again.\n"
@@ -53,7 +53,10 @@ def token_routes(broker: Broker) -> list[Route]:
 
 
 def _require_proof(caller: Caller) -> None:
-    """Also where callers are trusted: a token outlives that, so another user of the machine must not make one."""
+    """Refuse callers without proof, even where callers are trusted.
+
+    A token outlives that trust, so another user of the machine must not make one.
+    """
     if not caller.proven:
         raise BrokerError(
             Code.FORBIDDEN,
@@ -96,7 +99,7 @@ class SignIns:
 
 
 def _page_of(body: bytes) -> str:
-    """The page that a link leads to; the inbox if the request names none of ours."""
+    """Return the page that a link leads to; the inbox if the request does not name a page of the dashboard."""
     try:
         fields: Any = json.loads(body or b"{}")
         page: Any = fields.get("page", "/")

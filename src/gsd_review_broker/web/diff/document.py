@@ -56,7 +56,7 @@ class DiffDocument:
         return self._source.hunks(index) if self._source else []
 
     def patch(self, index: int) -> tuple[bytes, FilePatch] | None:
-        """The diff and the file's part of it; None if this is not a diff against a base."""
+        """Return the diff and the file's part of it; None if this is not a diff against a base."""
         return self._source.patch(index) if self._source else None
 
 
@@ -106,14 +106,14 @@ class _ComparedSource:
 
 
 def _heading(line: str) -> str:
-    """The text after the numbers is the author's. Nothing compares it with the file."""
+    """Mark the text after the numbers as the author's: nothing compares it with the file."""
     match = _NUMBERS.match(line)
     text = line[match.end() :].strip() if match else ""
     return f"{match.group()} (heading by the author: {text})" if match and text else line
 
 
 def from_diff(key: str, diff: bytes) -> DiffDocument | None:
-    """None for a diff that cannot be read."""
+    """Return the document; None for a diff that cannot be read."""
     try:
         patches = patch.read(diff)
     except patch.UnreadableDiffError:
@@ -123,7 +123,7 @@ def from_diff(key: str, diff: bytes) -> DiffDocument | None:
 
 
 def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | None:
-    """What the author changed from one revision to another."""
+    """Return what the author changed from one revision to another."""
     try:
         compared = patch.compared(old, new)
     except patch.UnreadableDiffError:

@@ -1,22 +1,94 @@
-"""A cache of documents. A revision never changes, so a cached document stays valid.
+"""A cache of documents with their warnings. A revision never changes, so a cached document stays valid.
 
 A document can be expanded: lines of the base around each hunk, or the whole file with the change in it.
 """
 
 import asyncio
-from collections import OrderedDict
+import re
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.characters import may_hide
+from gsd_review_broker.domain.characters import changes_direction, hidden_in, may_hide
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.addresses import LineName
-from gsd_review_broker.web.diff import warnings
-from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownHunk, from_diff, from_two
+from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownFile, ShownHunk, from_diff, from_two
 from gsd_review_broker.web.diff.highlighting import Pieces, highlighted
-from gsd_review_broker.web.diff.warnings import Warned
+from gsd_review_broker.web.text import name_of
+
+_LINK, _MODULE, _PROGRAM = "120000", "160000", "100755"
+# Files that run, or decide what runs, for people, agents or CI that take the change.
+_DECIDES_WHAT_RUNS = re.compile(
+    r"(^|/)(\.github/workflows/|\.gitlab-ci|\.circleci/|\.husky/|\.githooks/|\.claude/|\.codex/|\.gemini/|\.cursor/"
+    r"|\.vscode/(tasks|launch|settings)|\.idea/|\.devcontainer/)"
+    r"|(^|/)(\.mcp\.json|\.envrc|\.gitattributes|\.gitmodules|\.gitconfig|\.pre-commit-config\.yaml|\.npmrc|\.pypirc"
+    r"|AGENTS\.md|CLAUDE\.md|GEMINI\.md|opencode\.json)$",
+    re.IGNORECASE,
+)
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """`is_grave` marks what is more likely a trick than a habit."""
+
+    text: str
+    is_grave: bool = False
+
+
+def about_files(files: Sequence[ShownFile]) -> list[list[Warned]]:
+    """Warn by names and modes."""
+    alike = Counter(file.path.casefold() for file in files)
+    return [[*_about_mode(file), *_about_name(file, alike)] for file in files]
+
+
+def _about_mode(file: ShownFile) -> list[Warned]:
+    warnings: list[Warned] = []
+    if file.new_mode == _LINK:
+        warnings.append(Warned("symbolic link: its content is the path of its target", is_grave=True))
+    if file.new_mode == _MODULE:
+        warnings.append(Warned("submodule: its commit id brings in other code", is_grave=True))
+    if file.new_mode == _PROGRAM and file.old_mode != _PROGRAM:
+        warnings.append(Warned("becomes a program (mode 755)"))
+    elif file.old_mode and file.new_mode and file.old_mode != file.new_mode:
+        warnings.append(Warned(f"mode {file.old_mode} becomes {file.new_mode}"))
+    if file.binary:
+        warnings.append(Warned("binary: its content cannot be read here"))
+    return warnings
+
+
+def _about_name(file: ShownFile, alike: Counter[str]) -> list[Warned]:
+    warnings: list[Warned] = []
+    path = file.path
+    if _DECIDES_WHAT_RUNS.search(path):
+        warnings.append(Warned("decides what runs on the machine of anyone who takes the change"))
+    if hidden_in(path, is_block=True):
+        warnings.append(Warned("its name has invisible characters", is_grave=True))
+    if "\\" in path or path != path.strip() or path.startswith("-") or path.endswith("."):
+        warnings.append(Warned("its name is one that programs misread", is_grave=True))
+    if alike[path.casefold()] > 1:
+        warnings.append(Warned("another file has this name, or a name that differs only in case", is_grave=True))
+    return warnings
+
+
+def about_content(hunks: Sequence[ShownHunk]) -> list[Warned]:
+    """Warn of bidi and other invisible characters in the added lines."""
+    counted: Counter[str] = Counter()
+    for hunk in hunks:
+        for row in hunk.rows:
+            if row.kind == "+" and not (row.text.isascii() and row.text.isprintable()):
+                # Windows ends lines with a carriage return and a line feed.
+                counted.update(hidden_in(row.text.removesuffix("\r"), is_block=True))
+    if not counted:
+        return []
+    named = [f"{name_of(character)} ({count})" for character, count in counted.most_common(_MOST_NAMED)]
+    more = " …" if len(counted) > _MOST_NAMED else ""
+    bidi = any(map(changes_direction, counted))
+    kind = "characters that change the text direction" if bidi else "invisible characters"
+    return [Warned(f"adds {kind}: {', '.join(named)}{more}", is_grave=True)]
+
 
 _MOST_BYTES = 8 * 1024 * 1024
 # Characters; a parsed document takes about thirty times as much memory.
@@ -76,7 +148,7 @@ class PreparedDocument:
     size: int
 
     def path_at(self, name: str) -> str | None:
-        """The file of the line with this name."""
+        """Return the file of the line with this name."""
         line = LineName.of(name)
         files = self.document.files if self.document else ()
         return files[line.file].path if line is not None and line.file < len(files) else None
@@ -129,7 +201,7 @@ class Documents:
     def expanded(
         self, document: DiffDocument, index: int, base: bytes, around: int | None
     ) -> tuple[list[ShownHunk], list[list[Pieces]]] | None:
-        """With lines of the base. None if its hunks are not at their own lines there. Slow: call it in a thread."""
+        """Add lines of the base. None if the hunks are not at their own lines there. Slow: call it in a thread."""
         replaced = _replaced(document, index, base)
         if replaced is None:
             return None
@@ -170,10 +242,10 @@ def _lines(base: bytes) -> list[bytes]:
 def _prepared(document: DiffDocument | None, diff: bytes) -> PreparedDocument:
     if document is None:
         return PreparedDocument(None, (), diff.decode("utf-8", "replace"), len(diff))
-    warned = warnings.about_files(document.files)
+    warned = about_files(document.files)
     if may_hide(diff):
         for file in document.files:
-            warned[file.index] += warnings.about_content(document.hunks(file.index))
+            warned[file.index] += about_content(document.hunks(file.index))
     for index, moved in _moved_whole(document).items():
         warned[index].append(moved)
     return PreparedDocument(
@@ -182,7 +254,7 @@ def _prepared(document: DiffDocument | None, diff: bytes) -> PreparedDocument:
 
 
 def _moved_whole(document: DiffDocument) -> dict[int, Warned]:
-    """A file that is removed here and added there, without a rename header."""
+    """Find files that are removed here and added there, without a rename header."""
     gone: dict[int, str] = {}
     for file in document.files:
         if file.operation == "delete" and file.removed:

@@ -31,7 +31,7 @@ _BY_NAME = {"makefile": "make", "dockerfile": "docker", ".bashrc": "bash", "gemf
 
 
 def highlighted(path: str, hunks: Sequence[ShownHunk]) -> list[list[Pieces]]:
-    """For each hunk, the pieces of each of its rows."""
+    """Return the pieces of each row of each hunk."""
     lexer = _lexer_for(path) if _is_small(hunks) else None
     deadline = time.monotonic() + _SECONDS
     return [_of_hunk(lexer, hunk, deadline) for hunk in hunks]
@@ -71,7 +71,7 @@ def _of_hunk(lexer: Any, hunk: ShownHunk, deadline: float) -> list[Pieces]:
 
 
 def _lexed(lexer: Any, rows: Sequence[Row], deadline: float) -> Iterator[Pieces]:
-    """Line by line; stops early when the time is over."""
+    """Yield the pieces line by line; stop early when the time is over."""
     text = "\n".join(row.text for row in rows) + "\n"
     pieces: list[tuple[str, str]] = []
     # A lexer may treat a carriage return as the end of a line. The replacement keeps the offsets.
@@ -93,7 +93,7 @@ def _append(pieces: list[tuple[str, str]], kind: Any, text: str) -> None:
 
 @lru_cache(maxsize=256)
 def _class_of(kind: Any) -> str:
-    """One letter for each group that has a colour."""
+    """Return one letter for each group that has a colour."""
     from pygments.token import Token  # noqa: PLC0415 - the first diff imports it
 
     groups = (

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.highlighting import Pieces
-from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.text import visible
 
 PART_LINES = 5_000
 # A hidden character takes up to sixty bytes of HTML.
@@ -44,7 +44,7 @@ class Part:
 
 
 def part_of(hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], number: int) -> Part | None:
-    """None if the file has fewer parts."""
+    """Return the part with this number; None if the file has fewer parts."""
     bounds = list(_bounds(hunks))
     if not 0 <= number < max(1, len(bounds)):
         return None
@@ -62,7 +62,7 @@ def part_of(hunks: Sequence[ShownHunk], pieces: Sequence[Sequence[Pieces]], numb
 
 
 def part_with(hunks: Sequence[ShownHunk], side: str, line: int) -> int:
-    """The part that shows this line; the first part if none does."""
+    """Find the part that shows this line; the first part if none does."""
     at = 0
     for hunk in hunks:
         for row in hunk.rows:
@@ -73,7 +73,7 @@ def part_with(hunks: Sequence[ShownHunk], side: str, line: int) -> int:
 
 
 def _bounds(hunks: Sequence[ShownHunk]) -> Iterator[tuple[int, int]]:
-    """Where each part begins and ends, counted in lines of the whole file."""
+    """Yield where each part begins and ends, in lines of the whole file."""
     start = at = characters = 0
     for row in _rows(hunks):
         size = min(len(row.text), LONGEST_LINE)
@@ -123,7 +123,7 @@ def file_table(
 
 
 def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: float) -> list[_RowHtml]:
-    """Each row with its markup; in a block of changes, the words that changed are marked."""
+    """Make the markup of each row; in a block of changes, mark the words that changed."""
     lines: list[_RowHtml] = []
     for block in _blocks(list(zip(hunk.rows, colours, strict=True))):
         removed = [pair for pair in block if pair[0].kind == "-"]
@@ -142,7 +142,7 @@ def _lines(hunk: ShownHunk, colours: Sequence[Pieces], view: View, marks_until: 
 
 
 def _blocks(pairs: list[tuple[Row, Pieces]]) -> Iterator[list[tuple[Row, Pieces]]]:
-    """Runs of changed rows; every other row stands alone."""
+    """Yield runs of changed rows, and every other row alone."""
     block: list[tuple[Row, Pieces]] = []
     for pair in pairs:
         if pair[0].kind in "+-":
@@ -172,7 +172,7 @@ def _is_space_only(removed: list[tuple[Row, Pieces]], added: list[tuple[Row, Pie
 
 
 def _code(pieces: Pieces, marks: Marks) -> str:
-    """The pieces, cut where a mark begins or ends."""
+    """Cut the pieces where a mark begins or ends."""
     out: list[str] = []
     at = 0
     for kind, text in pieces:
@@ -279,7 +279,7 @@ def _half(file: ShownFile, line: _RowHtml | None, side: str, view: View) -> str:
 
 
 def changed_words(old: str, new: str) -> tuple[Marks, Marks]:
-    """The ranges of characters that differ; empty if the lines have too little in common."""
+    """Find the ranges of characters that differ; empty if the lines have too little in common."""
     before, after = _words(old), _words(new)
     if not before or not after:
         return (), ()

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.service.wire.reviews import EventResult
 from gsd_review_broker.web import addresses
-from gsd_review_broker.web.review.timeline import moment_of
+from gsd_review_broker.web.conversation import moment_of
 from gsd_review_broker.web.site import HEADERS, Dashboard
 
 _A_PAGE = 50
@@ -60,7 +60,7 @@ def _matches(event: EventResult, kind: str, words: str) -> bool:
 
 
 async def _lines(site: Dashboard) -> AsyncGenerator[str]:
-    """One event a line, in order, up to the newest one at the time."""
+    """Yield one event a line, in order, up to the newest one at the time."""
     after = 0
     while True:
         page = await site.broker.review_queries.audit_log(review_id=None, after=after, limit=_EXPORTED_AT_ONCE)

@@ -15,9 +15,8 @@ from gsd_review_broker.service.queries.review_page import QueueHistory
 from gsd_review_broker.service.wire.broker import ReviewerRow
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
-from gsd_review_broker.web.diff.invisible import plain
 from gsd_review_broker.web.site import Dashboard
-from gsd_review_broker.web.status_words import STATUS_WORDS
+from gsd_review_broker.web.text import STATUS_WORDS, plain
 
 _WIDTH = 460
 _ROW, _LABELS, _VALUES = 26, 150, 52
@@ -232,7 +231,7 @@ def _pairs(stats: ReviewStats) -> Chart:
 
 
 def cost_of(started: Sequence[ReviewerRow]) -> Chart:
-    """By agent, for the agents that report it."""
+    """Chart the cost by agent, for the agents that report it."""
     tokens: Counter[str] = Counter()
     dollars: dict[str, float] = {}
     for row in started:

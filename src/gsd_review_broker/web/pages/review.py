@@ -1,7 +1,8 @@
 """`/r/ID`: one review, from its intent down to the verdict."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -12,20 +13,17 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Review
-from gsd_review_broker.domain.words import Category, Status
+from gsd_review_broker.domain.words import GRAVE, Category, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.ports.world import Applies, DoesNotApply
+from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 from gsd_review_broker.service.applies import Checked
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
 from gsd_review_broker.web.api.people import HTTP_STATUS
+from gsd_review_broker.web.conversation import EarlierMessages, MessagePlaces, Thread, rounds_of, threads_of
 from gsd_review_broker.web.diff.documents import PreparedDocument
-from gsd_review_broker.web.forms import Form
-from gsd_review_broker.web.review.diff_view import DiffViews, no_revision
-from gsd_review_broker.web.review.requirements import requirements_of
-from gsd_review_broker.web.review.threads import EarlierMessages, MessagePlaces, Thread, threads_of
-from gsd_review_broker.web.review.timeline import rounds_of
-from gsd_review_broker.web.site import HEADERS, Dashboard
+from gsd_review_broker.web.diff.view import DiffViews, no_revision
+from gsd_review_broker.web.site import HEADERS, Dashboard, Form
 
 # Lists too long to read are cut; the tools have the rest. Settled findings are left out first, then the last ones.
 _MOST_THREADS = 200
@@ -54,7 +52,7 @@ class ReviewPages:
         return answer
 
     async def refused(self, request: Request, error: BrokerError, form: Form) -> Response:
-        """The page of the review as it is now, with the refusal and with what was typed."""
+        """Show the present page of the review, with the refusal and with what was typed."""
         draft = {name: form.text(name) for name in _NO_DRAFT}
         return await self._page(request, {"refused": error, "draft": draft}, status=HTTP_STATUS[error.code])
 
@@ -137,7 +135,7 @@ class ReviewPages:
 
 
 def _digest(review: Review, checked: Checked) -> str | None:
-    """The digest that an approval will name: the claim's, or the one that a claim would get now."""
+    """Return the digest that an approval will name: the claim's, or the one that a claim would get now."""
     if review.claimed_by is not None:
         return review.digest
     return checked.answer.digest if isinstance(checked.answer, Applies) else None
@@ -152,7 +150,7 @@ def _conversation(facts: ReviewFacts, places: MessagePlaces) -> dict[str, Any]:
 
 
 def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
-    """The person's roles in this review, and what they may do."""
+    """Return the person's roles in this review, and what they may do."""
     review = facts.review
     is_author = same_identity(person, review.proposer) or same_identity(person, review.author)
     mine = review.is_claim_live and same_identity(review.claimed_by, person)
@@ -166,3 +164,94 @@ def _roles(facts: ReviewFacts, person: str) -> dict[str, Any]:
         or (review.status is Status.PENDING and not is_author),
         "may_close": review.status is not Status.CLOSED,
     }
+
+
+_SHOWN = len("sha256:") + 16
+_MOST_OFFSETS = 5
+
+
+class RequirementState(StrEnum):
+    MET = "met"
+    UNMET = "unmet"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    state: RequirementState
+    what: str
+    why: str
+
+
+def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
+    more = [one for one in (_policy(facts), _person(facts)) if one is not None]
+    return [_applies(facts, checked), _no_grave_finding(facts), _judged(facts), *more]
+
+
+def _policy(facts: ReviewFacts) -> Requirement | None:
+    """Return the requirement if the policy asks for more than one reviewer."""
+    if facts.missing is None:
+        return None
+    so_far = f"approved by {', '.join(facts.approved_by)}; " if facts.approved_by else ""
+    what, lacking = "The approval policy is met", " and ".join(facts.missing)
+    return Requirement(RequirementState.UNMET, what, f"{so_far}missing: {lacking}")
+
+
+def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
+    what = "The diff applies to HEAD now"
+    if not facts.review.has_diff:
+        return Requirement(RequirementState.MET, "There is no diff to apply", "a proposal without a diff has no digest")
+    match checked.answer:
+        case None:
+            return Requirement(RequirementState.WAITING, what, "git is being asked")
+        case Applies(digest=None):
+            return Requirement(
+                RequirementState.MET, what, "but not to HEAD alone, so it has no digest, and a gate will not accept it"
+            )
+        case Applies(digest=digest, offsets=offsets):
+            return Requirement(RequirementState.MET, what, f"as {_short(digest)}{_moved(offsets)}")
+        case DoesNotApply(git_says=git_says):
+            return Requirement(RequirementState.UNMET, what, f"git says: {git_says}")
+        case BrokerError() as error:
+            return Requirement(RequirementState.WAITING, what, error.message)
+
+
+def _moved(offsets: tuple[Offset, ...]) -> str:
+    """Say which hunks of an older diff apply at other lines than those shown."""
+    if not offsets:
+        return ""
+    named = [f"hunk {offset.hunk} of {offset.path} by {offset.offset:+d} lines" for offset in offsets[:_MOST_OFFSETS]]
+    more = f", and {len(offsets) - _MOST_OFFSETS} more" if len(offsets) > _MOST_OFFSETS else ""
+    return f"; made from an older base, so hunks are moved: {', '.join(named)}{more}"
+
+
+def _no_grave_finding(facts: ReviewFacts) -> Requirement:
+    what = f"No open finding of severity {either(GRAVE)}"
+    grave = [f for f in facts.findings if f.disposition is Disposition.OPEN and f.severity in GRAVE]
+    if not grave:
+        return Requirement(RequirementState.MET, what, f"{facts.review.open_finding_count} open in all")
+    return Requirement(RequirementState.UNMET, what, "; ".join(f"{f.severity}: {f.title}" for f in grave[:3]))
+
+
+def _judged(facts: ReviewFacts) -> Requirement:
+    review = facts.review
+    what = "Approved by somebody other than the author, for exactly this content"
+    if review.status is Status.APPROVED or (review.status is Status.CLOSED and review.outcome == "approved"):
+        return Requirement(RequirementState.MET, what, f"{review.claimed_by} approved {_short(review.digest)}")
+    if review.claimed_by is None or not review.is_claim_live:
+        return Requirement(RequirementState.UNMET, what, f"no verdict on revision {review.revision}")
+    if same_identity(review.claimed_by, review.author):
+        return Requirement(RequirementState.UNMET, what, f"{review.claimed_by} wrote it")
+    return Requirement(RequirementState.WAITING, what, f"{review.claimed_by} is judging it")
+
+
+def _person(facts: ReviewFacts) -> Requirement | None:
+    what = "A person has looked at it"
+    if facts.review.needs_human is not None:
+        return Requirement(RequirementState.UNMET, what, f"asked for: {facts.review.needs_human}")
+    cleared = [event for event in facts.events if event["event_type"] == EventType.HUMAN_CLEARED]
+    return Requirement(RequirementState.MET, what, f"{cleared[-1]['actor']} did") if cleared else None
+
+
+def _short(digest: str | None) -> str:
+    return f"{digest[:_SHOWN]}…" if digest else "it, without a digest"

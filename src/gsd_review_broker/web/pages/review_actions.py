@@ -19,10 +19,9 @@ from gsd_review_broker.service.commands.discussion import NewMessage
 from gsd_review_broker.service.commands.verdicts import NewVerdict
 from gsd_review_broker.service.validation import FindingArgument
 from gsd_review_broker.web.addresses import FORMS, LineName, with_query
-from gsd_review_broker.web.forms import Form
+from gsd_review_broker.web.conversation import FINDING_KEY, role_of
 from gsd_review_broker.web.pages.review import ReviewPages
-from gsd_review_broker.web.review.threads import FINDING_KEY, role_of
-from gsd_review_broker.web.site import Action, Dashboard
+from gsd_review_broker.web.site import Action, Dashboard, Form
 
 _TITLE_CHARACTERS = 120
 
@@ -49,7 +48,7 @@ class ReviewActions:
         return [self._site.post(f"/r/{{review_id}}/{name}", action) for name, action in actions.items()]
 
     def _caller(self, request: Request) -> Caller:
-        """A person at this machine, unless a token identifies the caller."""
+        """Return the caller that a token identifies, else the person at this machine."""
         caller = caller_in(request.scope)
         return caller if caller.proven else person(self._site.person_of(request))
 
@@ -67,7 +66,7 @@ class ReviewActions:
         return _back(request, "released")
 
     async def _take_over(self, request: Request, form: Form) -> str:
-        """Only of the claim that the page showed: a newer claim belongs to another reviewer."""
+        """Take over only the claim that the page showed: a newer claim belongs to another reviewer."""
         review = await self._found(request)
         seen = form.number("claim_generation")
         if seen != review.claim_generation:
@@ -92,7 +91,7 @@ class ReviewActions:
         return _back(request, verdict.value)
 
     async def _judge(self, request: Request, form: Form, new_verdict: NewVerdict) -> None:
-        """A verdict on the content that the page showed. The review is claimed with it if it is unclaimed."""
+        """Judge the content that the page showed. The review is claimed with it if it is unclaimed."""
         result = await self._broker.verdicts.give_with_claim(
             self._caller(request),
             _id(request),
@@ -104,7 +103,7 @@ class ReviewActions:
         _refuse_auto_rejected(result)
 
     async def _remark(self, request: Request, form: Form) -> str:
-        """A remark on a line: a message at once, or a finding, which is a comment by the claim's holder."""
+        """Remark on a line: a message at once, or a finding, which is a comment by the claim's holder."""
         place = _place(form)
         if form.text("severity") in {"", "message"}:
             await self._say(request, form, place)
@@ -214,7 +213,7 @@ def _id(request: Request) -> str:
 
 
 def _back(request: Request, done: str, form: Form | None = None) -> str:
-    """Back to the page and the place of the form."""
+    """Return the address of the page and the place of the form."""
     place = form.text("back") if form else ""
     anchor = f"#{place}" if re.fullmatch(r"[a-z0-9-]{1,40}", place) else ""
     values: dict[str, object] = {"done": done}
@@ -245,7 +244,7 @@ def _refuse_auto_rejected(result: Mapping[str, Any]) -> None:
 
 
 def _place(form: Form) -> dict[str, Any]:
-    """The line of the form; its path is the file's own."""
+    """Return the line of the form; its path is the file's own."""
     line = LineName.of(form.text("at"))
     if line is None:
         return {}

@@ -1,5 +1,6 @@
-"""`/reviews`: all reviews, last changed first. The address holds the filters."""
+"""`/reviews`: all reviews, last changed first. `/phases`: how far each plan of each phase has come."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -75,7 +76,7 @@ def _asked(request: Request) -> _ListAddress:
 
 
 async def _by_id(site: Dashboard, words: str) -> str | None:
-    """The review whose id was typed into the search."""
+    """Find the review whose id was typed into the search."""
     if len(words) < 6 or not all(letter in "0123456789abcdef" for letter in words.lower()):  # noqa: PLR2004 - a prefix
         return None
     try:
@@ -103,3 +104,54 @@ async def _listed(site: Dashboard, address: _ListAddress) -> tuple[list[FeedRow]
 def _matches(row: FeedRow, words: list[str]) -> bool:
     text = " ".join(str(row.get(name) or "") for name in _SEARCHED).casefold()
     return all(word in text for word in words)
+
+
+MOST_REVIEWS = 500
+
+
+@dataclass(slots=True)
+class PlanProgress:
+    """The reviews of one plan. Those that were withdrawn are not counted."""
+
+    project: str | None
+    phase: str
+    plan: str | None
+    approved: int = 0
+    to_fix: int = 0
+    open: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.approved + self.to_fix + self.open
+
+    @property
+    def link(self) -> str:
+        words = " ".join(filter(None, (self.phase, self.plan)))
+        return with_query("/reviews", {"q": words, "project": self.project or ""})
+
+    def count(self, row: FeedRow) -> None:
+        if row["verdict"] == "approved":
+            self.approved += 1
+        elif row["verdict"] == "changes_requested":
+            self.to_fix += 1
+        elif row["status"] != "closed":
+            self.open += 1
+
+
+def progress_of(rows: Iterable[FeedRow]) -> list[PlanProgress]:
+    """Group the reviews by project, phase and plan, in the order of their names."""
+    plans: dict[tuple[str, str, str], PlanProgress] = {}
+    for row in rows:
+        key = row["project"] or "", row["phase"], row["plan"] or ""
+        new = PlanProgress(project=row["project"], phase=row["phase"], plan=row["plan"])
+        plans.setdefault(key, new).count(row)
+    return [plans[key] for key in sorted(plans) if plans[key].total]
+
+
+def phases_routes(site: Dashboard) -> list[Route]:
+    async def page(request: Request) -> Response:
+        feed = await site.broker.review_queries.feed(ReviewFilter(), limit=MOST_REVIEWS, cursor=None)
+        facts = {"plans": progress_of(feed["reviews"]), "is_whole": feed["next_cursor"] is None, "most": MOST_REVIEWS}
+        return await site.page(request, "phases.html", facts)
+
+    return [site.get("/phases", page)]

@@ -10,11 +10,11 @@ import gsd_review_broker
 from gsd_review_broker.domain.rules.transitions import Command
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.mcp.server import all_tools
+from gsd_review_broker.mcp.tools import REGISTRY
 from gsd_review_broker.service.wire.hints import Wording, envelope, hint_of, worded, wording_of
 
 ROOT = Path(gsd_review_broker.__file__).parent
-TOOLS = all_tools().shown_to(Audience.ALL)
+TOOLS = REGISTRY.shown_to(Audience.ALL)
 ARGUMENTS = {name for tool in TOOLS.values() for name in tool.arguments.model_fields if "_" in name}
 NAMES = re.compile(rf"\b({'|'.join(sorted({*TOOLS, *ARGUMENTS, 'next_cursor', 'affected_files'}))})\b")
 COMMANDS = tuple(command.value for command in Command if not command.value.startswith("("))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from gsd_review_broker.domain.characters import hidden_in
-from gsd_review_broker.web.diff import document, highlighting, rendering, warnings
+from gsd_review_broker.web.diff import document, documents, highlighting, rendering
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import plain, visible
 from gsd_review_broker.web.diff.rendering import changed_words
+from gsd_review_broker.web.text import plain, visible
 
 TEXT = st.text(alphabet=st.characters(exclude_characters="\n"), max_size=60)
 CODE = st.one_of(
@@ -120,8 +120,8 @@ def test_a_file_that_moves_without_git_s_word_is_told() -> None:
 
 def test_windows_line_ends_are_no_reason_to_warn() -> None:
     hunk = ShownHunk("@@", (Row("+", "text\r", None, 1),))
-    assert warnings.about_content([hunk]) == []
-    assert warnings.about_content([ShownHunk("@@", (Row("+", "te\rxt", None, 1),))])
+    assert documents.about_content([hunk]) == []
+    assert documents.about_content([ShownHunk("@@", (Row("+", "te\rxt", None, 1),))])
 
 
 def test_a_file_that_is_too_large_is_shown_plain() -> None:

@@ -6,9 +6,9 @@ import re
 import pytest
 from hypothesis import example, given
 
-from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.inline import MARKS
-from gsd_review_broker.web.markdown.rendering import prose
+from gsd_review_broker.web.diff import rendered_markdown
+from gsd_review_broker.web.diff.markdown import MARKS
+from gsd_review_broker.web.diff.rendered_markdown import prose
 from tests.support.plans import PLAN
 from tests.unit.web.markdown.test_rendering import HIDES, TEXTS, Shown, code_points_for_hidden, without_space
 
@@ -66,16 +66,16 @@ def test_a_text_that_is_too_large_is_shown_as_it_was_written() -> None:
 
 def test_a_text_is_rendered_once_however_often_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[str] = []
-    render = rendering._prose
-    monkeypatch.setattr(rendering, "_prose", lambda text: rendered.append(text) or render(text))
-    kept = rendering._RenderedProse()
+    render = rendered_markdown._prose
+    monkeypatch.setattr(rendered_markdown, "_prose", lambda text: rendered.append(text) or render(text))
+    kept = rendered_markdown._RenderedProse()
     assert kept.get("*once*") == kept.get("*once*")
     assert rendered == ["*once*"]
 
 
 def test_what_was_rendered_takes_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendering, "_MOST_KEPT", 1_000)
-    kept = rendering._RenderedProse()
+    monkeypatch.setattr(rendered_markdown, "_MOST_KEPT", 1_000)
+    kept = rendered_markdown._RenderedProse()
     for number in range(50):
         kept.get(f"text {number} " + "x" * 100)
     assert sum(len(text) + len(html) for text, html in kept._kept.items()) == kept._size <= 1_000

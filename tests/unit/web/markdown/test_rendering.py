@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
 
 from gsd_review_broker.domain.characters import hidden_in
+from gsd_review_broker.web.diff import rendered_markdown
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import code_point
+from gsd_review_broker.web.diff.markdown import MARKS
 from gsd_review_broker.web.diff.rendering import View
-from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.inline import MARKS
+from gsd_review_broker.web.text import code_point
 from tests.support.plans import PLAN
 
 TAGS = {
@@ -90,7 +90,9 @@ def hunk_of(text: str) -> ShownHunk:
 
 
 def rendered(text: str) -> str:
-    return rendering.page(file_of(), [hunk_of(text)], View(comment_link="?at="), lambda *_: "", is_complete=True)
+    return rendered_markdown.page(
+        file_of(), [hunk_of(text)], View(comment_link="?at="), lambda *_: "", is_complete=True
+    )
 
 
 class Shown(HTMLParser):
@@ -178,7 +180,9 @@ def test_of_a_changed_file_both_sides_are_shown(changes: list[tuple[str, str]]) 
     for kind, text in changes:
         old, new = old + (kind != "+"), new + (kind != "-")
         rows.append(Row(kind, f"{text}{len(rows)}x", old if kind != "+" else None, new if kind != "-" else None))
-    page = rendering.page(file_of("modify"), [ShownHunk("", tuple(rows))], View(), lambda *_: "", is_complete=False)
+    page = rendered_markdown.page(
+        file_of("modify"), [ShownHunk("", tuple(rows))], View(), lambda *_: "", is_complete=False
+    )
     shown = without_space(Shown(page).text)
     assert len(shown) == sum(len(expected(row.text)) for row in rows)
     assert all(expected(row.text) in shown for row in rows)

@@ -16,10 +16,20 @@ from markupsafe import Markup
 from gsd_review_broker.domain.words import Operation
 from gsd_review_broker.web.addresses import RENDERED, LineName, ReviewAddress
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.invisible import visible
+from gsd_review_broker.web.diff.markdown import (
+    DEEPEST_SHOWN,
+    Block,
+    Close,
+    Effort,
+    Kind,
+    Open,
+    Part,
+    Run,
+    blocks_of,
+    parts_of,
+)
 from gsd_review_broker.web.diff.rendering import Below, View
-from gsd_review_broker.web.markdown.blocks import DEEPEST_SHOWN, Block, Kind, blocks_of
-from gsd_review_broker.web.markdown.inline import Close, Effort, Open, Part, Run, parts_of
+from gsd_review_broker.web.text import visible
 
 _ENDINGS = (".md", ".markdown")
 _PLANNING = ".planning/"
@@ -37,13 +47,13 @@ LineStart = Callable[[int], str]
 
 
 def can_be_rendered(file: ShownFile) -> bool:
-    """A Markdown file with a new side. A symbolic link's content is the path of its target, whatever its name."""
+    """Say whether this is a Markdown file with a new side. A symbolic link's content is a path, whatever its name."""
     is_text = not file.binary and file.new_mode in _REGULAR and file.operation != Operation.DELETE
     return is_text and file.lines > 0 and file.path.lower().endswith(_ENDINGS)
 
 
 def is_rendered(file: ShownFile, address: ReviewAddress) -> bool:
-    """A plan is prose. In a comparison people look for what differs, so there the diff comes first."""
+    """Say whether the file is shown rendered: a plan is, unless revisions are compared."""
     if not can_be_rendered(file) or address.form:
         return can_be_rendered(file) and address.form == RENDERED
     is_comparison = address.since is not None or address.patch is not None
@@ -78,7 +88,7 @@ def prose(text: str) -> Markup:
 
 
 def _has_windows_lines(hunks: Sequence[ShownHunk]) -> bool:
-    """Windows ends lines so. Where only some lines do, each is marked."""
+    """Say whether all lines end as Windows ends them. Where only some do, each of these is marked."""
     texts = [row.text for hunk in hunks for row in hunk.rows if row.kind in "+- "]
     return bool(texts) and all(text.endswith("\r") for text in texts)
 
@@ -138,7 +148,7 @@ class _Sheet:
         yield from self._threads(rows)
 
     def _table(self, rows: Sequence[Row]) -> Iterator[str]:
-        """A table within the cell: its own rows have the names and the remarks."""
+        """Render a table within the cell: its own rows have the names and the remarks."""
         yield '<tr class="x"><td class="n"><td class="c"><table class="cells"><tbody>'
         for number, row in enumerate(rows):
             cells = cells_of(row.text, number, self.effort)
@@ -153,7 +163,7 @@ class _Sheet:
         return f'<tr{self._name(row)} class="{change} {kind}">{cells}'
 
     def _change(self, kind: str) -> str:
-        """In a new file everything is new: that need not be said in each line."""
+        """Return the class of a change. In a new file everything is new, so its lines are not marked."""
         if self.file.operation == Operation.CREATE and kind == "+":
             return "x"
         return {"+": "a", "-": "d", " ": "x"}.get(kind, "z")
@@ -245,7 +255,7 @@ def _depth(block: Block) -> str:
 
 
 def text_of(block: Block, lines: Sequence[str], effort: Effort, start_of: LineStart) -> str:
-    """A paragraph or heading. Marks at the edges of its lines, such as those of lists and quotes, are dim."""
+    """Render a paragraph or heading. Marks at the edges of its lines, such as those of lists and quotes, are dim."""
     around = [line.rpartition(body) if body else (line, "", "") for line, body in zip(lines, block.bodies, strict=True)]
     body = "\n".join(block.bodies)
     html = [_mark(around[0][0])]
@@ -267,7 +277,7 @@ def text_of(block: Block, lines: Sequence[str], effort: Effort, start_of: LineSt
 
 
 def cells_of(line: str, number: int, effort: Effort) -> str:
-    """One line of a table. The second line is the one of dashes: marks alone."""
+    """Render one line of a table. The second line holds only dashes, which are marks."""
     html: list[str] = []
     cells = list(_cells(line))
     for index, (pipe, text) in enumerate(cells):
@@ -279,7 +289,7 @@ def cells_of(line: str, number: int, effort: Effort) -> str:
 
 
 def _cells(line: str) -> Iterator[tuple[str, str]]:
-    """Each cell with the pipe before it. None is left out, however many there are."""
+    """Yield each cell with the pipe before it; no cell is left out."""
     start = 0
     pipe = ""
     for match in _PIPE.finditer(line):
@@ -292,7 +302,7 @@ def _cells(line: str) -> Iterator[tuple[str, str]]:
 
 
 def literal(line: str, kind: Kind) -> Markup:
-    """A line as it is. Comments and the tags of HTML are marked: elsewhere they are not seen."""
+    """Render a line literally. Comments and HTML tags are marked, since other viewers hide them."""
     match kind:
         case Kind.MARKS:
             html = _mark(line)

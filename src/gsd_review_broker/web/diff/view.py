@@ -11,14 +11,13 @@ from gsd_review_broker.domain.words import Operation, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 from gsd_review_broker.web.addresses import DIFF, EVERYTHING, RENDERED, LineName, ReviewAddress
+from gsd_review_broker.web.conversation import Thread
+from gsd_review_broker.web.diff import rendered_markdown
 from gsd_review_broker.web.diff.document import DiffDocument, ShownFile, ShownHunk
-from gsd_review_broker.web.diff.documents import Documents, PreparedDocument
+from gsd_review_broker.web.diff.documents import Documents, PreparedDocument, Warned
 from gsd_review_broker.web.diff.highlighting import Pieces
+from gsd_review_broker.web.diff.rendered_markdown import can_be_rendered, is_rendered
 from gsd_review_broker.web.diff.rendering import Below, Part, View, file_table, part_of, part_with
-from gsd_review_broker.web.diff.warnings import Warned
-from gsd_review_broker.web.markdown import rendering
-from gsd_review_broker.web.markdown.rendering import can_be_rendered, is_rendered
-from gsd_review_broker.web.review.threads import Thread
 
 # A file with more lines is loaded when it is opened.
 LARGE_FILE_LINES = 400
@@ -90,7 +89,7 @@ class DiffViews:
     async def base(
         self, prepared: PreparedDocument, facts: ReviewFacts, address: ReviewAddress, index: int
     ) -> bytes | None:
-        """The file as it was before the change, if the address asks for lines that the diff does not show."""
+        """Return the file before the change, if the address asks for lines that the diff does not show."""
         known = _patch_of(prepared, address, index)
         if not address.around or known is None:
             return None
@@ -165,10 +164,10 @@ class DiffViews:
         if not is_rendered(file, address):
             return turn + self._diff(document, index, address, view, below, base) + whole
         hunks = document.hunks(index) if base is None else self._hunks(document, index, address, base)[0]
-        if rendering.is_too_large(hunks):
+        if rendered_markdown.is_too_large(hunks):
             return _TOO_LARGE + self._diff(document, index, address, view, below, base) + whole
         is_complete = file.operation == Operation.CREATE or address.around == EVERYTHING
-        page = rendering.page(file, hunks, view, below, is_complete=is_complete)
+        page = rendered_markdown.page(file, hunks, view, below, is_complete=is_complete)
         return turn + page + (Markup("") if is_complete else _IN_PARTS) + whole
 
     def _diff(
@@ -199,7 +198,7 @@ class DiffViews:
 
 
 def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) -> FilePatch | None:
-    """The file's part of the proposed diff, if there can be lines around its hunks."""
+    """Return the file's part of the proposed diff, if there can be lines around its hunks."""
     document = prepared.document
     if document is None or address.patch is not None or address.since is not None:
         return None
@@ -209,7 +208,7 @@ def _patch_of(prepared: PreparedDocument, address: ReviewAddress, index: int) ->
 
 
 def _more(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Markup:
-    """The link in the heading of each hunk; empty where the file is shown whole already, or cannot be."""
+    """Return the link in the heading of each hunk; empty if the file is shown whole or cannot be."""
     if _patch_of(prepared, address, index) is None or address.around == EVERYTHING:
         return Markup("")
     shown = int(address.around or 0)
@@ -224,7 +223,7 @@ def _whole(prepared: PreparedDocument, address: ReviewAddress, index: int) -> Ma
 
 
 def _turn(file: ShownFile, address: ReviewAddress) -> Markup:
-    """The link from the rendered text to the diff, and back."""
+    """Return the link from the rendered text to the diff, and back."""
     form, text = (DIFF, "Show the diff") if is_rendered(file, address) else (RENDERED, "Show it rendered")
     other = replace(address, form=form, around="", part=None)
     return Markup(
@@ -266,7 +265,7 @@ def _has_line(file: ShownFile, at: str) -> bool:
 
 
 def _comment_link(address: ReviewAddress) -> str:
-    """Without scripts the page is loaded again with the form below the line."""
+    """Return the link that loads the page again with the form below the line, for browsers without scripts."""
     link = replace(address, at="").link(file=address.file, around=address.around)
     return str(Markup.escape(link + ("&" if "?" in link else "?") + "at="))
 

@@ -1,4 +1,5 @@
-"""How the pages show characters that are invisible, or that change how others look: as their code points."""
+"""How the pages write text: words for statuses, and code points for characters that are invisible or change how
+others look."""
 
 import unicodedata
 from functools import lru_cache
@@ -7,10 +8,11 @@ from html import escape
 from markupsafe import Markup
 
 from gsd_review_broker.domain.characters import with_hidden_shown
+from gsd_review_broker.domain.words import Status
 
 
 def plain(text: str) -> str:
-    """For places without markup: a title, a file's name, the source of markdown."""
+    """Write a text for places without markup: a title, a file's name, the source of Markdown."""
     return with_hidden_shown(text, lambda character: f"⟨{code_point(character)}⟩", is_block=True)
 
 
@@ -30,3 +32,15 @@ def name_of(character: str) -> str:
 
 def _framed(character: str) -> str:
     return f'<span class="hid" title="{escape(name_of(character))}">{code_point(character)}</span>'
+
+
+STATUS_WORDS = {status.value: status.replace("_", " ").capitalize() for status in Status}
+# Shown beside the colour, for readers who cannot tell colours apart.
+STATUS_MARKS = {
+    Status.PENDING: "○",
+    Status.CLAIMED: "◐",
+    Status.IN_REVIEW: "◑",
+    Status.APPROVED: "✓",
+    Status.CHANGES_REQUESTED: "↺",
+    Status.CLOSED: "■",
+}

@@ -1,17 +1,16 @@
-"""The threads of each line: findings and messages, with their answers.
-
-A message on a line of an earlier revision is found again in the newest one by the text of the line, as findings are.
-"""
+"""A review's conversation: its threads (findings and messages with their answers), and its events as sentences."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gsd_review_broker.domain.model import Finding, Message, Review, ReviewId
 from gsd_review_broker.domain.patch import ShownLines
-from gsd_review_broker.domain.words import Anchor, Disposition, Role, Side
+from gsd_review_broker.domain.words import Anchor, Disposition, Role, Side, Verdict
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
+from gsd_review_broker.service.wire.reviews import EventResult
 
 # Messages on revisions before these stay without a place: each revision is a diff to read.
 _MOST_REVISIONS = 8
@@ -38,7 +37,7 @@ class EarlierMessages:
         self._kept: OrderedDict[tuple[ReviewId, int], MessagePlaces] = OrderedDict()
 
     async def places(self, facts: ReviewFacts) -> MessagePlaces:
-        """By the number of the message; only of those on earlier revisions."""
+        """Return the places of messages on earlier revisions, by the number of the message."""
         key = facts.review.id, facts.review.revision
         if key not in self._kept:
             self._kept[key] = await self._look(facts)
@@ -61,7 +60,7 @@ class EarlierMessages:
 
 
 def _revision_of(message: Message, facts: ReviewFacts) -> int:
-    """The newest revision when the message was sent. A message of an earlier round is on an earlier revision."""
+    """Return the newest revision when the message was sent. A message of an earlier round is on an earlier one."""
     latest = facts.review.revision - (message.round != facts.review.round)
     sent = (one.number for one in facts.revisions[:latest] if one.created_at <= message.created_at)
     return max(sent, default=1)
@@ -144,7 +143,7 @@ def _of_finding(finding: Finding) -> Thread:
 
 
 def _of_message(review: Review, message: Message, places: MessagePlaces) -> Thread:
-    """A message refers to a line of the revision of its time; `places` says where that line is now."""
+    """Place a message on the line where the line of its revision is now, as `places` says."""
     place = places.get(message.id or 0)
     is_there = message.round == review.round if place is None else place.line is not None
     return Thread(
@@ -158,5 +157,85 @@ def _of_message(review: Review, message: Message, places: MessagePlaces) -> Thre
 
 
 def role_of(review: Review, person: str) -> Role:
-    """A person speaks for their own side; otherwise as a reviewer."""
+    """Return the proposer's role for the proposer, and the reviewer's for everyone else."""
     return Role.PROPOSER if person == review.proposer else Role.REVIEWER
+
+
+_SENTENCES = {
+    "review_created": "proposed it",
+    "review_revised": "sent revision {revision}",
+    "review_claimed": "claimed it",
+    "review_auto_rejected": "returned it: the diff does not apply",
+    "review_released": "gave the claim back",
+    "review_reclaimed": "took the claim back",
+    "verdict_comment": "commented",
+    "verdict_refused": "was refused a verdict ({code})",
+    "finding_resolved": "marked a finding {disposition}",
+    "message_sent": "wrote",
+    "counter_patch_offered": "offered a counter-patch",
+    "counter_patch_accepted": "accepted the counter-patch: revision {revision}",
+    "counter_patch_rejected": "rejected the counter-patch",
+    "human_requested": "asked for a person",
+    "human_cleared": "answered as a person",
+    "review_closed": "closed it ({outcome})",
+    "audit_checkpoint": "moved old reviews into an archive",
+    "reviewer_spawned": "started a reviewer",
+    "reviewer_drain_start": "is draining a reviewer",
+    "reviewer_terminated": "stopped a reviewer",
+    "gate_refused": "was refused by the gate",
+    "gate_overridden": "went past the gate",
+    "commit_landed": "saw it land as commit {commit}",
+    "access_refused": "was refused access",
+}
+_VERDICTS: dict[str, str] = {Verdict.APPROVED: "approved it", Verdict.CHANGES_REQUESTED: "requested changes"}
+_DETAILS = ("body_preview", "reason", "note", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    id: int
+    actor: str
+    sentence: str
+    detail: str
+    kind: str
+    timestamp: str
+
+
+@dataclass(slots=True)
+class Round:
+    number: int
+    moments: list[TimelineEntry] = field(default_factory=list[TimelineEntry])
+
+
+def rounds_of(events: Iterable[EventResult]) -> list[Round]:
+    """Group the events into rounds, oldest first."""
+    rounds: list[Round] = []
+    for event in events:
+        number = event["metadata"].get("round")
+        current = rounds[-1].number if rounds else 1
+        # A verdict and a message name their round, too; it never decreases.
+        number = max(number, current) if isinstance(number, int) else current
+        if not rounds or number != current:
+            rounds.append(Round(number))
+        rounds[-1].moments.append(moment_of(event))
+    return rounds
+
+
+def moment_of(event: EventResult) -> TimelineEntry:
+    metadata = event["metadata"]
+    detail = next((str(metadata[name]) for name in _DETAILS if metadata.get(name)), "")
+    return TimelineEntry(
+        event["id"], event["actor"], _sentence(event, metadata), detail, event["event_type"], event["timestamp"]
+    )
+
+
+def _sentence(event: EventResult, metadata: dict[str, Any]) -> str:
+    if event["event_type"] == "verdict_submitted":
+        return _VERDICTS.get(str(metadata.get("verdict")), "judged it")
+    sentence = _SENTENCES.get(event["event_type"], event["event_type"].replace("_", " "))
+    return sentence.format_map(_Known(metadata))
+
+
+class _Known(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
