@@ -9,7 +9,6 @@ neither Python nor a request. Everything else is asked as before: a ticket can o
 import os
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from gsd_review_broker.domain.gate.decision import Commit, ReviewedChange
@@ -78,8 +77,7 @@ def _may_land(approved: ReviewedChange, base: str, policy: GatePolicy) -> bool:
     """Ask the judge about the commit that is expected: this change, on this commit."""
     commit = Commit(id=base, parents=(base,), steps=parse_records(approved.records))
     request = GateRequest(origin=approved.origin, asker=Asker.HOOK, root=None, branches=(), commits=(commit,))
-    strict = replace(policy, mode=Mode.BLOCK)
-    return judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)).outcome == "pass"
+    return judge(ApprovalsAtHand([approved]), request, policy.at_least(Mode.BLOCK), Milliseconds(0)).outcome == "pass"
 
 
 def _forget_oldest(tickets: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from gsd_review_broker.domain.gate.decision import Commit, Origin
-from gsd_review_broker.domain.gate.policy import GatePolicy
+from gsd_review_broker.domain.gate.policy import stricter
 from gsd_review_broker.domain.gate.receipts import Receipt, parse_receipt
 from gsd_review_broker.domain.gate.records import digest_of_sorted, raw_records
 from gsd_review_broker.domain.gate.request import parse_log
@@ -74,9 +74,7 @@ def changed(repository: Path) -> tuple[str, tuple[Commit, ...]]:
 
 
 def proofs(repository: Path, key: PublicKey, root: str, commits: tuple[Commit, ...]) -> Proofs:
-    return read_proofs(
-        noted_receipts(repository), key, Origin(root=root, folder=str(repository)), commits, GatePolicy()
-    )
+    return read_proofs(noted_receipts(repository), key, Origin(root=root, folder=str(repository)), commits, stricter())
 
 
 def test_only_the_receipts_that_are_about_the_commits_are_checked(

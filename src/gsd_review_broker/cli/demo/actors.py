@@ -12,7 +12,7 @@ from gsd_review_broker.cli.demo import script
 from gsd_review_broker.cli.gate.setup import install_gate
 from gsd_review_broker.cli.git import changes
 from gsd_review_broker.client.connection import Connection, Json
-from gsd_review_broker.git.digest import commit_records, digest_of_records
+from gsd_review_broker.git.objects import commit_records, digest_of_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git
 
 WAIT_SECONDS = 20.0
