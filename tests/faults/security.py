@@ -493,9 +493,9 @@ A_TOKEN = (
     ),
     fault(
         "security gate: a ticket is left without asking the judge",
-        "gate/tickets.py",
-        '    return judge(ApprovalsAtHand([approved]), request, policy.at_least(Mode.BLOCK), Milliseconds(0)).outcome == "pass"\n',
-        "    return bool(judge(ApprovalsAtHand([approved]), request, policy.at_least(Mode.BLOCK), Milliseconds(0)))\n",
+        "gate/receipts.py",
+        '    return answer.outcome == "pass"\n',
+        "    return bool(answer)\n",
         "tests/integration/service/test_one_judge.py::test_a_rule_that_is_added_holds",
     ),
     fault(

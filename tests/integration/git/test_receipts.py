@@ -14,8 +14,14 @@ from gsd_review_broker.domain.gate.records import digest_of_sorted, raw_records
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.gate.hook import LOG
-from gsd_review_broker.gate.receipts import Proofs, ReceiptSigner, noted_receipts, parse_public_key, read_proofs
-from gsd_review_broker.gate.signing import PublicKey
+from gsd_review_broker.gate.receipts import (
+    Proofs,
+    PublicKey,
+    ReceiptSigner,
+    noted_receipts,
+    parse_public_key,
+    read_proofs,
+)
 from tests.support.processes import git
 
 # Of an earlier version, which wrote keys and checked signatures by itself.
