@@ -215,7 +215,7 @@ class Site:
 
     @property
     def authorization(self) -> str:
-        """Write the header with the user's token, found as by every command (settings/user_files.py); empty without one."""
+        """Write the header with the user's token, found as settings/user_files.py does; empty without one."""
         token = os.environ.get("BROKER_TOKEN")
         if token is None and self.known.get("user_file"):
             try:
@@ -288,8 +288,8 @@ def _bracketed(glob: str) -> str:
 
 
 def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> bytes:
-    """Write a line for each merge that is git's own; merges are rare, and so is this import. `environment` says where the
-    objects are; a hook's own is the default."""
+    """Write a line for each merge that is git's own; merges are rare, and so is this import. `environment` says where
+    the objects are; a hook's own is the default."""
     if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004 - a commit, its tree and more than one parent
         return b""
     from gsd_review_broker.gate.question import clean
@@ -300,7 +300,7 @@ def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> byt
 
 
 def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
-    """Ask the running broker, or without one the database file and the receipts; or only a broker on another machine."""
+    """Ask the running broker, or without one the database file and receipts; or only a broker on another machine."""
     url = site.broker_url
     if url:
         from gsd_review_broker.gate.remote import ask_remote

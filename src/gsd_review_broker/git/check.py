@@ -35,7 +35,7 @@ from gsd_review_broker.git.program import Answer, run_git, text_of
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")
-_HEAD = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
+OBJECT_STORE = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
 _OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _MOVED = re.compile(r"Hunk #(\d+) succeeded at \d+ \(offset (-?\d+) lines?\)\.")
 _REGENERATE = "regenerate the diff against HEAD"
@@ -108,7 +108,7 @@ class DiffCheck:
 
     def _scratch(self) -> tuple[str | None, IsolatedRepository]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""
-        answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", self._base)
+        answer = self._git(self._workspace, *OBJECT_STORE, "--verify", "--quiet", self._base)
         # A path may contain a line feed, so the lines are taken from the end.
         lines = text_of(answer.output).split("\n")
         commit = lines.pop() if _OBJECT_ID.fullmatch(lines[-1]) else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.check import DiffCheck, ask_git
+from gsd_review_broker.git.check import OBJECT_STORE, DiffCheck, ask_git
 from gsd_review_broker.git.discovery import git_folder, project_of_remote, root_commit
 from gsd_review_broker.git.objects import (
     TooLargeError,
@@ -28,9 +28,7 @@ MOST_AT_ONCE = 8
 
 
 class GitRepository:
-    """Each check runs in its own thread: starting a program is quicker there than on the event loop, and a check runs
-    several.
-    """
+    """Each check runs in its own thread: starting a program is quicker there than on the event loop."""
 
     def __init__(
         self, root: Path | None, *, allowed_roots: tuple[Path, ...], timeout: float = GIT_TIMEOUT_SECONDS
@@ -181,12 +179,9 @@ def _not_allowed(workspace: str) -> BrokerError:
     )
 
 
-_STORE = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
-
-
 def read_blob(workspace: str, scratch: Path, object_id: str, *, most: int, timeout: float) -> bytes:
     """Raises BrokerError if it is missing or larger than `most` bytes."""
-    answer = ask_git(workspace, *_STORE, timeout=timeout)
+    answer = ask_git(workspace, *OBJECT_STORE, timeout=timeout)
     # A path may contain a line feed, so the format is taken from the end.
     store, _, object_format = text_of(answer.output).rpartition("\n")
     if answer.code != 0 or object_format not in {"sha1", "sha256"}:
