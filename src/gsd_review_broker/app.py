@@ -15,8 +15,7 @@ from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.gate.receipts import ReceiptSigner
-from gsd_review_broker.gate.tickets import TicketOffice
+from gsd_review_broker.gate.receipts import ReceiptSigner, TicketOffice
 from gsd_review_broker.git.repository import GitRepository
 from gsd_review_broker.mcp.server import make_endpoints
 from gsd_review_broker.notify import Notifier

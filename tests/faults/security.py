@@ -37,7 +37,7 @@ _GATE = "tests/integration/service/test_gate.py"
 # What git reads: another layer stands behind each of these, so a claim is misled only without all three.
 _REPLACED_OBJECTS_COUNT = ("git/command.py", '"GIT_NO_REPLACE_OBJECTS": "1", ', "")
 _CLAIMS_READ_THE_REAL_REPOSITORY = (
-    "git/scratch.py",
+    "git/objects.py",
     '        "GIT_DIR": str(repository),\n',
     '        "GIT_DIR": os.path.dirname(objects),\n',
 )
@@ -70,7 +70,7 @@ OTHER_CONTENT = (
     ),
     fault(
         "security H1: grafts and shallow boundaries choose the parent",
-        "git/digest.py",
+        "git/objects.py",
         '    parents = [text_of(line.removeprefix(b"parent ")) for line in headers if line.startswith(b"parent ")]\n',
         '    names = _must(folder, "rev-parse", commit + "^@", environment=environment)\n'
         "    parents = text_of(names).split()\n",
@@ -146,16 +146,16 @@ OTHER_CONTENT = (
     ),
     fault(
         "security H4: submodules can be ignored",
-        "git/digest.py",
+        "git/objects.py",
         '"--no-abbrev", "--ignore-submodules=none",\n',
         '"--no-abbrev",\n',
         f"{_DIGEST}::test_a_submodule_counts_whatever_says_that_it_is_ignored",
     ),
     fault(
         "security H4: nothing has a digest",
-        "git/digest.py",
-        'digest_of_sorted(b"".join(lines)) if lines else None\n',
-        'digest_of_sorted(b"".join(lines))\n',
+        "git/objects.py",
+        "digest_of_sorted(raw_records(steps)) if steps else None\n",
+        "digest_of_sorted(raw_records(steps))\n",
         f"{_DIGEST}::test_nothing_has_no_digest",
     ),
     fault(
@@ -493,9 +493,9 @@ A_TOKEN = (
     ),
     fault(
         "security gate: a ticket is left without asking the judge",
-        "gate/tickets.py",
-        '    return judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)).outcome == "pass"\n',
-        "    return bool(judge(ApprovalsAtHand([approved]), request, strict, Milliseconds(0)))\n",
+        "gate/receipts.py",
+        '    return answer.outcome == "pass"\n',
+        "    return bool(answer)\n",
         "tests/integration/service/test_one_judge.py::test_a_rule_that_is_added_holds",
     ),
     fault(

@@ -437,7 +437,7 @@ _PLANS = "tests/acceptance/gate/test_plans.py"
 PLANS = (
     _fault(
         "a ticket lets code pass whose plan is not approved",
-        "gate/tickets.py",
+        "gate/receipts.py",
         "        if policy.plan_first:\n",
         "        if False:\n",
         f"{_PLANS}::test_approved_code_lands_only_after_its_plan_and_only_as_long_as_the_plan_stays",

@@ -19,7 +19,7 @@ def approval_policy(**changes: Any) -> ApprovalPolicy:
 
 
 def gate_policy(**changes: Any) -> GatePolicy:
-    return replace(stricter(), **changes)
+    return stricter()._replace(**changes)
 
 
 def pool_limits(**changes: Any) -> PoolLimits:

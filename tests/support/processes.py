@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from gsd_review_broker.git.scratch import PLACE as SCRATCH
-from gsd_review_broker.git.scratch import prefix_of
+from gsd_review_broker.git.objects import PLACE as SCRATCH
+from gsd_review_broker.git.objects import prefix_of
 from gsd_review_broker.pool.launcher import POOL_MARKER
 from gsd_review_broker.pool.tree import end_leftovers
 from gsd_review_broker.settings.state_files import Database

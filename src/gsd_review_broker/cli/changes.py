@@ -19,9 +19,8 @@ from typing import Any
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.command import alternate
-from gsd_review_broker.git.digest import digest_of_records, range_records
+from gsd_review_broker.git.objects import digest_of_records, make_empty_repository, range_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git, text_of
-from gsd_review_broker.git.scratch import make_empty_repository
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.locations import DATABASE_NAME
 

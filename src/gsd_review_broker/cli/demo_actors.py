@@ -14,7 +14,7 @@ from typing import Any
 from gsd_review_broker.cli import changes
 from gsd_review_broker.cli.project_files import install_gate
 from gsd_review_broker.client.connection import Connection, Json
-from gsd_review_broker.git.digest import commit_records, digest_of_records
+from gsd_review_broker.git.objects import commit_records, digest_of_records
 from gsd_review_broker.git.program import Answer, run_git, run_users_git
 
 FILE = "greet.py"

@@ -23,7 +23,7 @@ from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.gate import read_policy_file
 
 if TYPE_CHECKING:
-    from gsd_review_broker.gate.signing import PublicKey
+    from gsd_review_broker.gate.receipts import PublicKey
 
 
 def show_receipt(context: Context, review: str | None, *, override: str | None, note: str | None) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gsd_review_broker.client.connection import Connection, Json, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, unauthenticated
-from gsd_review_broker.git.plain_checkout import plain_root
+from gsd_review_broker.git.discovery import plain_root
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER, Locations, locate, recorded_url
 from gsd_review_broker.settings.runtime_file import Announcement, UntrustedRuntimeFileError, announced, new_challenge
 

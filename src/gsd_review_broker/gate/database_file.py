@@ -131,7 +131,7 @@ def _now() -> Milliseconds:
 
 
 def _waiting(folder: str) -> dict[str, Milliseconds]:
-    """When each commit landed that the broker has not recorded yet."""
+    """Read when each commit landed that the broker has not recorded yet."""
     own = Path(folder) / "tandem"
     moments: dict[str, Milliseconds] = {}
     for name in waiting_reports(str(own)) if own.is_dir() else []:
@@ -144,7 +144,7 @@ def _waiting(folder: str) -> dict[str, Milliseconds]:
 
 @contextlib.contextmanager
 def opened(database: Path, root: str | None) -> Generator[ApprovalsFile]:
-    """Only a plain file of this user that did not come with the repository."""
+    """Open a plain file of this user that did not come with the repository."""
     facts = database.lstat()
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(f"{database} is not a plain file")
@@ -159,7 +159,7 @@ def opened(database: Path, root: str | None) -> Generator[ApprovalsFile]:
 def _connected(database: Path) -> sqlite3.Connection:
     address = database.absolute().as_uri()
     log = Path(f"{database}-wal")
-    # Without a log nobody writes, and none has to be made in order to read.
+    # Without a log no broker writes, and none has to be made in order to read.
     immutable = "" if log.exists() else "&immutable=1"
     connection = sqlite3.connect(f"{address}?mode=ro{immutable}", uri=True, timeout=_BUSY_SECONDS)
     try:
@@ -171,8 +171,8 @@ def _connected(database: Path) -> sqlite3.Connection:
 
 
 def _require_own(connection: sqlite3.Connection, database: Path) -> None:
-    """Only a file with exactly the broker's own schema can approve anything: a view could stand in the place of a
-    table of approvals. Raises ValueError or sqlite3.Error."""
+    """Refuse a file without exactly the broker's own schema: a view could stand in the place of a table of approvals.
+    Raises ValueError or sqlite3.Error."""
     schema.harden(connection)
     connection.execute("PRAGMA query_only=ON")
     try:

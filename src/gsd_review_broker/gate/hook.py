@@ -54,7 +54,7 @@ def _prepared(note: str, lines: bytes) -> int:
         return 0
     root = site.known.get("root")
     if root and not os.path.isdir(root):
-        # Its configuration is not where it was, and so it would count as the default.
+        # Its configuration is not where it was, so the default would apply.
         raise RefusedError(
             f"tandem gate: refused, because this repository is not at {root} any more.\nNext: tandem gate install"
         )
@@ -84,7 +84,7 @@ def wanted_updates(lines: bytes) -> "list[tuple[str, str]]":
 
 
 def configuration(site: "Site") -> bytes:
-    """The text of all sources of the policy; each part of it is parsed only where it may say something."""
+    """Read the text of all sources of the policy; the hook parses it only if it names a setting that matters."""
     names = [name.removeprefix(_POLICY_VARIABLES).lower() for name in policy_variables()]
     text = "".join(f'"{name}"' for name in names).encode("utf-8", "surrogateescape")
     for path in (site.known.get("project_file"), site.known.get("user_file"), os.environ.get(_CONFIG_VARIABLE)):
@@ -97,12 +97,12 @@ def configuration(site: "Site") -> bytes:
 
 
 def policy_variables() -> "list[str]":
-    """Those of the environment that demand something of the gate."""
+    """List the variables of the environment that demand something of the gate."""
     return [name for name in os.environ if name.startswith(_POLICY_VARIABLES)]
 
 
 def own_demands() -> "list[dict[str, object]]":
-    """What the environment here demands of the gate. A broker has another environment, so it is told."""
+    """Read what the environment here demands of the gate. The broker has another one, so the hook sends it."""
     if not policy_variables() and not os.environ.get(_CONFIG_VARIABLE):
         return []
     from gsd_review_broker.settings.gate import demands
@@ -129,7 +129,7 @@ def guarded_branches(site: "Site", text: bytes) -> "tuple[str, ...]":
 
 
 def plan_lines(site: "Site", text: bytes, updates: "list[tuple[str, str]]") -> bytes:
-    """A line for each of GSD's active plans, where code has to wait for them."""
+    """Write a line for each of GSD's active plans, if code has to wait for them."""
     if not updates or (b'"plan_first"' not in text and b"\\u" not in text):
         return b""
     from gsd_review_broker.gate.question import required_plans
@@ -180,10 +180,10 @@ class Site:
 
     @property
     def broker_url(self) -> str:
-        """Of the broker on another machine that judges here; nothing where it is one of this machine.
+        """Find the address of the broker on another machine that judges here; empty if it is one of this machine.
 
-        Only the environment and the user's own file name it (settings/locations.py): whoever chooses the address
-        gets the user's token. Raises RefusedError if the file should have it, and has not."""
+        Only the environment and the user's own file name it (settings/locations.py): the broker
+        at the address gets the user's token. Raises RefusedError if the file should have it, and has not."""
         named = os.environ.get("BROKER_URL")
         if named:
             from gsd_review_broker.gate.remote import is_elsewhere
@@ -215,7 +215,7 @@ class Site:
 
     @property
     def authorization(self) -> str:
-        """The header with the user's token, as every command finds it (settings/locations.py); nothing without one."""
+        """Write the header with the user's token, found as settings/locations.py does; empty without one."""
         token = os.environ.get("BROKER_TOKEN")
         if token is None and self.known.get("user_file"):
             try:
@@ -233,7 +233,7 @@ class Site:
 
 
 def git_folder() -> str:
-    """This worktree's own, found without starting git."""
+    """Find this worktree's git folder without starting git."""
     folder = os.environ.get("GIT_DIR") or ".git"
     if os.path.isfile(folder):
         with open(folder, encoding="utf-8", errors="surrogateescape") as file:
@@ -242,7 +242,7 @@ def git_folder() -> str:
 
 
 def common_folder() -> str:
-    """The git folder that all worktrees share."""
+    """Find the git folder that all worktrees share."""
     folder = git_folder()
     try:
         with open(f"{folder}/commondir", encoding="utf-8", errors="surrogateescape") as file:
@@ -253,7 +253,7 @@ def common_folder() -> str:
 
 
 def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ...]", plans: bytes) -> "bytes | None":
-    """All commits that the guarded branches would gain; None where there are none."""
+    """Ask about all commits that the guarded branches would gain; None if there are none."""
     log = new_commits([new for new, _ in updates], site.tips, globs)
     if not log:
         return None
@@ -264,7 +264,7 @@ def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ..
 
 
 def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
-    """In state `prepared` the references still have their old values."""
+    """List what the branches would gain. In state `prepared` the references still have their old values."""
     return commits_log([*news, "--not", *guarded_globs(globs), "--remotes", *tips])
 
 
@@ -278,18 +278,18 @@ def commits_log(revisions: "list[str]") -> bytes:
 
 
 def guarded_globs(globs: "tuple[str, ...]") -> "list[str]":
-    """The guarded branches as `git log` takes them."""
+    """Name the guarded branches as `git log` takes them."""
     return [f"--glob=refs/heads/{_bracketed(glob)}" for glob in globs] or ["--branches"]
 
 
 def _bracketed(glob: str) -> str:
-    """git adds `/*` to a name without wildcards; with its last letter in brackets it is taken as it is."""
+    """git adds `/*` to a name without wildcards; with its last letter in brackets it stays as it is."""
     return glob if any(sign in glob for sign in "*?[") else f"{glob[:-1]}[{glob[-1:]}]"
 
 
 def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> bytes:
-    """A line for each merge that is git's own; merges are rare, and so is this import. `environment` says where the
-    objects are; a hook's own is the default."""
+    """Write a line for each merge that is git's own; merges are rare, and so is this import. `environment` says where
+    the objects are; a hook's own is the default."""
     if not any(field.count(b" ") > 2 and not field.startswith((b":", b"\n:")) for field in log.split(b"\0")):  # noqa: PLR2004 - a commit, its tree and more than one parent
         return b""
     from gsd_review_broker.gate.question import clean
@@ -300,7 +300,7 @@ def clean_merges(log: bytes, environment: "dict[str, str] | None" = None) -> byt
 
 
 def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
-    """The running broker, else what the database file and the receipts say; or a broker on another machine alone."""
+    """Ask the running broker, or without one the database file and receipts; or only a broker on another machine."""
     url = site.broker_url
     if url:
         from gsd_review_broker.gate.remote import ask_remote
@@ -328,10 +328,10 @@ def ask(site: Site, path: str, body: bytes) -> "tuple[str, str]":
 
 
 def address_of(database: str) -> "tuple[str, int] | None":
-    """Of the runtime file beside the database, without a JSON parser.
+    """Read the runtime file beside the database, without a JSON parser.
 
-    A repository may bring such a file. It counts as for every client: its owner's alone, an address of this machine,
-    and the process that it names holds the database's lock."""
+    A repository may bring such a file. The hook believes it as every client does: if only its owner can read it, if the
+    address is one of this machine, and if the process that it names holds the database's lock."""
     try:
         text = _own_text(f"{database}.runtime.json")
         holder = _holder(f"{database}.lock") if text else ""
@@ -346,7 +346,7 @@ def address_of(database: str) -> "tuple[str, int] | None":
 
 
 def _own_text(path: str, longest: int = _LONGEST_FILE) -> str:
-    """Of a plain file that nobody else can read or write; else nothing."""
+    """Read a plain file that no other user can read or write; any other is empty."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         facts = os.fstat(file.fileno())
         is_own = facts.st_uid == os.geteuid() and not facts.st_mode & _OF_OTHERS
@@ -354,7 +354,7 @@ def _own_text(path: str, longest: int = _LONGEST_FILE) -> str:
 
 
 def _holder(path: str) -> str:
-    """The process that holds a lock, by what it wrote; nothing where the lock is free."""
+    """Name the process that holds a lock, by what it wrote; empty if the lock is free."""
     import fcntl
 
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
@@ -374,7 +374,7 @@ def _pid_in(text: str) -> str:
 def post(
     address: "tuple[str, int]", path: str, body: bytes, authorization: str = "", patience: float = ANSWER_SECONDS
 ) -> "tuple[int, bytes]":
-    """One request; by default within the time that a refusal may take. Raises OSError."""
+    """Make one request; by default within the time that a refusal may take. Raises OSError."""
     import _socket  # `socket` costs more than the whole request
     import time
 
@@ -419,7 +419,7 @@ def keep(note: str, body: bytes) -> None:
         with open(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(body)
     except OSError:
-        # Without it the commit is not linked to its review until somebody runs `tandem gate status`.
+        # Without it the commit is linked to its review only when a person runs `tandem gate status`.
         return
 
 

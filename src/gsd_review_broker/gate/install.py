@@ -18,7 +18,7 @@ from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
 from gsd_review_broker.gate.hook import Site
-from gsd_review_broker.gate.tickets import TICKET_DIFF, remove_tickets
+from gsd_review_broker.gate.receipts import TICKET_DIFF, remove_tickets
 from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, command_line
 from gsd_review_broker.git.discovery import find_root, git_folder, root_commit
 from gsd_review_broker.git.program import Answer, run_git, run_users_git_config, text_of
@@ -158,17 +158,17 @@ class GateSite:
 
     @property
     def name(self) -> str:
-        """As the user's list of brokers on other machines has it."""
+        """Name the repository as the user's list of brokers on other machines does."""
         return str(self.root or self.common)
 
 
 def hooks_path(site: GateSite) -> str | None:
-    """What the user's own git would use; None for the git folder's own hooks."""
+    """Read what the user's own git would use; None for the git folder's own hooks."""
     return _setting(site, "--type=path")
 
 
 def hook_file(site: GateSite) -> Path:
-    """Where git looks for the hook now."""
+    """Find where git looks for the hook now."""
     named = hooks_path(site)
     if named is None:
         return site.common / "hooks" / _HOOK
@@ -197,7 +197,7 @@ def install(site: GateSite, *, database: Database, user_database: Database, url:
     tips = _tips(site) if present == "absent" or not site.facts_file.exists() else known_tips(site)
     if present == "damaged":
         uninstall(site)
-    # Nothing that came with the folder counts.
+    # Tickets that came with the folder do not apply.
     remove_tickets(list((site.own / "tickets").glob("*")) if present != "ok" else [])
     site.own.mkdir(mode=0o700, exist_ok=True)
     if url is not None:
@@ -217,8 +217,8 @@ def install(site: GateSite, *, database: Database, user_database: Database, url:
 
 
 def _address_before(site: GateSite) -> str | None:
-    """Of the broker on another machine that has judged here, also if the repository was moved since. Nobody gets
-    another judge by installing the gate again."""
+    """Find the address of the broker on another machine that has judged here, also if the repository was moved since.
+    Installing the gate again does not change the judge."""
     before = Site.of(str(site.common)).known if site.facts_file.exists() else {}
     url = recorded_url(site.name)
     if url is not None or not before.get("elsewhere"):
@@ -237,7 +237,7 @@ def _address_before(site: GateSite) -> str | None:
 
 
 def _install_beside(site: GateSite) -> None:
-    """In the git folder's own hooks; what is there already is called first."""
+    """Install in the git folder's own hooks; a hook that is there already is called first."""
     hooks = site.common / "hooks"
     hooks.mkdir(exist_ok=True)
     file, kept = hooks / _HOOK, hooks / CHAINED
@@ -255,7 +255,7 @@ def _install_beside(site: GateSite) -> None:
 
 
 def _install_in_front(site: GateSite, named: str) -> None:
-    """A folder of ours instead of `core.hooksPath`, with a hook for each that the other folder may have."""
+    """Put a folder in the place of `core.hooksPath`, with a hook for each that the other folder may have."""
     before = site.config_file.read_bytes()
     hooks = site.own / "hooks"
     hooks.mkdir(mode=0o700, exist_ok=True)
@@ -349,10 +349,10 @@ def policy_of(site: GateSite) -> GatePolicy:
 
 
 def hook_site(site: GateSite) -> Site:
-    """What the hook knows of this repository; or would know, where it is not installed."""
+    """Read what the hook knows of this repository; or would know, where it is not installed."""
     if site.facts_file.exists():
         known = Site.of(str(site.common))
-        # A folder that somebody else packed must not choose whose addresses and token are read.
+        # A folder that another user packed must not choose whose addresses and token are read.
         known.known["user_file"] = str(locations.user_file())
         return known
     place = locations.locate(site.root, db=None, config=None)
@@ -382,14 +382,13 @@ def _facts(site: GateSite, database: Database, user_database: Database, tips: li
 
 
 def _tips(site: GateSite) -> list[str]:
-    """What the branches hold now is history; the gate judges what comes after."""
+    """List what the branches hold now: that is history, and the gate judges what comes after."""
     answer = run_git(site.folder, "for-each-ref", "--format=%(objectname)", "refs/heads")
     return sorted(set(_good(answer).decode("ascii").split()))
 
 
 def known_tips(site: GateSite) -> list[str]:
-    lines = site.facts_file.read_text("utf-8", "surrogateescape").splitlines()
-    return [line.removeprefix("tip=") for line in lines if line.startswith("tip=")]
+    return Site.of(str(site.common)).tips
 
 
 def _write(path: Path, text: str, mode: int) -> None:

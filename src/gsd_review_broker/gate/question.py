@@ -4,6 +4,7 @@ imports it only where there is one of them."""
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from gsd_review_broker.domain.gate.records import Entry, blob_id, object_format
 from gsd_review_broker.domain.gate.request import PLAN, PlanVersion, is_plan, parse_log, plan_line
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import UnfitFileError, read_regular, read_with_status
+from gsd_review_broker.git.objects import IsolatedRepository, make_isolated_repository
 from gsd_review_broker.git.program import run_git, text_of
-from gsd_review_broker.git.scratch import IsolatedRepository, make_isolated_repository
 from gsd_review_broker.settings.gate import read_policy
 
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
@@ -34,18 +35,12 @@ _FOLDER = re.compile(rf"(?:[A-Z][A-Z0-9]*-)?({_NUMBER})(?:-|$)")
 def clean(log: bytes, environment: dict[str, str]) -> list[str]:
     """Find the merges in the output of `git log` whose tree equals git's own clean merge. `environment` names the
     repository and its objects."""
-    merges = [ids for ids in _ids(log) if len(ids) == 4]  # noqa: PLR2004 - commit, tree and two parents
+    merges = [commit for commit in parse_log(log) if len(commit.parents) == 2]  # noqa: PLR2004 - two branches
     if not merges:
         return []
-    import tempfile  # noqa: PLC0415 - plans are asked about more often than merges
-
     with tempfile.TemporaryDirectory(prefix="tandem-") as scratch:
-        apart = _empty_repository(Path(scratch), environment, object_format(merges[0][0]))
-        return [commit for commit, tree, ours, theirs in merges if _merged(apart, ours, theirs) == tree]
-
-
-def _ids(log: bytes) -> list[list[str]]:
-    return [[commit.id, commit.tree, *commit.parents] for commit in parse_log(log)]
+        isolated = _empty_repository(Path(scratch), environment, object_format(merges[0].id))
+        return [merge.id for merge in merges if _merged(isolated, *merge.parents) == merge.tree]
 
 
 def _empty_repository(scratch: Path, known: dict[str, str], kind: str) -> IsolatedRepository:
@@ -53,14 +48,14 @@ def _empty_repository(scratch: Path, known: dict[str, str], kind: str) -> Isolat
     answer = run_git(Path.cwd(), "rev-parse", "--path-format=absolute", "--git-path", "objects", environment=known)
     if not answer.is_good:
         raise BrokerError(Code.UNAVAILABLE, f"git rev-parse: {answer.why}", "Look at the repository.")
-    apart = make_isolated_repository(scratch, objects=text_of(answer.output), object_format=kind)
-    listed = (apart.environment[_ALTERNATES], known.get(_ALTERNATES, ""))
-    return replace(apart, environment=apart.environment | {_ALTERNATES: os.pathsep.join(filter(None, listed))})
+    isolated = make_isolated_repository(scratch, objects=text_of(answer.output), object_format=kind)
+    listed = (isolated.environment[_ALTERNATES], known.get(_ALTERNATES, ""))
+    return replace(isolated, environment=isolated.environment | {_ALTERNATES: os.pathsep.join(filter(None, listed))})
 
 
-def _merged(apart: IsolatedRepository, ours: str, theirs: str) -> str | None:
+def _merged(isolated: IsolatedRepository, ours: str, theirs: str) -> str | None:
     merge = ("merge-tree", "--write-tree", "--no-messages", ours, theirs)
-    answer = run_git(apart.folder, *merge, environment=apart.environment)
+    answer = run_git(isolated.folder, *merge, environment=isolated.environment)
     return text_of(answer.output).strip() if answer.is_good else None
 
 
@@ -92,7 +87,7 @@ def plan_versions(root: Path, names: Iterable[str], commit: str) -> list[PlanVer
 
 
 def _entries(path: Path, kind: str) -> tuple[Entry, ...]:
-    """As git would store it. No filter of git's is run, since a repository's configuration may name any program."""
+    """Read a file as git would store it, without filters: a repository's configuration may name any program."""
     try:
         content, status = read_with_status(path)
     except (OSError, UnfitFileError):
@@ -125,7 +120,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def current_phase(state: str) -> str | None:
-    """By GSD's STATE.md; None where it names no phase."""
+    """Find the phase that GSD's STATE.md names; None if it names none."""
     for pattern in _CURRENT:
         match = pattern.search(state)
         if match:
@@ -144,7 +139,7 @@ def _plain(number: str) -> str:
 
 
 def unfinished_plans(names: Iterable[str]) -> list[str]:
-    """Of the files in a phase's folder: the plans that have no summary."""
+    """List the plans in a phase's folder that have no summary."""
     known = set(names)
     plans = sorted(name for name in known if is_plan(name))
     return [name for name in plans if name.removesuffix(PLAN) + _SUMMARY not in known]

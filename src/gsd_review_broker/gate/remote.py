@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files.private import write_private
-from gsd_review_broker.gate.hook import Site, configuration
+from gsd_review_broker.gate.hook import Site, configuration, own_demands
 from gsd_review_broker.settings.locations import own_token
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _asked(site: Site, url: str, path: str, body: bytes) -> Any:
 
 
 def _own_mode(site: Site) -> "Mode | None":
-    """What the configuration here demands; None where it says nothing. Configuration that cannot be read blocks."""
+    """Read the mode that the files here name; None if they name none. Configuration that cannot be read blocks."""
     with suppress(OSError):
         if not configuration(site):
             return None
@@ -91,14 +91,14 @@ def _shown(status: int, answer: bytes) -> str:
 
 
 def send(site: Site, url: str, path: str, body: bytes, patience: float) -> tuple[int, bytes]:
-    """The whole exchange within `patience`, a slow name service included. Raises BrokerError."""
+    """Make the whole exchange within `patience`, a slow name service included. Raises BrokerError."""
     outcome: list[tuple[int, bytes] | Exception] = []
     done = _thread.allocate_lock()
     done.acquire()
 
     def exchange() -> None:
         try:
-            # Longer than this call waits, so that the time-out is told in one way.
+            # Longer than this call waits, so that there is one message about a time-out.
             outcome.append(_exchanged(site, url, path, body, patience + _MARGIN_SECONDS))
         except Exception as error:  # noqa: BLE001 - the caller raises it again
             outcome.append(error)
@@ -137,11 +137,13 @@ def _for_elsewhere(site: Site, body: bytes) -> bytes:
 
 
 def _unanswered(site: Site, problem: str, hint: str) -> tuple[str, str]:
-    """Refused as strictly as the broker was when it answered last, or as the files here say."""
+    """Refuse as strictly as the broker did when it answered last, or as the files here say. The environment can only
+    make that stricter: it does not stand in for an answer, or for a file."""
     from gsd_review_broker.domain.gate.policy import Mode, strictest
 
     modes = [mode for mode in (_own_mode(site), _remembered(site)) if mode is not None]
-    mode = strictest(modes) if modes else Mode.BLOCK
+    demanded = [Mode(section["mode"]) for section in own_demands() if section.get("mode") in list(Mode)]
+    mode = strictest([*modes, *demanded]) if modes else Mode.BLOCK
     if mode is Mode.OFF:
         return "pass", ""
     verb = "warning (the commit is let through)" if mode is Mode.WARN else "refused"
@@ -161,7 +163,7 @@ def remember_mode(site: Site, mode: str) -> None:
 
 
 def _remembered(site: Site) -> "Mode | None":
-    """The mode in which the broker answered last; anything else is the strictest."""
+    """Read the mode in which the broker answered last; an unknown word is the strictest."""
     from gsd_review_broker.domain.gate.policy import Mode
 
     text = _text_of_mode(site)

@@ -1,4 +1,4 @@
-"""What landed, told to the broker after git has written the references: in the background, so nobody waits for it.
+"""Reports of what landed. The hook sends them in the background, after git has written the references.
 
 A file for each report is kept in the gate's folder until the broker has it."""
 
@@ -11,14 +11,14 @@ _REPORT = "landed."
 _MOST_REPORTS = 200
 # How the note of a commit begins for which the broker had left a ticket (`gate/tickets`).
 _TICKET = b"ticket "
-# Nobody waits for a report, so a busy broker has time.
+# Reports are sent in the background, so a busy broker has time.
 _REPORT_SECONDS = 10.0
 _ANSWERED = (200, 400)
 _LANDED = "/api/gate/landed"
 
 
 def report_note(note: str) -> int:
-    """After the references were written, in the background: nobody waits, and nothing is blocked."""
+    """Report a note after the references were written. This runs in the background and blocks nothing."""
     import time
 
     try:
@@ -32,7 +32,7 @@ def report_note(note: str) -> int:
 
 
 def _expand_ticket(site: Site, report: str) -> None:
-    """A commit with a ticket was not asked about, so its report is written only now."""
+    """Write the report of a commit with a ticket, about which the hook has not asked the broker."""
     with open(report, "rb") as file:
         first, _, update = file.read().partition(b"\n")
     if not first.startswith(_TICKET):
@@ -70,7 +70,7 @@ def report_landed(site: Site) -> bool:
 
 
 def _reported(site: Site, address: "tuple[str, int] | None", url: str, body: bytes) -> int:
-    """The broker's status."""
+    """Send a report, and return the status of the answer."""
     if address is not None:
         return post(address, _LANDED, body, site.authorization, _REPORT_SECONDS)[0]
     from gsd_review_broker.errors import BrokerError
@@ -83,5 +83,5 @@ def _reported(site: Site, address: "tuple[str, int] | None", url: str, body: byt
 
 
 def waiting_reports(folder: str) -> "list[str]":
-    """The names of the reports that the broker does not have yet, oldest first."""
+    """List the reports that the broker does not have yet, oldest first."""
     return sorted(name for name in os.listdir(folder) if name.startswith(_REPORT))[:_MOST_REPORTS]

@@ -1,10 +1,11 @@
-"""Does a diff apply to HEAD, and what exactly would it change?
+"""The check of a diff: does it apply to HEAD, and what exactly would it change?
 
 git applies the diff to an index that holds the touched paths alone, in an empty repository beside the real one. What
 git makes of it is then compared with what the diff shows: the same content, from hunks at their own lines, with the
 same modes, and no other path.
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -12,27 +13,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.gate.records import blob_id
+from gsd_review_broker.domain.gate.records import Entry, Step, blob_id, raw_records
 from gsd_review_broker.domain.patch import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.digest import Record, digest_of_records
 from gsd_review_broker.git.objects import (
     MOST_BYTES,
     SUBMODULE_MODE,
     BaseTree,
     IndexEntry,
+    IsolatedRepository,
     Objects,
     TooLargeError,
+    digest_of_records,
     index_bytes,
+    make_empty_repository,
+    make_isolated_repository,
     opened_objects,
     read_index,
 )
 from gsd_review_broker.git.program import Answer, run_git, text_of
-from gsd_review_broker.git.scratch import IsolatedRepository, make_empty_repository, make_isolated_repository
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
 
 _APPLY = ("apply", "--whitespace=nowarn")
-_HEAD = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
+OBJECT_STORE = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
 _OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _MOVED = re.compile(r"Hunk #(\d+) succeeded at \d+ \(offset (-?\d+) lines?\)\.")
 _REGENERATE = "regenerate the diff against HEAD"
@@ -88,7 +91,7 @@ class DiffCheck:
         return Applies(digest=None)
 
     def _unreadable(self, why: str) -> str:
-        """In git's own words, if git cannot read it either."""
+        """Explain it in git's own words, if git cannot read it either."""
         answer = self._git(self._folder, "apply", "--numstat", "--", str(self._patch))
         return answer.why if answer.code != 0 else f"the diff cannot be read completely ({why}): {_REGENERATE}"
 
@@ -105,7 +108,7 @@ class DiffCheck:
 
     def _scratch(self) -> tuple[str | None, IsolatedRepository]:
         """HEAD's commit (None before the first one), and a repository beside the real one."""
-        answer = self._git(self._workspace, *_HEAD, "--verify", "--quiet", self._base)
+        answer = self._git(self._workspace, *OBJECT_STORE, "--verify", "--quiet", self._base)
         # A path may contain a line feed, so the lines are taken from the end.
         lines = text_of(answer.output).split("\n")
         commit = lines.pop() if _OBJECT_ID.fullmatch(lines[-1]) else None
@@ -124,7 +127,7 @@ class DiffCheck:
         arguments = (*_APPLY, "--cached", *options, "--", str(self._patch))
         return self._git(scratch.folder, *arguments, environment=scratch.environment)
 
-    def said(self, answer: Answer) -> str:
+    def complaint(self, answer: Answer) -> str:
         return answer.why.replace(str(self._patch), "the diff")
 
     @property
@@ -132,8 +135,8 @@ class DiffCheck:
         return self._diff
 
     def _fits_work_tree(self) -> bool:
-        """Every hunk at its own line. Looked at from an empty repository: the real one's configuration could name
-        programs that filter files."""
+        """Say whether every hunk fits the work tree at its own line. git is started in an empty repository, because the
+        real one's configuration could name programs that filter files."""
         empty = make_empty_repository(self._folder / "apart", "sha1")
         environment = {"GIT_DIR": str(empty), "GIT_WORK_TREE": self._workspace}
         arguments = (*_APPLY, "--check", "--verbose", "--", str(self._patch))
@@ -165,7 +168,7 @@ class _OnHead:
                 self._objects.verify(entry.object_id)
         answer = self._check.apply(self._scratch, before, *(("--reverse",) if self._reverse else ()))
         if not answer.is_good:
-            return DoesNotApply(git_says=self._check.said(answer))
+            return DoesNotApply(git_says=self._check.complaint(answer))
         after = read_index(self._scratch.index.read_bytes(), self._scratch.object_format)
         return self._compared(before, after)
 
@@ -174,19 +177,23 @@ class _OnHead:
         moved = [section for section in self._sections if not self._is_as_shown(section, before, after)]
         offsets = self._offsets(moved, before) if moved else ()
         old, new = (after, before) if self._reverse else (before, after)
-        records = [
-            _record(path, old.get(path), new.get(path))
+        steps = {
+            path: Step(self._side(old.get(path)), self._side(new.get(path)))
             for path in old.keys() | new.keys()
             if old.get(path) != new.get(path)
-        ]
-        digest = digest_of_records(records)
+        }
+        digest = digest_of_records(steps)
         if digest is None:
             raise MisleadingDiffError("the diff changes nothing")
-        raw = b"".join(sorted(b"%b\0%b\0" % record for record in records))
-        return Applies(digest=digest, offsets=offsets, records=raw)
+        return Applies(digest=digest, offsets=offsets, records=raw_records(steps))
+
+    def _side(self, entry: IndexEntry | None) -> Entry:
+        absent = IndexEntry("000000", "0" * hashlib.new(self._scratch.object_format).digest_size * 2)
+        mode, object_id = entry or absent
+        return Entry(mode.encode("ascii"), object_id.encode("ascii"))
 
     def _require_shown(self, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> None:
-        """The outcome has no path and no mode that the diff does not show."""
+        """Refuse an outcome with a path or a mode that the diff does not show."""
         expected = dict(before)
         for section in self._sections:
             source = None if section.source is None else before.get(section.source)
@@ -204,7 +211,7 @@ class _OnHead:
             raise MisleadingDiffError(f"git's result differs from what the diff shows: {_REGENERATE}")
 
     def _is_as_shown(self, section: _Section, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> bool:
-        """Does the outcome follow from the hunks at their own lines? The blob that is stored is hashed again."""
+        """Say whether the outcome follows from the hunks at their own lines. The stored blob is hashed again."""
         if section.target is None:
             return True
         outcome = after[section.target]
@@ -232,7 +239,7 @@ class _OnHead:
         return blob_id(content, self._scratch.object_format)
 
     def _offsets(self, moved: list[_Section], before: dict[bytes, IndexEntry]) -> tuple[Offset, ...]:
-        """Where git put the hunks, if each file is an honest diff against an older blob of this repository."""
+        """Say where git put the hunks, if each file is an honest diff against an older blob of this repository."""
         answer = self._check.apply(self._scratch, before, "--check", "--verbose")
         reported = _reported(answer.errors, self._sections)
         for section in moved:
@@ -246,7 +253,7 @@ class _OnHead:
         return tuple(reported)
 
     def _is_honest(self, file: FilePatch) -> bool:
-        """The diff names its base blob, the repository has it, and every hunk applies there at its own line."""
+        """Say whether the repository has the blob that the diff names, and every hunk applies there at its own line."""
         older = self._objects.blob_named(file.base_id) if file.base_id else None
         return older is not None and patch.applied(self._check.diff, file, older) is not None
 
@@ -255,19 +262,6 @@ def _section(file: FilePatch, *, reverse: bool) -> _Section:
     if reverse:
         return _Section(file, file.new_name, file.old_name, file.new_mode, file.old_mode)
     return _Section(file, file.old_name, file.new_name, file.old_mode, file.new_mode)
-
-
-def _record(path: bytes, old: IndexEntry | None, new: IndexEntry | None) -> Record:
-    """As `git diff-tree --raw` writes it."""
-    size = len((old or new or IndexEntry("", "")).object_id)
-    absent = IndexEntry("000000", "0" * size)
-    before, after = old or absent, new or absent
-    if old is None or new is None:
-        status = "A" if old is None else "D"
-    else:
-        status = "M" if old.mode[:3] == new.mode[:3] else "T"
-    metadata = f":{before.mode} {after.mode} {before.object_id} {after.object_id} {status}"
-    return Record(metadata.encode("ascii"), path)
 
 
 def _reported(errors: str, sections: list[_Section]) -> list[Offset]:

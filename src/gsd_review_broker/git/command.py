@@ -1,7 +1,7 @@
-"""How git is started, for everyone: its options and its environment.
+"""The options and the environment that git is always started with.
 
 It imports `os` and nothing else, because the gate's hook runs for a few milliseconds at each update of a reference.
-`git/program` starts git for everybody else.
+All other programs start git through `git/program`.
 """
 
 import os
@@ -40,7 +40,7 @@ AS_IT_IS = (
 # - diff.*: records are asked for with --no-renames, --no-relative, --full-index, --ignore-submodules=none and -z, and
 #   sorted, so renames, order, prefixes, abbreviations and quoting do not matter.
 # - i18n.*: about the text of commit messages, which are not read.
-# - core.worktree: a root from which git does not find the same repository is refused (`git/checkout`).
+# - core.worktree: a root from which git does not find the same repository is refused (`git/discovery`).
 # - extensions.*: git refuses what it does not know. objectFormat is read from git and used.
 # - include.path: whatever it includes is one of the settings above.
 OPTIONS = (
@@ -59,7 +59,7 @@ _PLACES = (
 )  # fmt: skip
 
 
-# The same whoever runs git.
+# The same for the hook and for all other programs.
 FIXED_ENVIRONMENT = {
     **TRUE_OBJECTS,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -85,7 +85,7 @@ def git_environment() -> "dict[str, str]":
 
 
 def places() -> "dict[str, str]":
-    """The variables that name a hook's repository and its objects, which may still be in quarantine."""
+    """Return the variables that name a hook's repository and its objects, which may still be in quarantine."""
     return {name: os.environ[name] for name in _PLACES if name in os.environ}
 
 
@@ -94,7 +94,7 @@ def command_line(arguments: "tuple[str, ...] | list[str]") -> "list[str]":
 
 
 def read_git(arguments: "list[str]", environment: "dict[str, str]") -> "bytes | None":
-    """What git prints; None if it fails. Its complaints go to the standard error of this process."""
+    """Return what git prints; None if it fails. Its complaints go to the standard error of this process."""
     reading, writing = os.pipe()
     actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
     command = command_line(arguments)
@@ -107,7 +107,7 @@ def read_git(arguments: "list[str]", environment: "dict[str, str]") -> "bytes | 
 
 
 def alternate(path: str) -> str:
-    """A path in the list of alternates, quoted if it contains the list's separator or a quote."""
+    """Write a path for the list of alternates, quoted if it contains the list's separator or a quote."""
     if os.pathsep not in path and '"' not in path and "\n" not in path:
         return path
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,21 +1,30 @@
-"""git's index as a file: version 2, entries only.
+"""What git stores, read exactly: objects by name, an index as a file, and a change's records and digest.
 
-A check needs the few paths that a diff touches, not the whole of HEAD. Writing them here takes microseconds, where
-`git read-tree` and `git ls-files` are two processes that also grow with the repository.
+A check needs the few paths that a diff touches, not the whole of HEAD. Writing an index here takes microseconds, where
+`git read-tree` and `git ls-files` are two processes that also grow with the repository. Each check has an isolated
+repository of its own: a scratch folder beside the real one, without its configuration.
 """
 
+import contextlib
 import hashlib
+import os
 import re
+import shutil
 import struct
 import subprocess
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.program import start_git
+from gsd_review_broker.git.command import alternate
+from gsd_review_broker.git.program import run_git, start_git, text_of
 
 _HEADER = struct.Struct(">4sII")
 _MODE = struct.Struct(">24xI12x")  # the times, device and owner of a file in the work tree stay empty
@@ -42,7 +51,7 @@ def index_bytes(entries: Mapping[bytes, IndexEntry], object_format: str) -> byte
 
 
 def read_index(content: bytes, object_format: str) -> dict[bytes, IndexEntry]:
-    """Raises ValueError for what git does not write here: another version, or an unmerged path."""
+    """Read an index. Raises ValueError for what git does not write here: another version, or an unmerged path."""
     size = hashlib.new(object_format, usedforsecurity=False).digest_size
     signature, version, count = _HEADER.unpack_from(content)
     if signature != b"DIRC" or version != 2:  # noqa: PLR2004 - the only version that git writes unasked
@@ -91,7 +100,7 @@ class Objects:
         return b"".join(chunks)
 
     def verify(self, object_id: str) -> None:
-        """Does the stored blob have the content that this name stands for?"""
+        """Refuse a stored blob with other content than its name stands for."""
         chunks = self._content(object_id, "blob", object_id)
         if chunks is None:
             raise _damaged(object_id, "is missing")
@@ -99,7 +108,7 @@ class Objects:
             pass
 
     def blob_named(self, abbreviated: str) -> bytes | None:
-        """The blob whose id begins with this; None if there is none, or more than one."""
+        """Read the blob whose id begins with this; None if there is none, or more than one."""
         chunks = self._content(f"{abbreviated}^{{blob}}", "blob", abbreviated)
         return None if chunks is None else b"".join(chunks)
 
@@ -145,7 +154,7 @@ class Objects:
         return _damaged(object_id, "cannot be read")
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened_objects(
     folder: Path, environment: dict[str, str], object_format: str, timeout: float, *, most: int = MOST_BYTES
 ) -> Generator[Objects]:
@@ -183,8 +192,8 @@ class BaseTree:
         self._root = None if commit is None else _tree_of(objects.read(commit, "commit"))
 
     def entries(self, paths: set[bytes]) -> dict[bytes, IndexEntry]:
-        """Those of the paths that exist, and what stands in their way: a file where a path needs a folder, and one
-        file of a folder where a path needs a file."""
+        """Find those of the paths that exist, and what stands in their way: a file where a path needs a folder, and
+        one file of a folder where a path needs a file."""
         entries_by_path: dict[bytes, IndexEntry] = {}
         for path in paths:
             place, entry = self._deepest(path)
@@ -197,7 +206,7 @@ class BaseTree:
         return entries_by_path
 
     def _deepest(self, path: bytes) -> tuple[bytes, IndexEntry | None]:
-        """The last entry on the way to a path; None if the way stops before it."""
+        """Find the last entry that leads to a path; None if there is none at its end."""
         entry = None if self._root is None else IndexEntry(TREE_MODE, self._root)
         parts = path.split(b"/")
         for count, name in enumerate(parts):
@@ -207,7 +216,7 @@ class BaseTree:
         return path, entry
 
     def _first_other(self, tree: str, prefix: bytes, paths: set[bytes]) -> dict[bytes, IndexEntry]:
-        """One file below that the diff does not touch, if there is one. Touched files have their own entries."""
+        """Find a file below that the diff does not touch. Touched files have their own entries."""
         for name, entry in self._tree(tree).items():
             if entry.mode == TREE_MODE:
                 below = self._first_other(entry.object_id, prefix + name + b"/", paths)
@@ -235,3 +244,123 @@ def _parsed(tree: bytes, size: int) -> Iterator[tuple[bytes, IndexEntry]]:
         mode, _, name = tree[start:end].partition(b" ")
         start = end + 1 + size
         yield name, IndexEntry(mode.decode("ascii").zfill(6), tree[end + 1 : start].hex())
+
+
+# Submodules are listed, whatever .gitmodules or the configuration says. Nothing is converted, detected or abbreviated.
+_RAW = (
+    "-r", "-z", "--raw", "--no-renames", "--full-index", "--no-abbrev", "--ignore-submodules=none",
+    "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative",
+)  # fmt: skip
+
+
+def digest_of_records(steps: Steps) -> str | None:
+    """Return the digest of a change. None if there are no records: the digest of nothing would equal that of every
+    other change that git shows as nothing."""
+    return digest_of_sorted(raw_records(steps)) if steps else None
+
+
+def range_records(folder: str | Path, old: str, new: str, *, environment: dict[str, str] | None = None) -> Steps:
+    """Read what changes from one commit or tree to another. Use full object names: a branch may move."""
+    raw = _must(folder, "diff-tree", *_RAW, "--end-of-options", old, new, "--", environment=environment)
+    try:
+        return parse_records(raw)
+    except ValueError as error:
+        raise _unavailable("diff-tree", str(error)) from error
+
+
+def commit_records(folder: str | Path, commit: str, *, environment: dict[str, str] | None = None) -> Steps:
+    """Read what a commit changes against its first parent; a commit without a parent creates all that it holds.
+
+    The parent is read from the commit object itself, because a graft or a shallow boundary may say something else."""
+    content = _must(folder, "cat-file", "commit", commit, environment=environment)
+    headers = content.partition(b"\n\n")[0].split(b"\n")
+    parents = [text_of(line.removeprefix(b"parent ")) for line in headers if line.startswith(b"parent ")]
+    parent = parents[0] if parents else empty_tree(folder, environment=environment)
+    return range_records(folder, parent, commit, environment=environment)
+
+
+def empty_tree(folder: str | Path, *, environment: dict[str, str] | None = None) -> str:
+    """Return the empty tree's id in the repository's object format. git knows the object without storing it."""
+    return text_of(_must(folder, "hash-object", "-t", "tree", "--stdin", environment=environment))
+
+
+def _must(folder: str | Path, *arguments: str, environment: dict[str, str] | None) -> bytes:
+    answer = run_git(folder, *arguments, environment=environment)
+    # git may exit with 0 although it could not read everything; then it prints an error.
+    if not answer.is_good:
+        raise _unavailable(arguments[0], answer.why)
+    return answer.output
+
+
+def _unavailable(command: str, why: str) -> BrokerError:
+    return BrokerError(Code.UNAVAILABLE, f"git {command} failed: {why}", "Look at the repository, then call again.")
+
+
+# In memory if possible: a folder lives for a few milliseconds.
+PLACE = Path("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())  # noqa: S108 - folders in it are private
+_PREFIX = "tandem-git-"
+# Longer than any check takes: it calls git a few times, and each call may take ten minutes at most.
+STALE_SECONDS = 24 * 3600
+
+
+def prefix_of(pid: int) -> str:
+    return f"{_PREFIX}{pid}-"
+
+
+def make_scratch() -> Path:
+    return Path(tempfile.mkdtemp(prefix=prefix_of(os.getpid()), dir=PLACE))
+
+
+def remove_stale(place: Path = PLACE) -> None:
+    """Remove folders by age and owner. A process id proves nothing: containers that share the place have their own."""
+    if sys.platform == "win32":
+        return
+    newest = time.time() - STALE_SECONDS
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX) and _is_own_folder_before(entry, newest):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_own_folder_before(entry: "os.DirEntry[str]", moment: float) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid() and status.st_mtime < moment
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedRepository:
+    folder: Path
+    object_format: str
+    environment: dict[str, str]
+
+    @property
+    def index(self) -> Path:
+        return self.folder / "index"
+
+
+def make_isolated_repository(folder: Path, *, objects: str, object_format: str) -> IsolatedRepository:
+    """`objects` is the real repository's object store."""
+    repository = make_empty_repository(folder / "git", object_format)
+    environment = {
+        "GIT_DIR": str(repository),
+        "GIT_INDEX_FILE": str(folder / "index"),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternate(objects),
+        # The folder above is not a repository, whatever lies there.
+        "GIT_CEILING_DIRECTORIES": os.fspath(folder),
+    }
+    return IsolatedRepository(folder, object_format, environment)
+
+
+def make_empty_repository(folder: Path, object_format: str, *, attributes: str = "") -> Path:
+    for name in ("refs", "objects", "info"):
+        (folder / name).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    if attributes:
+        (folder / "info" / "attributes").write_text(attributes)
+    is_usual = object_format == "sha1"
+    special = "" if is_usual else f"[extensions]\n\tobjectformat = {object_format}\n"
+    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {int(not is_usual)}\n\tbare = true\n{special}")
+    return folder

@@ -3,26 +3,27 @@ these imports; it starts git through `git/command`, with the same options and th
 
 git runs alone: with nothing of the user's or the system's configuration, and no program but itself. What the
 repository's own configuration could change is set there, or is harmless (see `OPTIONS`). A claim goes further and runs
-git in an empty repository beside the real one, where the real one's configuration does not count at all.
+git in an empty repository beside the real one, where the real one's configuration does not apply at all.
 
-Light enough for a command that lives for some milliseconds: the standard library, and little of it.
+Every command imports this module, so it imports `subprocess` only when git is started.
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from gsd_review_broker.git.command import AS_IT_IS, NO_PROGRAMS, OPTIONS, TRUE_OBJECTS, git_environment
+
+if TYPE_CHECKING:
+    import subprocess
 
 GIT_TIMEOUT_SECONDS = 30.0
 _LONGEST_COMPLAINT = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What git answered. It may exit with 0 and still have left out what it could not read: then it prints an error."""
 
     code: int
@@ -39,7 +40,7 @@ class Answer:
 
     @property
     def why(self) -> str:
-        """Never empty: a reviewer gets a reason even if git crashed without a message."""
+        """Return git's complaint, or how git ended if it crashed without a message."""
         if self.errors:
             return self.complaint
         return f"git ended with signal {-self.code}" if self.code < 0 else f"git ended with code {self.code}"
@@ -52,7 +53,7 @@ def run_git(
     standard_input: bytes | None = None,
     timeout: float = GIT_TIMEOUT_SECONDS,
 ) -> Answer:
-    """Runs to its end, without the user's or the system's configuration, and runs no program but git itself."""
+    """Run git to its end, without the user's or the system's configuration, and no program but git itself."""
     command = [*git_command(), *arguments]
     return _finished(command, folder, {**git_environment(), **(environment or {})}, standard_input, timeout)
 
@@ -64,19 +65,21 @@ def run_users_git(
     timeout: float | None = None,
     hooks: bool = False,
 ) -> Answer:
-    """With the user's configuration and environment, since it is about the user's work tree: what is ignored, and how
-    files are converted. No monitor runs, no hook unless it is asked for, and objects are still what their ids say."""
+    """Run git with the user's configuration and environment, since it is about the user's work tree: what is ignored,
+    and how files are converted. No monitor runs, no hook without `hooks`, and objects are still what their ids say."""
     command = ["git", *(() if hooks else NO_PROGRAMS), *AS_IT_IS, *arguments]
     return _finished(command, folder, {**os.environ, **TRUE_OBJECTS, **(environment or {})}, None, timeout)
 
 
 def run_users_git_config(folder: str | Path | None, *arguments: str) -> Answer:
-    """`git config` as the user's own git answers it: which hooks run, and which folders are safe, is theirs to say."""
+    """Run `git config` as the user does, who decides which hooks run and which folders are safe."""
     return _finished(["git", "config", *arguments], folder, dict(os.environ), None, GIT_TIMEOUT_SECONDS)
 
 
 def start_git(folder: str | Path, *arguments: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """A git that answers several questions; the caller stops it."""
+    """Start a git that answers several questions; the caller stops it."""
+    import subprocess  # noqa: PLC0415 - most commands never start git
+
     return subprocess.Popen(
         [*git_command(), *arguments],
         cwd=folder,
@@ -98,6 +101,8 @@ def _finished(
     standard_input: bytes | None,
     timeout: float | None,
 ) -> Answer:
+    import subprocess  # noqa: PLC0415 - most commands never start git
+
     # A pipe for input costs a selector loop; most questions have no input.
     source = subprocess.DEVNULL if standard_input is None else subprocess.PIPE
     with subprocess.Popen(
@@ -113,12 +118,12 @@ def _finished(
 
 @cache
 def _trusted() -> tuple[str, ...]:
-    """Folders of other owners that the user has declared safe. Nothing else of the user's configuration is used."""
+    """List folders of other owners that the user has declared safe; nothing else of that configuration is used."""
     listed = run_users_git_config(None, "--global", "--get-all", "safe.directory").output
     folders = text_of(listed).split("\n") if listed else []
     return tuple(word for folder in folders for word in ("-c", f"safe.directory={folder}"))
 
 
 def text_of(output: bytes) -> str:
-    """Without git's final line feed; a path may contain any other character, and even that one."""
+    """Remove git's final line feed; a path may contain any other character, and even that one."""
     return os.fsdecode(output).removesuffix("\n")

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.git.check import DiffCheck, ask_git
+from gsd_review_broker.git.check import OBJECT_STORE, DiffCheck, ask_git
 from gsd_review_broker.git.discovery import git_folder, project_of_remote, root_commit
-from gsd_review_broker.git.objects import TooLargeError, opened_objects
+from gsd_review_broker.git.objects import (
+    TooLargeError,
+    make_isolated_repository,
+    make_scratch,
+    opened_objects,
+    remove_stale,
+)
 from gsd_review_broker.git.program import GIT_TIMEOUT_SECONDS, Answer, text_of
-from gsd_review_broker.git.scratch import make_isolated_repository, make_scratch, remove_stale
 from gsd_review_broker.ports.world import Applies, DoesNotApply
 
 T = TypeVar("T")
@@ -23,9 +28,7 @@ MOST_AT_ONCE = 8
 
 
 class GitRepository:
-    """Each check runs in its own thread: starting a program is quicker there than on the event loop, and a check runs
-    several.
-    """
+    """Each check runs in its own thread: starting a program is quicker there than on the event loop."""
 
     def __init__(
         self, root: Path | None, *, allowed_roots: tuple[Path, ...], timeout: float = GIT_TIMEOUT_SECONDS
@@ -63,7 +66,7 @@ class GitRepository:
         return await self._in_thread(lambda: self._check(workspace, diff, already_applied=already_applied))
 
     def _resolve(self, workspace: str) -> str:
-        """A path that is not allowed is not looked at, so the answer does not tell whether it exists."""
+        """Refuse a path that is not allowed before looking at it, so the answer does not tell whether it exists."""
         if not self._may_look_at(os.path.realpath(workspace)):
             raise _not_allowed(workspace)
         root = self._top_level(workspace)
@@ -106,9 +109,8 @@ class GitRepository:
         return named or (f"commit-{commit[:16]}" if commit else None)
 
     def _worktrees(self, own: Path) -> set[str]:
-        """The work trees that our repository lists. A folder that names our git folder is not enough: anybody can write
-        that file.
-        """
+        """List the work trees that our repository knows. A folder that names our git folder is not enough: any program
+        can write that file."""
         listed = self._git(str(own), "worktree", "list", "--porcelain")
         lines = os.fsdecode(listed.output).split("\n") if listed.code == 0 else []
         named = [line.removeprefix("worktree ") for line in lines if line.startswith("worktree ")]
@@ -129,7 +131,7 @@ class GitRepository:
         return replace(answer, repository=commit, folder=folder)
 
     def _identity(self, workspace: str) -> tuple[str, str | None]:
-        """The git folder and the root commit."""
+        """Return the git folder and the root commit."""
         folder = self._folders.get(workspace) or git_folder(workspace) or workspace
         self._folders[workspace] = folder
         if self._root_commits.get(folder) is None:
@@ -151,7 +153,7 @@ class GitRepository:
             self._threads.submit(shutil.rmtree, scratch, ignore_errors=True)
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:
-        """The records of the change if the diff is applied to this commit; None if it does not apply."""
+        """Return the records of the change if the diff is applied to this commit; None if it does not apply."""
         answer = await self._in_thread(lambda: self._applied(workspace, diff, base=base))
         return answer.records if isinstance(answer, Applies) else None
 
@@ -177,18 +179,15 @@ def _not_allowed(workspace: str) -> BrokerError:
     )
 
 
-_STORE = ("rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format")
-
-
 def read_blob(workspace: str, scratch: Path, object_id: str, *, most: int, timeout: float) -> bytes:
     """Raises BrokerError if it is missing or larger than `most` bytes."""
-    answer = ask_git(workspace, *_STORE, timeout=timeout)
+    answer = ask_git(workspace, *OBJECT_STORE, timeout=timeout)
     # A path may contain a line feed, so the format is taken from the end.
     store, _, object_format = text_of(answer.output).rpartition("\n")
     if answer.code != 0 or object_format not in {"sha1", "sha256"}:
         raise BrokerError(Code.UNAVAILABLE, f"git does not answer in {workspace}: {answer.why}", "See that git runs.")
-    apart = make_isolated_repository(scratch, objects=store, object_format=object_format)
-    with opened_objects(apart.folder, apart.environment, object_format, timeout, most=most) as objects:
+    isolated = make_isolated_repository(scratch, objects=store, object_format=object_format)
+    with opened_objects(isolated.folder, isolated.environment, object_format, timeout, most=most) as objects:
         try:
             return objects.read(object_id, "blob")
         except TooLargeError:

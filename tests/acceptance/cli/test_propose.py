@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.git.digest import digest_of_records, records_of
+from gsd_review_broker.domain.gate.records import parse_records
+from gsd_review_broker.git.objects import digest_of_records
 from tests.support.mcp import Mcp
 from tests.support.processes import BrokerProcess, git
 from tests.support.tandem import PROGRAM, Tandem, broker_of_module, put_back
@@ -370,7 +371,7 @@ def test_what_git_converts_is_proposed_as_it_would_be_committed(
     git(repository, "commit", "-qm", "as proposed")
     assert git(repository, "cat-file", "blob", f"HEAD:{name}") == blob
     raw = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", "HEAD~1", "HEAD")
-    assert digest == digest_of_records(records_of(git(repository, *raw)))
+    assert digest == digest_of_records(parse_records(git(repository, *raw)))
 
 
 # Who, and what for.

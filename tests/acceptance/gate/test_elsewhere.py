@@ -291,9 +291,44 @@ def test_a_broker_that_cannot_be_asked_refuses_as_strictly_as_it_did(
     assert (said[0], "Next: " in said[1]) == (outcome, outcome != "pass")
 
 
+@pytest.mark.parametrize(
+    ("written", "remembered", "environment", "outcome"),
+    [
+        # Without a file and without an earlier answer, the gate blocks, whatever the environment says.
+        (None, None, "warn", "refuse"),
+        (None, None, "off", "refuse"),
+        ("block", None, "off", "refuse"),
+        (None, "block", "off", "refuse"),
+        (None, "off", "warn", "warn"),
+        ("warn", "off", "block", "refuse"),
+        ("off", "off", "blok", "refuse"),
+    ],
+)
+@pytest.mark.parametrize("has_file", [False, True], ids=["BROKER_GATE__MODE", "BROKER_CONFIG"])
+def test_the_environment_makes_an_unanswered_question_stricter_and_never_looser(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: str | None,
+    remembered: str | None,
+    environment: str,
+    outcome: str,
+    has_file: bool,
+) -> None:
+    if has_file:
+        chosen = tmp_path / "chosen.json"
+        chosen.write_text(json.dumps({"gate": {"mode": environment}}))
+        monkeypatch.setenv("BROKER_CONFIG", str(chosen))
+    else:
+        monkeypatch.setenv("BROKER_GATE__MODE", environment)
+    test_a_broker_that_cannot_be_asked_refuses_as_strictly_as_it_did(repository, written, remembered, outcome)
+
+
 def test_a_question_to_another_machine_needs_little_more_than_tls() -> None:
+    """The configuration here, which the hook reads for it, is light as well."""
     package = str(Path(hook.__file__).parents[2])
-    program = f"import sys; sys.path.insert(0, {package!r}); import gsd_review_broker.gate.remote; print(*sys.modules)"
+    modules = "gsd_review_broker.gate.remote, gsd_review_broker.settings.gate"
+    program = f"import sys; sys.path.insert(0, {package!r}); import {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     heavy = {
         "dataclasses",

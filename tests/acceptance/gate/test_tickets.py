@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.gate.tickets import remove_tickets
+from gsd_review_broker.gate.receipts import remove_tickets
 from tests.support.gated import Gated, gated
 
 

@@ -2,14 +2,15 @@
 
 import re
 import stat
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gsd_review_broker.git import program
-from gsd_review_broker.git.digest import commit_records, digest_of_records, records_of
+from gsd_review_broker.domain.gate.records import parse_records
+from gsd_review_broker.git.objects import commit_records, digest_of_records
 from gsd_review_broker.git.repository import GitRepository
 from tests.support.local import LocalBroker
 from tests.support.mcp import ToolError
@@ -59,7 +60,7 @@ async def test_a_replace_ref_does_not_change_what_a_claim_names(broker: LocalBro
     other = git(repository, "hash-object", "-w", "--stdin", stdin=b"one\ntwo\nthree\nunseen\n").decode().strip()
     git(repository, "replace", name_of(repository, "HEAD:hello.txt"), other)
     result = await claim(broker, GOOD)
-    assert result["digest"] == digest_of_records(records_of(expected))
+    assert result["digest"] == digest_of_records(parse_records(expected))
 
 
 @pytest.mark.parametrize("spelled", ["HEAD", "HEAD^{tree}", "HEAD:hello.txt"])
@@ -237,14 +238,14 @@ async def test_a_claim_starts_three_git_processes(
     await broker("claim_review", review_id=first, reviewer_id="codex")
     review_id = (await broker.create(diff=GOOD))["review_id"]
     started: list[str] = []
-    popen = program.subprocess.Popen
+    popen = subprocess.Popen
 
     class Counted(popen):  # type: ignore[type-arg, misc, valid-type]
         def __init__(self, arguments: list[str], **options: Any) -> None:
             started.append(next(word for word in arguments[1:] if not word.startswith("-") and "=" not in word))
             super().__init__(arguments, **options)
 
-    monkeypatch.setattr(program.subprocess, "Popen", Counted)
+    monkeypatch.setattr(subprocess, "Popen", Counted)
     assert (await broker("claim_review", review_id=review_id, reviewer_id="codex"))["digest"]
     assert started == ["rev-parse", "cat-file", "apply"]
     assert repository.is_dir()

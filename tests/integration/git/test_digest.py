@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.git.digest import (
-    commit_records,
-    digest_of_records,
-    empty_tree,
-    range_records,
-    records_of,
-)
+from gsd_review_broker.git.objects import commit_records, digest_of_records, empty_tree, range_records
 from tests.support.local import LocalBroker
 from tests.support.processes import git
 from tests.support.texts import GOOD
@@ -26,22 +21,27 @@ def commit(root: Path, **files: str) -> str:
     return git(root, "rev-parse", "HEAD").decode().strip()
 
 
+_ONE = b":100644 100644 " + b"1" * 40 + b" " + b"2" * 40 + b" M\0z\0"
+# A path twice, and no path.
+_UNFIT = (_ONE * 2, _ONE.replace(b"z", b""))
+
+
 def test_a_digest_is_the_sum_over_the_sorted_records() -> None:
     one = b":100644 100644 " + b"1" * 40 + b" " + b"2" * 40 + b" M"
     raw = one + b"\0z\0" + one + b"\0a b\0"
     expected = hashlib.sha256(one + b"\0a b\0" + one + b"\0z\0").hexdigest()
-    assert digest_of_records(records_of(raw)) == f"sha256:{expected}"
-    assert [record.path for record in records_of(raw)] == [b"z", b"a b"]
+    assert digest_of_records(parse_records(raw)) == f"sha256:{expected}"
+    assert list(parse_records(raw)) == [b"z", b"a b"]
 
 
 def test_nothing_has_no_digest() -> None:
-    assert digest_of_records([]) is None
+    assert digest_of_records({}) is None
 
 
-@pytest.mark.parametrize("raw", [b"x", b":100644 \0path\0", b"path\0", b"a\0b\0c\0", b"fatal: no\n"])
+@pytest.mark.parametrize("raw", [b"x", b":100644 \0path\0", b"path\0", b"a\0b\0c\0", b"fatal: no\n", *_UNFIT])
 def test_output_that_is_not_made_of_records_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match="raw record"):
-        records_of(raw)
+        parse_records(raw)
 
 
 def test_a_commit_and_a_range_of_the_same_change_have_one_digest(repository: Path) -> None:
@@ -60,9 +60,9 @@ def test_a_commit_and_a_range_of_the_same_change_have_one_digest(repository: Pat
 
 
 def test_a_first_commit_creates_everything_that_it_holds(repository: Path) -> None:
-    [record] = commit_records(repository, "HEAD")
-    assert (record.path, record.metadata[-1:]) == (b"hello.txt", b"A")
-    assert range_records(repository, empty_tree(repository), "HEAD") == [record]
+    records = commit_records(repository, "HEAD")
+    assert [(path, step.old.is_absent) for path, step in records.items()] == [(b"hello.txt", True)]
+    assert range_records(repository, empty_tree(repository), "HEAD") == records
 
 
 def test_a_merge_is_compared_with_its_first_parent(repository: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_merge_is_compared_with_its_first_parent(repository: Path) -> None:
     git(repository, "checkout", "-q", "main")
     commit(repository, **{"main.txt": "main\n"})
     git(repository, "merge", "-q", "--no-ff", "-m", "merge", "side")
-    assert [record.path for record in commit_records(repository, "HEAD")] == [b"side.txt"]
+    assert list(commit_records(repository, "HEAD")) == [b"side.txt"]
 
 
 def test_an_unknown_commit_is_an_error_and_not_nothing(repository: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_submodule_counts_whatever_says_that_it_is_ignored(repository: Path, f
             '[submodule "m"]\n\tpath = module\n\turl = ./m\n\tignore = all\n[diff]\n\tignoreSubmodules = all\n'
         )
     tree = git(repository, "write-tree").decode().strip()
-    assert [record.path for record in range_records(repository, "HEAD", tree)] == [b"module"]
+    assert list(range_records(repository, "HEAD", tree)) == [b"module"]
 
 
 async def test_a_claim_names_the_digest_of_the_commit_that_lands(broker: LocalBroker, repository: Path) -> None:

@@ -181,7 +181,7 @@ def require_gated(folder: Path, before: list[str], after: list[str], tricks: set
     commit = swapped(root, result, swap)
     prepare(root, tricks, base, result)
     (root / ".gitmodules").write_text('[submodule "m"]\n\tpath = m\n\turl = ./m\n\tignore = all\n')
-    approval = Approval(review_id="r", reviewer="codex", by_person=False, steps=parse_records(checked.records))
+    approval = Approval(review_id="r", by_person=False, steps=parse_records(checked.records))
     commits = parse_log(commits_log(GateSite.of(root), [f"HEAD..{commit}"]))
     covered = decide(commits, [approval], gate_policy())
     assert [one.id for one in commits] == [commit]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git.discovery import find_root
-from gsd_review_broker.git.plain_checkout import plain_root
+from gsd_review_broker.git.discovery import find_root, plain_root
 from tests.support.processes import git, make_repository
 
 

@@ -8,14 +8,20 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from gsd_review_broker.domain.gate.decision import Commit, RepositoryId
+from gsd_review_broker.domain.gate.policy import stricter
 from gsd_review_broker.domain.gate.receipts import Receipt, parse_receipt
 from gsd_review_broker.domain.gate.records import digest_of_sorted, raw_records
 from gsd_review_broker.domain.gate.request import parse_log
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.gate.hook import LOG
-from gsd_review_broker.gate.receipts import Proofs, ReceiptSigner, noted_receipts, parse_public_key, read_proofs
-from gsd_review_broker.gate.signing import PublicKey
-from tests.support.policies import gate_policy
+from gsd_review_broker.gate.receipts import (
+    Proofs,
+    PublicKey,
+    ReceiptSigner,
+    noted_receipts,
+    parse_public_key,
+    read_proofs,
+)
 from tests.support.processes import git
 
 # Of an earlier version, which wrote keys and checked signatures by itself.
@@ -75,7 +81,7 @@ def changed(repository: Path) -> tuple[str, tuple[Commit, ...]]:
 
 def proofs(repository: Path, key: PublicKey, root: str, commits: tuple[Commit, ...]) -> Proofs:
     return read_proofs(
-        noted_receipts(repository), key, RepositoryId(root=root, folder=str(repository)), commits, gate_policy()
+        noted_receipts(repository), key, RepositoryId(root=root, folder=str(repository)), commits, stricter()
     )
 
 

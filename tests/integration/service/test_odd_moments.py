@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git.digest import digest_of_records, records_of
+from gsd_review_broker.domain.gate.records import parse_records
+from gsd_review_broker.git.objects import digest_of_records
 from tests.support.local import LocalBroker, local_broker
 from tests.support.mcp import ToolError
 from tests.support.processes import git
@@ -268,7 +269,7 @@ async def test_the_first_change_of_a_repository_without_commits_can_be_approved(
     raw = git(
         root, "diff-tree", "--root", "-r", "-z", "--raw", "--no-renames", "--full-index", "--no-commit-id", "HEAD"
     )
-    assert claim["digest"] == digest_of_records(records_of(raw))
+    assert claim["digest"] == digest_of_records(parse_records(raw))
 
 
 async def test_what_is_possible_now_does_not_name_what_was_just_refused(broker: LocalBroker) -> None:

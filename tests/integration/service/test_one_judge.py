@@ -15,7 +15,7 @@ from gsd_review_broker.cli.main import main
 from gsd_review_broker.domain.gate import judge
 from gsd_review_broker.domain.model import ReviewId
 from gsd_review_broker.gate import database_file, hook, install, remote
-from gsd_review_broker.gate.tickets import TicketOffice
+from gsd_review_broker.gate.receipts import TicketOffice
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database
 from tests.support import asgi

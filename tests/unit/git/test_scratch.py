@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.git.scratch import STALE_SECONDS, make_scratch, prefix_of, remove_stale
+from gsd_review_broker.git.objects import STALE_SECONDS, make_scratch, prefix_of, remove_stale
 
 
 def left_behind(place: Path, name: str, *, age: float) -> Path:

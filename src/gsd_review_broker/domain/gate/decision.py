@@ -2,7 +2,7 @@
 records that the broker keeps for it: reviewed changes, overrides, and the commits that landed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gsd_review_broker.domain.gate.policy import GatePolicy
@@ -41,7 +41,6 @@ class Commit:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
     review_id: str
-    reviewer: str
     by_person: bool
     steps: Steps
 
@@ -86,13 +85,8 @@ class ReviewedChange:
         return RepositoryId(root=self.repository, folder=self.folder)
 
     def approval(self) -> Approval:
-        reviewer = self.reviewer or Identity("")
-        return Approval(
-            review_id=self.review_id,
-            reviewer=reviewer,
-            by_person=is_human(reviewer),
-            steps=parse_records(self.records),
-        )
+        by_person = is_human(self.reviewer or "")
+        return Approval(review_id=self.review_id, by_person=by_person, steps=parse_records(self.records))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +118,7 @@ class LandedCommit:
 
 
 def decide(commits: Sequence[Commit], approvals: Iterable[Approval], policy: GatePolicy) -> dict[str, Covered]:
-    """The commits that are covered, by id; one that is missing here has no approval. Oldest first."""
+    """Map the commits that are covered to what covers them. `commits` are oldest first."""
     usable = _usable(approvals, policy)
     covered: dict[str, Covered] = {}
     guarded = {commit.id: without_exempt(commit.steps, policy) for commit in commits}
@@ -147,11 +141,7 @@ def _usable(approvals: Iterable[Approval], policy: GatePolicy) -> list[Approval]
     for approval in approvals:
         steps = without_exempt(approval.steps, policy)
         if steps and may_cover(approval, steps, policy):
-            usable.append(
-                Approval(
-                    review_id=approval.review_id, reviewer=approval.reviewer, by_person=approval.by_person, steps=steps
-                )
-            )
+            usable.append(replace(approval, steps=steps))
     return usable
 
 
@@ -234,7 +224,7 @@ def chains(commits: Sequence[Commit]) -> list[list[Commit]]:
 def _cover_ranges(
     chain: list[Commit], guarded: dict[str, Steps], approvals: Sequence[Approval], covered: dict[str, Covered]
 ) -> None:
-    """A range whose combined change equals one approved review."""
+    """Cover each range whose combined change equals one approved review."""
     for first in range(len(chain)):
         whole: Steps | None = {}
         for last in range(first, len(chain)):

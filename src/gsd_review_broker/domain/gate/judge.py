@@ -129,7 +129,7 @@ def plan_first(case: Case) -> Objection | None:
 
 
 def _needs_plan(commit: Commit, case: Case) -> bool:
-    """A commit that records plans alone is judged by their own approvals."""
+    """Say whether a commit has code. One with nothing but plans is judged by their own approvals."""
     covered = case.covered.get(commit.id)
     if covered is not None and covered.because in _NEED_NO_PLAN:
         return False

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 DEFAULT_EXEMPT = (".planning/", "!*-PLAN.md")
 # What `[:name:]` stands for in a bracket expression.
@@ -58,7 +57,7 @@ def _expression(pattern: str) -> str:
 
 
 def _piece(pattern: str, at: int) -> tuple[str, int]:
-    """The expression for what stands at this place, and where the next begins."""
+    """Return the expression for what stands at this place, and where the next begins."""
     if pattern.startswith("**/", at) and (at == 0 or pattern[at - 1] == "/"):
         return "(?:.*/)?", at + 3
     if pattern.startswith("**", at) and at + 2 == len(pattern) and (at == 0 or pattern[at - 1] == "/"):
@@ -78,7 +77,7 @@ def _piece(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """A bracket expression, as git reads it. One that never ends matches nothing."""
+    """Translate a bracket expression, as git reads it. One that never ends matches nothing."""
     nothing = "(?!)", len(pattern)
     place = at + 1
     is_negated = pattern[place : place + 1] in {"!", "^"}
@@ -108,8 +107,7 @@ def _class(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _span(low: str, high: str) -> str:
-    """One character, or all between two; a range that goes backwards has none, which a set says with what is never
-    there."""
+    """Translate one character, or a range. A range that goes backwards is empty: no path has NUL."""
     return f"{re.escape(low)}-{re.escape(high)}" if low <= high else "\\0"
 
 
@@ -150,12 +148,11 @@ DEFAULT_MODE = Mode.WARN
 _STRICTNESS = (Mode.OFF, Mode.WARN, Mode.BLOCK)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GatePolicy:
-    """Made by `stricter`, which has the defaults."""
+class GatePolicy(NamedTuple):
+    """Made by `stricter`, which has the defaults. Not a dataclass: the hook would import twice as much."""
 
     mode: Mode
-    # The configuration says so; else it is the default.
+    # The user's or the project's file says so; else it is the default, or what the environment demands.
     names_mode: bool
     # Empty means every local branch.
     branches: tuple[str, ...]
@@ -168,6 +165,9 @@ class GatePolicy:
     # Why the strictest policy applies instead of what is written.
     problem: str | None = None
 
+    def at_least(self, mode: Mode) -> "GatePolicy":
+        return self._replace(mode=strictest([self.mode, mode]))
+
     def guards(self, branch: str) -> bool:
         return not self.branches or any(fnmatchcase(branch, glob) for glob in self.branches)
 
@@ -179,13 +179,13 @@ class GatePolicy:
 
 
 def strictest(modes: Iterable[Mode]) -> Mode:
-    """The default if there are none."""
+    """Return the strictest mode; the default if there are none."""
     return max(modes, key=_STRICTNESS.index, default=DEFAULT_MODE)
 
 
 def unreadable(problem: str) -> GatePolicy:
     """Block, with nothing exempt, since the configuration cannot be read."""
-    return replace(stricter(), mode=Mode.BLOCK, names_mode=True, exempt=(), problem=problem)
+    return stricter()._replace(mode=Mode.BLOCK, names_mode=True, exempt=(), problem=problem)
 
 
 def stricter(*sections: dict[str, Any]) -> GatePolicy:
@@ -215,10 +215,7 @@ def tightened(policy: GatePolicy, section: dict[str, Any]) -> GatePolicy:
     check_section(section)
     exempt = section.get("exempt_paths")
     human = section.get("human_paths")
-    return replace(
-        policy,
-        mode=strictest([policy.mode, Mode(section.get("mode", policy.mode))]),
-        names_mode=policy.names_mode or "mode" in section,
+    return policy.at_least(Mode(section.get("mode", policy.mode)))._replace(
         # Without any, every branch is guarded already, and without any exempt path, nothing is exempt.
         branches=(*policy.branches, *section.get("branches", ())) if policy.branches else (),
         exempt=(*policy.exempt, Patterns(exempt)) if policy.exempt and exempt is not None else policy.exempt,

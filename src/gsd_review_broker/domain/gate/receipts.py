@@ -44,7 +44,7 @@ class OverrideReceipt:
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """All fields but the signature, as JSON with sorted keys and no white space, in UTF-8."""
+    """Write all fields but the signature as JSON with sorted keys and no white space, in UTF-8."""
     content = {name: value for name, value in document.items() if name != "signature"}
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 

@@ -1,10 +1,11 @@
 """What a change does to each path: the records of `git diff-tree --raw`, and how changes are put together."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-_FIELDS_OF_METADATA = 5
+_METADATA = re.compile(rb":([0-7]{6}) ([0-7]{6}) ([0-9a-f]{40}|[0-9a-f]{64}) ([0-9a-f]{40}|[0-9a-f]{64}) [ACDMTU]")
 _SHA1_LENGTH = 40
 
 
@@ -31,23 +32,27 @@ Steps = dict[bytes, Step]
 
 
 def parse_records(raw: bytes) -> Steps:
-    """Of `-z --raw --no-renames --full-index`: metadata, NUL, path, NUL. Raises ValueError on anything else."""
+    """Read git's output of `-z --raw --no-renames --full-index`: metadata, NUL, path, NUL. Raises ValueError on
+    anything else."""
     fields = raw.split(b"\0")
     if fields.pop() or len(fields) % 2:
-        raise ValueError("the records are cut short")
-    return {path: _step(metadata) for metadata, path in zip(fields[::2], fields[1::2], strict=True)}
+        raise ValueError("git's raw records are cut short")
+    steps = {path: _step(metadata) for metadata, path in zip(fields[::2], fields[1::2], strict=True)}
+    if b"" in steps or len(steps) * 2 != len(fields):
+        raise ValueError("git's raw records name a path twice, or none")
+    return steps
 
 
 def _step(metadata: bytes) -> Step:
-    parts = metadata.removeprefix(b":").split(b" ")
-    if not metadata.startswith(b":") or len(parts) != _FIELDS_OF_METADATA:
-        raise ValueError(f"{metadata!r} is not a record of git diff-tree")
-    old_mode, new_mode, old_id, new_id, _ = parts
+    match = _METADATA.fullmatch(metadata)
+    if match is None:
+        raise ValueError(f"not a raw record of git: {metadata[:100]!r}")
+    old_mode, new_mode, old_id, new_id = match.groups()
     return Step(Entry(old_mode, old_id), Entry(new_mode, new_id))
 
 
 def raw_records(steps: Steps) -> bytes:
-    """The same text that git prints for them, sorted bytewise: what a digest is made of."""
+    """Write them as git prints them, sorted bytewise: a digest is made of this text."""
     return b"".join(sorted(_raw(path, step) for path, step in steps.items()))
 
 
@@ -67,12 +72,12 @@ def _letter(old: Entry, new: Entry) -> bytes:
 
 
 def digest_of_sorted(records: bytes) -> str:
-    """What a change is called, by its sorted records. `git.digest` uses it for git's own output."""
+    """Return the name of a change, by its sorted records."""
     return "sha256:" + hashlib.sha256(records).hexdigest()
 
 
 def composed(changes: Iterable[Steps]) -> Steps | None:
-    """One change after the other as a single change; None where the second does not begin where the first ends."""
+    """Join changes to a single one; None where one does not begin where the one before it ends."""
     whole: Steps = {}
     for steps in changes:
         for path, step in steps.items():
@@ -84,15 +89,15 @@ def composed(changes: Iterable[Steps]) -> Steps | None:
 
 
 def path_key(path: bytes) -> str:
-    """By which approvals of a path are kept: a path may be longer than an index takes, and need not be text."""
+    """Return the key of a path's approvals: a path may be longer than an index takes, and need not be text."""
     return hashlib.sha256(path).hexdigest()
 
 
 def object_format(object_id: str) -> str:
-    """How git hashes in the repository of this object."""
+    """Say how git hashes in the repository of this object."""
     return "sha1" if len(object_id) == _SHA1_LENGTH else "sha256"
 
 
 def blob_id(content: bytes, kind: str) -> str:
-    """The id that git gives to a file with this content."""
+    """Return the id that git gives to a file with this content."""
     return hashlib.new(kind, b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

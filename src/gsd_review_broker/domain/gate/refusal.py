@@ -26,7 +26,7 @@ class Nearest:
 
     @property
     def next_command(self) -> str | None:
-        """None where the change has to be proposed as it is."""
+        """Return the command; None if the change has to be proposed."""
         match self.standing:
             case "pending" | "claimed" | "in_review":
                 return f"tandem wait {self.review_id}"
@@ -57,7 +57,7 @@ class Refusal:
 
 
 def shown_path(path: bytes) -> str:
-    """A name that a terminal can be trusted with."""
+    """Write a name so that a terminal can show it safely."""
     name = path.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
@@ -87,14 +87,14 @@ def refusal_text(refusals: Sequence[Refusal], policy: GatePolicy, *, note: str =
 
 
 def plan_refusal_text(commits: Sequence[Commit], plans: Sequence[str], root: str | None, policy: GatePolicy) -> str:
-    """Why code is held back; the plan's own approval comes first."""
+    """Say why code is held back; the plan's own approval comes first."""
     verb = "refused" if policy.mode is Mode.BLOCK else "warning (the commit is let through)"
     lines = [f"tandem gate: {verb}: code waits until its plan is approved (gate.plan_first)."]
     lines += [f"  not approved as it is: {plan}" for plan in plans[:_MOST_FILES]]
     if len(plans) > _MOST_FILES:
         lines.append(f"  … and {len(plans) - _MOST_FILES} more")
     lines += [_commit_line(commit) for commit in commits[:_MOST_COMMITS]]
-    lines.append(f"The plan that counts is the one in {root}; run the command there, then commit again.")
+    lines.append(f"The plan in {root} applies; run the command there, then commit again.")
     lines.append(f"Next: {plan_command(plans[0])}")
     return "\n".join(lines)
 

@@ -60,12 +60,12 @@ def parse_request(body: bytes) -> GateRequest:
     head, separator, log = body.partition(b"\n\n")
     if not separator:
         raise _malformed("it has no empty line after its head")
-    said = [line.partition(b"=") for line in head.split(b"\n")]
-    values = {key.decode("ascii", "replace"): _text(value) for key, _, value in said}
+    pairs = [line.partition(b"=") for line in head.split(b"\n")]
+    values = {key.decode("ascii", "replace"): _text(value) for key, _, value in pairs}
     folder, asker = values.get("folder"), values.get("by")
     if not folder or asker not in set(Asker):
         raise _malformed("its head needs folder and by")
-    clean = frozenset(_text(value) for key, _, value in said if key == b"clean")
+    clean = frozenset(_text(value) for key, _, value in pairs if key == b"clean")
     try:
         commits = parse_log(log, clean)
     except ValueError as error:
@@ -78,9 +78,9 @@ def parse_request(body: bytes) -> GateRequest:
         mode=_mode(values.get("mode")),
         demands=_demands(values.get("demands", "[]")),
         asked_at=_moment(values.get("at", "")),
-        branches=tuple(_text(value) for key, _, value in said if key == b"branch"),
+        branches=tuple(_text(value) for key, _, value in pairs if key == b"branch"),
         commits=commits,
-        plans=tuple(_plan(value) for key, _, value in said if key == b"plan"),
+        plans=tuple(_plan(value) for key, _, value in pairs if key == b"plan"),
     )
 
 
@@ -90,7 +90,7 @@ def _plan(value: bytes) -> PlanVersion:
 
 
 def plan_line(plan: PlanVersion) -> bytes:
-    """A name with a line break in it has no approval, and gets none by being cut."""
+    """Write a plan's line. A line break in its name becomes `?`, and such a name has no approval."""
     mode = plan.entries[0].mode if plan.entries else b"000000"
     ids = b",".join(entry.object_id for entry in plan.entries)
     return b"plan=%b %b %b\n" % (mode, ids, plan.path.replace(b"\n", b"?"))

@@ -18,7 +18,7 @@ from gsd_review_broker.domain.gate.decision import (
     without_exempt,
 )
 from gsd_review_broker.domain.gate.judge import NOT_ALL, GateAnswer, is_off, judge, of_same_paths
-from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, strictest, tightened
+from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, tightened
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
@@ -95,7 +95,7 @@ class Gate:
         policy = self._policy_of(root)
         for section in request.demands:
             policy = tightened(policy, section)
-        return policy if request.mode is None else replace(policy, mode=strictest([policy.mode, request.mode]))
+        return policy if request.mode is None else policy.at_least(request.mode)
 
     async def _judged(self, request: GateRequest, policy: GatePolicy, root: str | None) -> GateAnswer:
         """Ask the judge; then again, if approvals carried over to commits that it knows no review for."""
@@ -231,7 +231,7 @@ class Gate:
         """Link each commit that landed to what covers it. A commit is recorded once."""
         root = await self._root_of(request.origin, request.root, is_elsewhere=request.is_elsewhere)
         # The plans were asked for before it landed, and what covers a commit is recorded in every mode.
-        policy = replace(self._policy_for(root, request), mode=Mode.BLOCK)
+        policy = self._policy_for(root, request).at_least(Mode.BLOCK)
         answer = await self._judged(replace(request, plans=()), policy, root)
         covered = answer.landing()
         branch = ", ".join(name.removeprefix("refs/heads/") for name in request.branches)

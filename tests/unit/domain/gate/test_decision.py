@@ -22,7 +22,7 @@ def steps(**changes: str) -> Steps:
 
 
 def approval(name: str, *, by: str = "codex", **changes: str) -> Approval:
-    return Approval(review_id=name, reviewer=by, by_person=by.startswith("human:"), steps=steps(**changes))
+    return Approval(review_id=name, by_person=by.startswith("human:"), steps=steps(**changes))
 
 
 def commit(name: str = "c", *, parent: str = "p", **changes: str) -> Commit:
@@ -83,9 +83,7 @@ def test_exempt_paths_are_left_out_on_both_sides() -> None:
     change = steps(f="a>b") | {b"notes/today": Step(ABSENT, entry("x"))}
     only_notes = Commit(id="n", steps={b"notes/x": Step(ABSENT, entry("y"))})
     both = Commit(id="b", steps=change)
-    wider = Approval(
-        review_id="r", reviewer="codex", by_person=False, steps={**steps(f="a>b"), b"notes/z": Step(ABSENT, entry("z"))}
-    )
+    wider = Approval(review_id="r", by_person=False, steps={**steps(f="a>b"), b"notes/z": Step(ABSENT, entry("z"))})
     assert covered([only_notes, both], [wider], policy) == {"n": "exempt", "b": "review"}
 
 

@@ -55,7 +55,7 @@ def test_exactly_what_the_approvals_lead_to_is_covered(trees: list[Tree], approv
         for number, (before, after) in enumerate(itertools.pairwise(trees), 1)
     ]
     approvals = [
-        Approval(review_id=str(number), reviewer="codex", by_person=False, steps=change(before, after))
+        Approval(review_id=str(number), by_person=False, steps=change(before, after))
         for number, (before, after) in enumerate(approved)
     ]
     expected = {

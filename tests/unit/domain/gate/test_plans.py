@@ -155,6 +155,6 @@ def test_the_refusal_names_the_plans_the_commits_and_the_next_command() -> None:
     assert text[9:] == [
         "  … and 2 more",
         f"  commit {'c' * 12} feat: x",
-        "The plan that counts is the one in /here; run the command there, then commit again.",
+        "The plan in /here applies; run the command there, then commit again.",
         """Next: tandem propose --path 'it'"'"'s-00-PLAN.md' -m "WHAT AND WHY" --category plan_review --wait""",
     ]
