@@ -11,9 +11,8 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.gate.receipts import ReceiptSigner
 from gsd_review_broker.gate.tickets import TicketOffice
@@ -25,7 +24,7 @@ from gsd_review_broker.pool.launch.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Neighbours, Supervisor
 from gsd_review_broker.ports.store import OwnedStore
-from gsd_review_broker.ports.world import Clock
+from gsd_review_broker.ports.world import Clock, SystemClock, Wakeups
 from gsd_review_broker.service.access import Access, Auth, Identification
 from gsd_review_broker.service.approvals import ApprovalWatcher
 from gsd_review_broker.service.broker import Broker, make_broker
@@ -40,7 +39,6 @@ from gsd_review_broker.settings.problems import POOL, Problem, Problems, Setting
 from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
 from gsd_review_broker.settings.schema import resolved
 from gsd_review_broker.store.sqlite.store import SqliteStore
-from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.gate import gate_routes
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint, problem_routes
 from gsd_review_broker.web.api.people import api_routes, pool_routes
@@ -65,7 +63,7 @@ class Application:
         policy = settings.policy()
         on_postgresql = configuration.database.url is not None
         clock = clock or (_database_clock() if on_postgresql else SystemClock())
-        self.wakeups = LocalWakeups()
+        self.wakeups = Wakeups()
         # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
@@ -190,11 +188,11 @@ class Application:
             self.wakeups.close()
 
 
-def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
+def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
     return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
 
 
-def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
+def _postgres_store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
     # Imported here: a broker on SQLite does not pay for it.
     from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415 - only some brokers need it
 

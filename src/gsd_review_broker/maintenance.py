@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import make_private_folder, open_private, sync_folder
+from gsd_review_broker.files import make_private_folder, open_private, sync_folder
 from gsd_review_broker.service.wire.broker import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.state_files import Database, draft_path

@@ -18,10 +18,10 @@ import uvicorn
 
 from gsd_review_broker.app import Application
 from gsd_review_broker.client.http import HttpConnection
-from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.discovery import exclude_from_git
 from gsd_review_broker.observe import logs, tracing
+from gsd_review_broker.ports.world import SystemClock
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.config import Configuration, refuse_tracked
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener

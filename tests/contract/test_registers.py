@@ -34,8 +34,8 @@ from gsd_review_broker.domain.model import (
     Revision,
     field_names,
 )
-from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules import claims, discussion
+from gsd_review_broker.domain.rules.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
 from gsd_review_broker.domain.rules.transitions import (
     FACTS,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.git.discovery import exclude_from_git
 from gsd_review_broker.settings import locations
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.json_text import canonical
 from gsd_review_broker.domain.model import CounterPatch, Event, Finding, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.rules.proposals import FIXED
 from gsd_review_broker.domain.rules.transitions import FACTS
 from gsd_review_broker.domain.tally import Progress, Tally, Totals, observe, scopes_of
+from gsd_review_broker.domain.text import canonical, same_identity
 from gsd_review_broker.domain.words import CounterPatchStatus, Disposition, EventType, Status
 
 FIRST_HASH = "0" * 64

@@ -22,8 +22,8 @@ from gsd_review_broker.domain.gate.judge import ApprovalsAtHand
 from gsd_review_broker.domain.gate.policy import GatePolicy, Override
 from gsd_review_broker.domain.gate.receipts import OverrideReceipt, Receipt, parse_receipt, signed_bytes
 from gsd_review_broker.domain.gate.records import Steps, composed, digest_of_sorted, raw_records
-from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.program import run_git

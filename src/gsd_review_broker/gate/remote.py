@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate.hook import Site, configuration
 from gsd_review_broker.settings.user_files import own_token
 

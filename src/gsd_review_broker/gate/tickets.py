@@ -18,7 +18,7 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
 from gsd_review_broker.domain.gate.records import blob_id, object_format, parse_records, raw_records
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate.hook import RefusedError, Site
 from gsd_review_broker.settings.gate import read_policy
 

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from gsd_review_broker.files.private import UnfitFileError, read_regular
+from gsd_review_broker.files import UnfitFileError, read_regular
 
 _LARGEST_CONFIG = 64 * 1024
 # Settings that say where the work tree is, or read further files; a value may be written in many ways.

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from gsd_review_broker.domain.caller import SignInLink, Token
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import (
     Change,
@@ -19,9 +20,8 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
-from gsd_review_broker.domain.pool import Failure, Reviewer, Work
+from gsd_review_broker.domain.rules.pool import Failure, Reviewer, Work
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
-from gsd_review_broker.domain.tokens import SignInLink, Token
 from gsd_review_broker.domain.words import Priority, Status
 
 

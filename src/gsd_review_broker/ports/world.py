@@ -1,8 +1,9 @@
 """The world outside, as services see it: the time, wake-ups, git, and what proves an approval."""
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,15 @@ class Clock(Protocol):
     def now(self) -> Milliseconds: ...
 
     def steady(self) -> Milliseconds: ...
+
+
+class SystemClock:
+    def now(self) -> Milliseconds:
+        return Milliseconds(time.time_ns() // 1_000_000)
+
+    def steady(self) -> Milliseconds:
+        """Monotonic time. It stands still while the machine sleeps, and so do the reviewers."""
+        return Milliseconds(time.monotonic_ns() // 1_000_000)
 
 
 # The topic of reviewers that wait for work.
@@ -28,22 +38,44 @@ def review_topic(review_id: ReviewId) -> str:
     return f"review:{review_id}"
 
 
-class Wakeups(Protocol):
-    """Hints that something may have changed; the waiter reads again."""
+class Wakeups:
+    """The waiters of this process, by topic. A wake-up is a hint: the waiter reads again."""
 
-    @property
-    def waiting(self) -> int: ...
+    def __init__(self) -> None:
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self.waiting = 0
+        self.closing = False
 
-    @property
-    def closing(self) -> bool: ...
-
-    def publish(self, topics: Iterable[str]) -> None: ...
+    def publish(self, topics: Iterable[str]) -> None:
+        for topic in set(topics):
+            for signal in self._waiters.get(topic, ()):
+                signal.set()
 
     def publish_all(self) -> None:
-        """Wake everybody: something may have been missed."""
-        ...
+        """Wake all waiters: something may have been missed."""
+        self.publish(list(self._waiters))
 
-    def listening(self, topic: str, *, counted: bool = True) -> AbstractContextManager[asyncio.Event]: ...
+    @contextmanager
+    def listening(self, topic: str, *, counted: bool = True) -> Generator[asyncio.Event]:
+        """Listen from before the first look, so that nothing after it is missed.
+
+        The broker's own listeners are not counted as waiting.
+        """
+        signal = asyncio.Event()
+        self._waiters.setdefault(topic, set()).add(signal)
+        self.waiting += counted
+        try:
+            yield signal
+        finally:
+            self.waiting -= counted
+            self._waiters[topic].discard(signal)
+            if not self._waiters[topic]:
+                del self._waiters[topic]
+
+    def close(self) -> None:
+        """Stop the broker's waits: each answers with the present state."""
+        self.closing = True
+        self.publish_all()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

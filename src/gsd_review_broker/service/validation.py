@@ -6,9 +6,8 @@ import re
 from typing import Any, cast
 
 from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.characters import hidden_in
-from gsd_review_broker.domain.identity import identity_key, is_reserved
 from gsd_review_broker.domain.model import AffectedFile, Identity, Limits
+from gsd_review_broker.domain.text import hidden_in, identity_key, is_reserved
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 # Pydantic serializes about 200 levels, and a result adds a few.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import UnfitFileError, links_in, read_regular
+from gsd_review_broker.files import UnfitFileError, links_in, read_regular
 from gsd_review_broker.settings import state_files
 from gsd_review_broker.settings.state_files import Database, is_postgresql, key_of, without_password
 

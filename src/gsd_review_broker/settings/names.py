@@ -3,7 +3,7 @@
 import getpass
 import os
 
-from gsd_review_broker.domain.identity import HUMAN_PREFIX, Identity
+from gsd_review_broker.domain.text import HUMAN_PREFIX, Identity
 
 
 def person_here() -> Identity:

@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import (
-    UnfitFileError,
-    is_private,
-    make_private_folder,
-    read_with_status,
-    write_private,
-)
+from gsd_review_broker.files import UnfitFileError, is_private, make_private_folder, read_with_status, write_private
 from gsd_review_broker.settings.locations import user_file
 
 _VARIABLE = "BROKER_TOKEN"

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
+from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.store.rows import Rows, member_of
 from gsd_review_broker.store.statements import Statements, Upsert, parameter

@@ -2,9 +2,9 @@
 
 import sqlalchemy as sa
 
-from gsd_review_broker.domain.identity import identity_key
+from gsd_review_broker.domain.caller import SignInLink, Token
 from gsd_review_broker.domain.model import Milliseconds, values_of
-from gsd_review_broker.domain.tokens import SignInLink, Token
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.domain.words import TokenRole
 from gsd_review_broker.store.rows import Rows, member_of
 from gsd_review_broker.store.statements import Statements, parameter

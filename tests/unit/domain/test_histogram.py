@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain import histogram
-from gsd_review_broker.domain.histogram import Histogram
+from gsd_review_broker.domain import tally
+from gsd_review_broker.domain.tally import Histogram
 
 LARGEST = 2**36 - 1
 # As a share of the true value: half of a sixteenth, and a little for rounding.
@@ -114,14 +114,14 @@ def test_two_empty_spreads_share_nothing() -> None:
 
 @given(VALUES)
 def test_a_value_lies_within_the_bounds_of_its_bucket(value: int) -> None:
-    low, high = histogram.bounds_of(histogram.bucket_of(value))
+    low, high = tally.bounds_of(tally.bucket_of(value))
     assert low <= value < high
     # Not wider than a sixteenth of what is in it.
     assert high - low == 1 or (high - low) * 16 <= low
 
 
 def test_buckets_follow_each_other_without_gap_or_overlap() -> None:
-    bounds = [histogram.bounds_of(bucket) for bucket in range(histogram.BUCKETS)]
+    bounds = [tally.bounds_of(bucket) for bucket in range(tally.BUCKETS)]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == LARGEST + 1
     assert [high for _, high in bounds[:-1]] == [low for low, _ in bounds[1:]]

@@ -13,7 +13,7 @@ from gsd_review_broker.cli.git.patches import add_source_options, as_text, chose
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.cli.render.describe import moment, status_span
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import CLAIM_IS_LIVE, Severity, either
 from gsd_review_broker.errors import BrokerError, Code
 

@@ -28,7 +28,7 @@ from gsd_review_broker.cli.doctor.machine import (
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect
 from gsd_review_broker.client.connection import Connection, Json
 from gsd_review_broker.client.discovery import answering
-from gsd_review_broker.durations import in_words
+from gsd_review_broker.domain.text import in_words
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.runtime_file import UntrustedRuntimeFileError, announced, keeper_token

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from gsd_review_broker.domain.patch.anchors import PatchLine, lines_of
+from gsd_review_broker.domain.patch.places import PatchLine, lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
 
 _CONTEXT = 3

@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.model import AffectedFile
-from gsd_review_broker.domain.patch import names
-from gsd_review_broker.domain.patch.headers import GIT, Header, Scanner, UnreadableDiffError, git_header, plain_header
+from gsd_review_broker.domain.patch.headers import (
+    GIT,
+    Header,
+    Scanner,
+    UnreadableDiffError,
+    git_header,
+    plain_header,
+    readable_name,
+)
 from gsd_review_broker.domain.words import Operation
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -148,8 +155,8 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
     return FilePatch(
         start=header.start,
         end=header.start,
-        old_path=names.text(old) if old else None,
-        new_path=names.text(new) if new else None,
+        old_path=readable_name(old) if old else None,
+        new_path=readable_name(new) if new else None,
         old_name=old,
         new_name=new,
         base_id=header.base_id,
@@ -159,7 +166,7 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
         renamed=header.renamed or bool(old and new and old != new and not header.copied),
         copied=header.copied,
         hunks=hunks,
-        mentioned=tuple(map(names.text, header.mentioned)),
+        mentioned=tuple(map(readable_name, header.mentioned)),
     )
 
 

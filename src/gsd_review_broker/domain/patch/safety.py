@@ -3,8 +3,15 @@
 import re
 from collections.abc import Callable, Iterator
 
-from gsd_review_broker.domain.patch import names
-from gsd_review_broker.domain.patch.headers import UnreadableDiffError
+from gsd_review_broker.domain.patch.headers import (
+    UnreadableDiffError,
+    is_dev_null,
+    moved_name,
+    readable_name,
+    traditional_name,
+    unquoted_name,
+    without_prefix,
+)
 from gsd_review_broker.domain.patch.reading import FilePatch
 
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
@@ -81,15 +88,15 @@ def _is_unsafe_component(part: str) -> bool:
 
 def _header_like(diff: bytes) -> Iterator[str]:
     for match in _MOVED.finditer(diff):
-        yield names.text(_or_as_it_is(names.moved, match.group(1)))
+        yield readable_name(_or_as_it_is(moved_name, match.group(1)))
     for match in _SIDE.finditer(diff):
-        if not names.is_nothing(match.group(1)):
+        if not is_dev_null(match.group(1)):
             for strip in (0, 1):
-                yield names.text(_or_as_it_is(lambda raw, strip=strip: names.traditional(raw, strip), match.group(1)))
+                yield readable_name(_or_as_it_is(lambda raw, strip=strip: traditional_name(raw, strip), match.group(1)))
     for match in _GIT.finditer(diff):
         for name in _both_names(match.group(1)):
-            yield names.text(name)
-            yield names.text(names.without_prefix(name, 1) or b"")
+            yield readable_name(name)
+            yield readable_name(without_prefix(name, 1) or b"")
 
 
 def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
@@ -103,11 +110,11 @@ def _both_names(raw: bytes) -> set[bytes]:
     """Without quotes the border between the two names can be ambiguous, so each word counts."""
     first, quote, rest = raw.partition(b'"')
     try:
-        quoted = names.unquoted(quote + rest) if quote else None
+        quoted = unquoted_name(quote + rest) if quote else None
         if quoted is None:
             return set(raw.split())
         second = quoted[1].strip(b" ")
-        other = names.unquoted(second) if second.startswith(b'"') else None
+        other = unquoted_name(second) if second.startswith(b'"') else None
     except UnreadableDiffError:
         return set(raw.split())
     return {first.rstrip(b" "), quoted[0], other[0] if other else second}

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.identity import HUMAN_PREFIX, is_human, same_identity
+from gsd_review_broker.domain.caller import Caller, Token
 from gsd_review_broker.domain.model import Finding, Identity, Milliseconds, Review
-from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.text import HUMAN_PREFIX, is_human, same_identity
 from gsd_review_broker.domain.words import CallerKind, Role, TokenState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 

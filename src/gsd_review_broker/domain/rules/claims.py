@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import BROKER, VALIDATOR, is_human, same_identity
 from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.transitions import (
     Command,
@@ -12,6 +11,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.text import BROKER, VALIDATOR, is_human, same_identity
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 

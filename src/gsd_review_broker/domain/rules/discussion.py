@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
@@ -28,6 +27,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import Anchor, CounterPatchStatus, Disposition, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import (
     Change,
     Finding,
@@ -27,6 +26,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.text import is_human, same_identity
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Outcome, Priority, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 

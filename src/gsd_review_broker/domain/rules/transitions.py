@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.identity import BROKER, is_human
-from gsd_review_broker.domain.json_text import canonical, compact
 from gsd_review_broker.domain.model import (
     AffectedFile,
     Change,
@@ -19,6 +17,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
 )
+from gsd_review_broker.domain.text import BROKER, canonical, compact, is_human
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 

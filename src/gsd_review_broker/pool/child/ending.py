@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import structlog
 
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.pool.child import tree
 from gsd_review_broker.pool.child.tree import ProcessFound
 from gsd_review_broker.processes import start_of

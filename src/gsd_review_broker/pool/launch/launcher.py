@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.files.private import make_private_folder, write_private
+from gsd_review_broker.files import make_private_folder, write_private
 from gsd_review_broker.pool.child.output import LogFile
 from gsd_review_broker.pool.child.process import Child
 from gsd_review_broker.pool.launch.agents import launch_for, module_of

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from gsd_review_broker import LOOPBACK
-from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.text import hidden_in
 from gsd_review_broker.domain.words import Severity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.settings.schema import is_safe

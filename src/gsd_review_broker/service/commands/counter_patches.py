@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Milliseconds, Review
 from gsd_review_broker.domain.rules import discussion
+from gsd_review_broker.domain.text import BROKER
 from gsd_review_broker.domain.words import CounterPatchStatus
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction

@@ -9,8 +9,8 @@ import hashlib
 import secrets
 from typing import NamedTuple
 
+from gsd_review_broker.domain.caller import SignInLink
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.service.core import Core
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Milliseconds, NewEvent, Review, ReviewId
-from gsd_review_broker.domain.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.rules import claims, pool, transitions
+from gsd_review_broker.domain.rules.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.tally import display_name
+from gsd_review_broker.domain.text import BROKER, same_identity
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction, list_position
 from gsd_review_broker.ports.world import POOL, QUEUE

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from gsd_review_broker.domain.caller import Token
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
-from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.service.wire.encoding import iso, moment
 
 

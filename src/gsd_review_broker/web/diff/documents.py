@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.characters import may_hide
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
+from gsd_review_broker.domain.text import may_hide
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff import warnings

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gsd_review_broker.domain.characters import changes_direction, hidden_in
+from gsd_review_broker.domain.text import changes_direction, hidden_in
 from gsd_review_broker.web.diff.document import ShownFile, ShownHunk
 from gsd_review_broker.web.diff.invisible import name_of
 

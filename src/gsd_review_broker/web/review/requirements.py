@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import GRAVE, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset

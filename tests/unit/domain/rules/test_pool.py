@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
-from gsd_review_broker.domain.pool import Failure, Reviewer, Usage, Work
 from gsd_review_broker.domain.rules import claims, pool
+from gsd_review_broker.domain.rules.pool import Failure, Reviewer, Usage, Work
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, Verdict, WorkOutcome
 from tests.support.policies import review_policy
 from tests.support.reviews import LATER, NOW, PERSON, created, in_status, judged

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.domain.rules.pool import Usage
 from gsd_review_broker.domain.words import PROGRAMS
 from gsd_review_broker.pool.child.output import AgentOutput, Allowance, Lines, LogFile, tail
 from gsd_review_broker.pool.launch.agents import readers_of

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.domain.rules.pool import Usage
 from gsd_review_broker.pool.child.output import (
     AgentReport,
     Event,
