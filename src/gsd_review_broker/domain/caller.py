@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.text import HUMAN_PREFIX, Identity
+from gsd_review_broker.domain.text import HUMAN_PREFIX
 from gsd_review_broker.domain.words import CallerKind, TokenRole, TokenState
 
 

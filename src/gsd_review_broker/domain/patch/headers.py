@@ -5,7 +5,6 @@ components a name loses, one or none.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _ESCAPES = {
@@ -33,17 +32,17 @@ _NOTHING = re.compile(rb"/dev/null(?:[ \t\r]|\Z)")
 
 
 def readable_name(name: bytes) -> str:
-    """Names are bytes; those that are not UTF-8 are shown with escapes, never guessed."""
+    """Show a name that is not UTF-8 with escapes; nothing is guessed."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def unquoted_name(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The name inside the quotes and the rest after them; None if git does not know an escape."""
+    """Return the name inside the quotes and the rest after them; None if git does not know an escape."""
     match = _QUOTED.match(raw)
     if match is not None:
         return _ESCAPE.sub(_unescaped, match.group(1)), raw[match.end() :]
     if _SOMEHOW_QUOTED.match(raw) is None:
-        # Git would look for the closing quote on the next lines. Nobody writes that in good faith.
+        # Git would look for the closing quote on the next lines. No honest diff needs that.
         raise UnreadableDiffError("a quoted name does not end on its line")
     return None
 
@@ -54,24 +53,24 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 
 def without_prefix(name: bytes, strip: int) -> bytes | None:
-    """Runs of slashes count as one, but `a//x` leaves an absolute path."""
+    """Read a run of slashes as one; but `a//x` leaves an absolute path."""
     if strip:
         _first, _slash, name = name.partition(b"/")
     return _SLASHES.sub(b"/", name) or None
 
 
 def name_on_side(raw: bytes, strip: int) -> bytes | None:
-    """The name after `--- ` or `+++ ` below a git header."""
+    """Read the name after `--- ` or `+++ ` below a git header."""
     return _quoted(raw, strip) or without_prefix(re.split(rb"[\t\r]", raw, maxsplit=1)[0], strip)
 
 
 def moved_name(raw: bytes) -> bytes | None:
-    """The name after `rename from ` and its like: never prefixed, and a tab is part of it."""
+    """Read the name after `rename from ` and its like: never prefixed, and a tab is part of it."""
     return _quoted(raw, 0) or without_prefix(raw.partition(b"\r")[0], 0)
 
 
 def traditional_name(raw: bytes, strip: int, other: bytes | None = None) -> bytes | None:
-    """The name after `--- ` or `+++ ` where there is no git header above.
+    """Read the name after `--- ` or `+++ ` without a git header above.
 
     With the `other` side's name, the shorter of the two is used if the longer one begins with it: `x`, not `x.orig`.
     """
@@ -103,7 +102,7 @@ def is_dev_null(raw: bytes) -> bool:
 
 
 def is_epoch(raw: bytes) -> bool:
-    """GNU diff's mark for a file that does not exist: the first second of 1970, in any time zone."""
+    """Recognize GNU diff's mark for a missing file: the first second of 1970, in any time zone."""
     match = _EPOCH.search(raw, max(0, len(raw) - _LONGEST_DATE))
     if match is None:
         return False
@@ -121,7 +120,7 @@ def file_mode(raw: bytes) -> str:
 
 
 def common_name(raw: bytes, strip: int) -> bytes | None:
-    """The name in `diff --git a/NAME b/NAME`, when both sides say the same; else None."""
+    """Return the name in `diff --git a/NAME b/NAME` if both sides say the same; else None."""
     try:
         if raw.startswith(b'"'):
             return _both_quoted(raw, strip)
@@ -150,14 +149,14 @@ def _second_quoted(raw: bytes, strip: int) -> bytes | None:
 
 
 def _in_header(name: bytes, strip: int) -> bytes | None:
-    """Reads a name as git reads the `diff --git` line itself: an absolute path has no name there."""
+    """Read a name as git reads the `diff --git` line itself: an absolute path has no name there."""
     if name.startswith(b"/"):
         return None
     return name.partition(b"/")[2] or None if strip else name or None
 
 
 def _repeated_name(raw: bytes, strip: int) -> bytes | None:
-    """Any space may separate the two names, but at most one gives names of equal length.
+    """Find the space between two equal names: at most one space gives names of equal length.
 
     The part between it and the next slash lies around the middle of the line, so a second one would contain that slash.
     """
@@ -198,7 +197,7 @@ class Scanner:
 
     @property
     def line(self) -> bytes:
-        """The line without its line feed. This copies the line: check with starts() first."""
+        """Copy the line without its line feed; check with starts() first."""
         return self.diff[self.at : self._end()]
 
     @property
@@ -225,6 +224,20 @@ class Scanner:
 
 
 GIT = b"diff --git "
+_EXTENDED = (
+    *(
+        b"--- ",
+        b"+++ ",
+        b"old mode ",
+        b"new mode ",
+        b"deleted file mode ",
+        b"new file mode ",
+        b"copy from ",
+        b"copy to ",
+    ),
+    *(b"rename old ", b"rename new ", b"rename from ", b"rename to ", b"similarity index ", b"dissimilarity index "),
+    b"index ",
+)
 _BASE = re.compile(rb"([0-9a-f]{7,64})\.\.")
 _INDEX = re.compile(rb"[^. ]{1,64}\.\.[^ ]{0,64} (.*)\Z", re.DOTALL)
 
@@ -260,7 +273,7 @@ class Header:
 
 
 def git_header(lines: Scanner, strip: int, carried: bytes | None) -> Header:
-    """`carried` is the name on a bare `diff --git` line above, which git keeps for this file."""
+    """Read a git header. `carried` is the name on a bare `diff --git` line above, which git keeps for this file."""
     header = Header(start=lines.at, strip=strip, is_git=True, old_name=carried, new_name=carried)
     header.default_name = header.noted(common_name(lines.after(GIT), strip))
     lines.next()
@@ -282,21 +295,37 @@ def _settle(header: Header) -> None:
         raise header.wrong("no file name")
 
 
-def _take(header: Header, lines: Scanner) -> bool:
-    """Read one header line; False when the header is over."""
-    for prefix, take in _EXTENDED.items():
-        if lines.starts(prefix):
-            take(header, lines.after(prefix))
-            return True
-    return False
-
-
-def _old_side(header: Header, rest: bytes) -> None:
-    header.old_name = _side(header, rest, header.old_name, absent=header.created)
-
-
-def _new_side(header: Header, rest: bytes) -> None:
-    header.new_name = _side(header, rest, header.new_name, absent=header.deleted)
+def _take(header: Header, lines: Scanner) -> bool:  # noqa: C901 - one case for each kind of line
+    """Read one header line. Return False when the header is over."""
+    prefix = next((known for known in _EXTENDED if lines.starts(known)), b"")
+    rest = lines.after(prefix)
+    match prefix:
+        case b"--- ":
+            header.old_name = _side(header, rest, header.old_name, absent=header.created)
+        case b"+++ ":
+            header.new_name = _side(header, rest, header.new_name, absent=header.deleted)
+        case b"old mode ":
+            header.old_mode = file_mode(rest)
+        case b"new mode ":
+            header.new_mode = file_mode(rest)
+        case b"deleted file mode ":
+            header.deleted, header.old_name, header.old_mode = True, header.default_name, file_mode(rest)
+        case b"new file mode ":
+            header.created, header.new_name, header.new_mode = True, header.default_name, file_mode(rest)
+        case b"copy from ":
+            header.copied, header.old_name = True, header.noted(moved_name(rest))
+        case b"copy to ":
+            header.copied, header.new_name = True, header.noted(moved_name(rest))
+        case b"rename old " | b"rename from ":
+            header.renamed, header.old_name = True, header.noted(moved_name(rest))
+        case b"rename new " | b"rename to ":
+            header.renamed, header.new_name = True, header.noted(moved_name(rest))
+        case b"index ":
+            _take_index(header, rest)
+        case _:
+            # The similarity of a renamed file says nothing that matters here.
+            pass
+    return bool(prefix)
 
 
 def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> bytes | None:
@@ -313,40 +342,8 @@ def _side(header: Header, rest: bytes, known: bytes | None, *, absent: bool) -> 
     return name
 
 
-def _old_mode(header: Header, rest: bytes) -> None:
-    header.old_mode = file_mode(rest)
-
-
-def _new_mode(header: Header, rest: bytes) -> None:
-    header.new_mode = file_mode(rest)
-
-
-def _created(header: Header, rest: bytes) -> None:
-    header.created, header.new_name, header.new_mode = True, header.default_name, file_mode(rest)
-
-
-def _deleted(header: Header, rest: bytes) -> None:
-    header.deleted, header.old_name, header.old_mode = True, header.default_name, file_mode(rest)
-
-
-def _renamed_from(header: Header, rest: bytes) -> None:
-    header.renamed, header.old_name = True, header.noted(moved_name(rest))
-
-
-def _renamed_to(header: Header, rest: bytes) -> None:
-    header.renamed, header.new_name = True, header.noted(moved_name(rest))
-
-
-def _copied_from(header: Header, rest: bytes) -> None:
-    header.copied, header.old_name = True, header.noted(moved_name(rest))
-
-
-def _copied_to(header: Header, rest: bytes) -> None:
-    header.copied, header.new_name = True, header.noted(moved_name(rest))
-
-
-def _index(header: Header, rest: bytes) -> None:
-    """`index 1234..5678 100644`: the mode of a file whose mode does not change."""
+def _take_index(header: Header, rest: bytes) -> None:
+    """Read `index 1234..5678 100644`: the base's blob, and the mode of a file whose mode does not change."""
     base = _BASE.match(rest)
     header.base_id = base.group(1).decode("ascii") if base else None
     match = _INDEX.match(rest)
@@ -354,31 +351,8 @@ def _index(header: Header, rest: bytes) -> None:
         header.old_mode = file_mode(match.group(1))
 
 
-def _nothing(_header: Header, _rest: bytes) -> None:
-    pass
-
-
-_EXTENDED: dict[bytes, Callable[[Header, bytes], None]] = {
-    b"--- ": _old_side,
-    b"+++ ": _new_side,
-    b"old mode ": _old_mode,
-    b"new mode ": _new_mode,
-    b"deleted file mode ": _deleted,
-    b"new file mode ": _created,
-    b"copy from ": _copied_from,
-    b"copy to ": _copied_to,
-    b"rename old ": _renamed_from,
-    b"rename new ": _renamed_to,
-    b"rename from ": _renamed_from,
-    b"rename to ": _renamed_to,
-    b"similarity index ": _nothing,
-    b"dissimilarity index ": _nothing,
-    b"index ": _index,
-}
-
-
 def plain_header(lines: Scanner, strip: int) -> Header | None:
-    """`--- a/x` and `+++ b/x` without a git header above. A hunk has to follow; otherwise it is only text."""
+    """Read `--- a/x` and `+++ b/x` without a git header above. Without a hunk below, they are only text."""
     start = lines.at
     old = lines.after(b"--- ")
     lines.next()
@@ -399,7 +373,7 @@ def plain_header(lines: Scanner, strip: int) -> Header | None:
 
 
 def _guessed_strip(new: bytes, strip: int) -> int:
-    """A new name without a slash has no prefix to strip. Git then strips none up to the end of the diff."""
+    """Strip nothing if the new name has no slash. Git then strips nothing up to the end of the diff."""
     if is_dev_null(new):
         return strip
     name = traditional_name(new, 0)
