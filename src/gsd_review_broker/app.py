@@ -1,4 +1,4 @@
-"""The composition root: builds every part, starts them in order and stops them in reverse."""
+"""The composition root: it builds every part, starts them in order and stops them in reverse."""
 
 import asyncio
 import contextlib
@@ -67,14 +67,16 @@ class Application:
         # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
-        make_store = _postgres_store if on_postgresql else _sqlite_store
-        self.store = make_store(configuration, clock, self.wakeups, meters)
+        self.store = _store(configuration, clock, self.wakeups, meters)
         access = Access()
         signer = ReceiptSigner.of_file(locations.key_file())
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(signer)]
         core = Core(
             store=self.store,
-            repository=_repository(configuration),
+            repository=GitRepository(
+                configuration.root,
+                allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
+            ),
             wakeups=self.wakeups,
             clock=clock,
             policy=policy,
@@ -164,7 +166,7 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """The store is opened before, so that a problem with it is reported in one sentence."""
+        """Start all parts but the store, which is open already: its problems are reported in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
             await self.store.start()
@@ -188,11 +190,9 @@ class Application:
             self.wakeups.close()
 
 
-def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
-    return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
-
-
-def _postgres_store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
+def _store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
+    if configuration.database.url is None:
+        return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
     # Imported here: a broker on SQLite does not pay for it.
     from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415 - only some brokers need it
 
@@ -213,18 +213,10 @@ def _database_clock() -> Clock:
     return DatabaseClock()
 
 
-def _repository(configuration: Configuration) -> GitRepository:
-    settings = configuration.settings
-    return GitRepository(
-        configuration.root,
-        allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
-    )
-
-
 def _pool(
     configuration: Configuration, core: Core, broker: Broker, *, url: str, limits: PoolLimits | None
 ) -> Supervisor:
-    """Reviewers' folders are outside the repository: a proposal may have written what is inside."""
+    """Make the pool. Reviewers' folders are outside the repository, where a proposal may have written."""
     settings = configuration.settings.reviewer_pool
     root, template = configuration.root, settings.prompt_template_path
     name = configuration.database.key
@@ -251,6 +243,6 @@ def _pool(
 
 
 def _gate_policy(chosen: Path | None, root: str | None) -> GatePolicy:
-    """Read for each question: a policy applies from the moment it is written."""
+    """Read the policy for each question: it applies from the moment it is written."""
     project = locations.project_file(Path(root)) if root else None
     return read_policy(project, locations.user_file(), chosen=chosen)

@@ -24,15 +24,14 @@ _OTHERS = 0o077
 
 
 class UnfitFileError(OSError):
-    """There is something under this name, and it is not a file that we may use. The text is a sentence's end."""
+    """What has this name is not a file that the broker may use. The text ends a sentence."""
 
 
 def read_regular(path: Path, *, largest: int = LARGEST_READ, follow_links: bool = False) -> bytes:
-    """The whole of a regular file. Anything else, or more than `largest` bytes, is an UnfitFileError.
+    """Read a whole regular file. Anything else, or more than `largest` bytes, is an UnfitFileError.
 
     Links are followed only where the whole path is the user's own choice."""
-    content, _ = read_with_status(path, largest=largest, follow_links=follow_links)
-    return content
+    return read_with_status(path, largest=largest, follow_links=follow_links)[0]
 
 
 def read_with_status(
@@ -55,7 +54,7 @@ def read_with_status(
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a regular file that only its owner may read; made if `flags` has O_CREAT."""
+    """Open a regular file that only its owner may read. It is made if `flags` has O_CREAT."""
     descriptor = _open(path, flags)
     try:
         status = _require_regular(path, descriptor)
@@ -68,7 +67,7 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY, synced: bool = False) -> None:
-    """The whole content or none of it. A link in its place is replaced, not followed. `synced`: it is on the disk."""
+    """Write the whole content or none of it; replace a link. With `synced`, wait until it is on the disk."""
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
     try:
@@ -87,7 +86,7 @@ def write_private(path: Path, content: bytes, *, mode: int = OWNER_ONLY, synced:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in it are on the disk. Windows has no such call."""
+    """Wait until the names in it are on the disk. Windows has no such call."""
     if sys.platform != "win32":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -97,14 +96,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """With every folder above it that is missing: `parents` alone would leave those open to others."""
+    """Make the folder and all that are missing above it; `parents=True` would leave those open to others."""
     if not folder.parent.exists():
         make_private_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def links_in(path: Path, *, below: Path) -> Iterator[Path]:
-    """The parts of a path below a folder that are links, outermost first."""
+    """Find the parts of a path below a folder that are links, outermost first."""
     here = below
     for part in path.relative_to(below).parts:
         here /= part
@@ -113,7 +112,7 @@ def links_in(path: Path, *, below: Path) -> Iterator[Path]:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Ours, and nobody else may read or write it. Windows has no such modes."""
+    """Check that only this user may read or write it. Windows has no such modes."""
     if sys.platform == "win32":
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS
@@ -137,10 +136,10 @@ def _require_regular(path: Path, descriptor: int) -> os.stat_result:
 
 
 _LONGEST_CONTENT = 4096
-# Whoever only asks whether a lock is held holds it for a moment; whoever wants it waits that long.
+# Asking whether a lock is held takes it for a moment; acquire_lock waits that long.
 _MOMENT_SECONDS = 0.5
 _LOOK_SECONDS = 0.01
-# Where Windows locks a byte that nobody reads: a locked byte cannot be read there.
+# Windows locks this byte, far behind the content: a locked byte cannot be read there.
 _LOCKED_BYTE = 1 << 20
 
 if sys.platform == "win32":
@@ -155,7 +154,7 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
     def _wait_for_lock(descriptor: int) -> None:
-        """Tried for ten seconds by the system itself, again and again by us."""
+        """Try again and again; the system itself tries for ten seconds."""
         while True:
             try:
                 os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
@@ -177,7 +176,7 @@ else:
 
 
 def acquire_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock until it is closed; None if another has it."""
+    """Return a descriptor that holds the lock until it is closed; None if another process has the lock."""
     descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     end = time.monotonic() + _MOMENT_SECONDS
     while True:
@@ -194,7 +193,7 @@ def acquire_lock(path: Path) -> int | None:
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
-    """Waits for the lock, however long another has it."""
+    """Wait for the lock, however long another process has it."""
     descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         _wait_for_lock(descriptor)
@@ -204,7 +203,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def content_while_held(path: Path) -> bytes | None:
-    """What the holder wrote into the file; None if nobody holds the lock. A file that nobody locks proves nothing."""
+    """Return what the holder wrote into the file; None if the lock is free: then its content proves nothing."""
     try:
         descriptor = open_private(path, os.O_RDWR)
     except (FileNotFoundError, NotADirectoryError, PermissionError, UnfitFileError):
@@ -219,7 +218,7 @@ def content_while_held(path: Path) -> bytes | None:
 
 
 def lock_owner(path: Path) -> int | None:
-    """The process that holds the lock, by what it wrote; None if nobody holds it or says who."""
+    """Return the process that holds the lock, by what it wrote; None if the lock is free or names no process."""
     try:
         pid = json.loads(content_while_held(path) or b"")["pid"]
     except (ValueError, KeyError, TypeError, RecursionError):

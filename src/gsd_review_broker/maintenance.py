@@ -36,7 +36,7 @@ def export(database: Database) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def as_file(database: Database) -> Generator[Path]:
-    """The SQLite file; of a PostgreSQL database, a copy of one snapshot of it."""
+    """Return the SQLite file; of a PostgreSQL database, a copy of one snapshot."""
     if database.url is None:
         yield database.path
         return
@@ -50,7 +50,7 @@ def as_file(database: Database) -> Generator[Path]:
 
 
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
-    """Takes the database's lock, as a broker that serves nobody, so a running broker is never disturbed."""
+    """Prune as a broker without clients: it takes the database's lock, so a running broker is never disturbed."""
 
     async def run(broker: "Broker") -> None:
         more = True
@@ -61,12 +61,12 @@ def prune(configuration: Configuration, closed_before: str, report: Callable[[Pr
 
     database = configuration.database
     if database.url is None and not database.path.is_file():
-        raise StartError(f"there is no database {database}; give its path with --db.")
+        raise StartError(f"the database {database} does not exist; give its path with --db.")
     _as_broker(configuration, run)
 
 
 def with_tokens(configuration: Configuration, do: "Callable[[Tokens], Awaitable[T]]") -> T:
-    """The same. A database that does not exist yet is made: tokens may come before the first start."""
+    """Work on tokens. A missing database is made: tokens may come before the first start."""
     return _as_broker(configuration, lambda broker: do(broker.tokens))
 
 
@@ -121,7 +121,7 @@ def reopen(database: Database) -> str | None:
 
 async def _move(source: Database, target: Database, folder: Path) -> MoveReport:
     if source.url is None and not source.path.is_file():
-        raise StartError(f"there is no database {source}; give its path with --db.")
+        raise StartError(f"the database {source} does not exist; give its path with --db.")
     async with _locked(source):
         await _refuse_moved(source, target)
         async with _target_of(target) as place, _at_rest(source, folder) as rest:
@@ -139,7 +139,7 @@ async def _move(source: Database, target: Database, folder: Path) -> MoveReport:
 
 @contextlib.asynccontextmanager
 async def _locked(database: Database) -> AsyncGenerator[None]:
-    """Neither a broker of this machine nor another move uses the database meanwhile."""
+    """Keep brokers of this machine and other moves from the database meanwhile."""
     make_private_folder(database.path.parent)
     held = lock.DatabaseLock(database)
     held.acquire(advice="stop it with `tandem down`, and run this again.")
@@ -150,7 +150,7 @@ async def _locked(database: Database) -> AsyncGenerator[None]:
 
 
 async def _refuse_moved(source: Database, target: Database) -> None:
-    """A move that died after it had marked the source is done again."""
+    """Refuse a database that was moved. A move that died after it marked the source is done again."""
     to = await _moved_to(source)
     if to is None:
         return
@@ -236,7 +236,7 @@ class _FileTarget:
         return self._draft
 
     async def finish(self) -> None:
-        """If a database of this name was moved away before, that no longer applies."""
+        """Give the file its name. An earlier database of this name may have been moved away: clear that mark."""
         lock.reopen(self._database)
         self._draft.replace(self._database.path)
         sync_folder(self._database.path.parent)

@@ -26,7 +26,7 @@ class Caller:
         return self.kind is CallerKind.ADMIN
 
     def acting(self, named: Identity | None) -> Identity | None:
-        """Under which name it acts: a proven caller under its own, whatever the call says."""
+        """Return the name that the caller acts under: a proven caller's own, whatever the call says."""
         return self.proven_identity or named
 
 
@@ -35,12 +35,12 @@ UNKNOWN = Caller(kind=CallerKind.UNKNOWN)
 
 
 def person(identity: Identity) -> Caller:
-    """Who sits at this machine, as far as the machine's account tells."""
+    """Return the person at this machine, by the name of the account."""
     return Caller(kind=CallerKind.HUMAN, identity=identity)
 
 
 def reviewer(identity: Identity) -> Caller:
-    """A reviewer that proved its name by the token of its process."""
+    """Return a reviewer that proved its name by the token of its process."""
     return Caller(kind=CallerKind.REVIEWER, identity=identity, proven=True)
 
 
@@ -50,11 +50,11 @@ ISSUED_PREFIX = "tdm_"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SignInLink:
-    """A link to the dashboard that works once. Its code and its holder's token are not in it."""
+    """A link to the dashboard that works once. Neither its code nor the token can be read from it."""
 
-    # Of its code.
+    # The hash of its code.
     hash: str
-    # Only whoever has the code can read the token.
+    # Only the holder of the code can read the token.
     sealed_token: str
     page: str
     expires_at: Milliseconds
@@ -75,7 +75,6 @@ class Token:
 
     @property
     def identity(self) -> Identity:
-        """The name that rules compare."""
         return Identity(f"{HUMAN_PREFIX}{self.name}" if self.role is TokenRole.HUMAN else self.name)
 
     def state(self, now: Milliseconds) -> TokenState:

@@ -23,7 +23,7 @@ _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
 class Counted(StrEnum):
-    """What is counted, each by a key of its own.
+    """The kinds of counts; each has its own keys.
 
     Steps, reviewers and pairs are stored. The others follow from the steps; databases older than steps have rows for
     them.
@@ -43,7 +43,7 @@ class Counted(StrEnum):
 
 
 class Measured(StrEnum):
-    """What is measured; states have one each (time_in)."""
+    """The kinds of measurements, besides the time in each state (time_in)."""
 
     TIME_TO_CLAIM = "time_to_claim"
     TIME_TO_VERDICT = "time_to_verdict"
@@ -55,18 +55,10 @@ def time_in(status: Status) -> str:
     return f"time_in:{status}"
 
 
-def _no_counts() -> dict[tuple[str, str], int]:
-    return defaultdict(int)
-
-
-def _no_samples() -> list[tuple[str, int]]:
-    return []
-
-
 @dataclass(slots=True)
 class Tally:
-    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
-    samples: list[tuple[str, int]] = field(default_factory=_no_samples)
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    samples: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     def count(self, what: Counted, key: str, by: int = 1) -> None:
         self.counts[what, key] += by
@@ -165,7 +157,7 @@ def _step_key(event_type: EventType, before: Status | None, after: Status, prior
 
 
 def counts_of_step(key: str) -> list[tuple[Counted, str, int]]:
-    """The counts that one such step stands for."""
+    """Return the counts that follow from such a step."""
     event_type, before, after, priority, *details = key.split(":")
     counts = [(Counted.EVENT, event_type, 1)]
     if not before:
@@ -192,7 +184,7 @@ def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
 
 
 def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
-    """A verdict that somebody gave. Automatic rejections are counted as events only."""
+    """Count a reviewer's verdict. Automatic rejections are counted as events only."""
     verdict = Verdict(event.metadata["verdict"])
     if progress.last_verdict is None:
         tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
@@ -208,13 +200,13 @@ def _key(*parts: str) -> str:
 
 
 def display_name(reviewer: str) -> str:
-    """All starts of one reviewer program are counted together: codex-r1-0a1b2c3d is codex-r1."""
+    """Count all starts of one reviewer program together: codex-r1-0a1b2c3d is codex-r1."""
     match = _POOL_NAME.fullmatch(reviewer)
     return match["display"] if match else reviewer
 
 
 def kind_of(reviewer: str) -> str:
-    """The kind of reviewer: a person, a program of the pool, or the name that it gave itself."""
+    """Return the kind of reviewer: a person, a program of the pool, or the name that it gave itself."""
     if is_human(reviewer):
         return "human"
     match = _POOL_NAME.fullmatch(reviewer)
@@ -234,7 +226,7 @@ def within_bounds(value: int) -> int:
 
 
 def bucket_of(value: int) -> int:
-    """Small values have a bucket each; a larger value is put by its five leading bits."""
+    """Give small values a bucket each, and place a larger value by its five leading bits."""
     if value < _EXACT:
         return value
     shift = value.bit_length() - _EXACT.bit_length() + 1
@@ -242,7 +234,7 @@ def bucket_of(value: int) -> int:
 
 
 def bounds_of(bucket: int) -> tuple[int, int]:
-    """The values of a bucket: from the first bound up to, but not including, the second."""
+    """Return the least value of a bucket and that of the next."""
     if bucket < _EXACT:
         return bucket, bucket + 1
     doubling, step = divmod(bucket - _EXACT, _STEPS)
@@ -268,7 +260,7 @@ class Histogram:
     def add_bucket(self, bucket: int, *, count: int, total: int, least: int, most: int) -> None:
         """Add several values of one bucket at once."""
         if bucket < 0:
-            raise IndexError(f"there is no bucket {bucket}")
+            raise IndexError(f"bucket {bucket} does not exist")
         self.least = least if self.count == 0 else min(self.least, least)
         self.most = max(self.most, most)
         self.count += count
@@ -278,11 +270,8 @@ class Histogram:
     def average(self) -> float | None:
         return self.total / self.count if self.count else None
 
-    def percentile(self, percent: int) -> float | None:
-        """The value that this many percent of the values do not exceed."""
-        return self.percentiles(percent)[0]
-
     def percentiles(self, *percents: int) -> list[float | None]:
+        """Return the values that so many percent of all values do not exceed."""
         if not self.count:
             return [None] * len(percents)
         # All other buckets are empty.
@@ -291,7 +280,6 @@ class Histogram:
         return [self._middle(first + bisect_left(reached, -(-self.count * percent // 100))) for percent in percents]
 
     def _middle(self, bucket: int) -> float:
-        """It is off by half a bucket at most."""
         low, high = bounds_of(bucket)
         return min(max((low + high - 1) / 2, self.least), self.most)
 
@@ -300,7 +288,7 @@ class Histogram:
 class Totals:
     """The tallies of many reviews in one scope, added up."""
 
-    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
     spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
 
     def count(self, what: str, key: str, by: int) -> None:

@@ -28,8 +28,7 @@ def same_identity(one: str | None, other: str | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def identity_key(identity: str) -> str:
-    """What makes two spellings the same program: not case, form, or characters that cannot be seen. Self-declared
-    names guard against mistakes."""
+    """Reduce a name to what tells two programs apart: not case, form, or invisible characters."""
     if identity.isascii() and identity.isprintable():
         return identity.strip().casefold()
     import unicodedata  # noqa: PLC0415 - most names are ASCII, and the command line starts without it
@@ -50,7 +49,7 @@ _SHOW_NOTHING = frozenset(
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
 _CHANGE_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# What may be hidden is looked at more closely: in a line, and in a block, whose lines and tabs stay.
+# Texts with such characters are examined one by one: in a line, and in a block, whose line feeds and tabs stay.
 _IN_LINE, _IN_BLOCK = re.compile("[^ -~]+"), re.compile("[^\t\n -~]+")
 _IN_BYTES = re.compile(rb"[^\t\n -~]")
 
@@ -64,7 +63,7 @@ def changes_direction(character: str) -> bool:
 
 
 def hidden_in(text: str, *, is_block: bool = False) -> list[str]:
-    """Find the hidden characters; line feeds and tabs are none in a block."""
+    """Find the hidden characters. In a block, line feeds and tabs are not hidden."""
     if text.isascii() and text.isprintable():
         return []
     pattern = _IN_BLOCK if is_block else _IN_LINE
@@ -100,7 +99,7 @@ def compact(value: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    """With sorted keys: the same text for the same content."""
+    """Sort the keys, so that the same content gives the same text."""
     return _CANONICAL.encode(value)
 
 
@@ -109,7 +108,7 @@ _FEW_SECONDS = 10
 
 
 def in_words(seconds: float) -> str:
-    """At most two units, rounded down: `0.5 s`, `42 s`, `1 min 30 s`, `2 h`, `1 d 12 h`."""
+    """Write at most two units, rounded down: `0.5 s`, `42 s`, `1 min 30 s`, `2 h`, `1 d 12 h`."""
     if seconds < _FEW_SECONDS:
         return f"{max(int(seconds * 10), 0) / 10} s"
     left = int(seconds)

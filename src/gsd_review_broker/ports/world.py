@@ -22,7 +22,7 @@ class SystemClock:
         return Milliseconds(time.time_ns() // 1_000_000)
 
     def steady(self) -> Milliseconds:
-        """Monotonic time. It stands still while the machine sleeps, and so do the reviewers."""
+        """Return monotonic time. It stands still while the machine sleeps, and so do the reviewers."""
         return Milliseconds(time.monotonic_ns() // 1_000_000)
 
 
@@ -114,25 +114,25 @@ class Repository(Protocol):
     """git, read only."""
 
     async def resolve_workspace(self, workspace: str | None) -> str | None:
-        """The workspace's root. Refuses paths that the configuration does not allow."""
+        """Find the workspace's root. Refuses paths that the configuration does not allow."""
         ...
 
     async def project_of(self, workspace: str | None) -> str | None:
-        """The same name in every clone and work tree of a repository; None for the broker's own repository."""
+        """Name the project alike in every clone and work tree; None for the broker's own repository."""
         ...
 
     async def root_commit(self, workspace: str) -> str | None:
-        """All clones of a repository have the same; None before the first commit, and in a shallow clone."""
+        """Find what all clones of a repository share; None before the first commit, and in a shallow clone."""
         ...
 
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:
-        """The records of the change if the diff is applied to this commit; None if it does not apply."""
+        """Return the records of the diff applied to this commit; None if it does not apply."""
         ...
 
     async def blob(self, workspace: str, object_id: str, *, most: int) -> bytes:
-        """A file's content, hashed again. Raises BrokerError if it is missing or has more than `most` bytes."""
+        """Read a file's content and hash it again. Raises BrokerError if it is missing or larger than `most` bytes."""
         ...
 
 
@@ -148,5 +148,5 @@ class TicketIssuer(Protocol):
     """Tells the gate's hook in advance which commit it may let through."""
 
     def issue(self, approved: ReviewedChange, base: str) -> bool:
-        """For this change on this commit. False where the hook has to ask. Raises OSError."""
+        """Issue a ticket for this change on this commit. False where the hook has to ask. Raises OSError."""
         ...

@@ -4,18 +4,16 @@ All functions are pure and work on bytes. Only a line feed ends a line: a diff m
 Git decides whether a diff applies. Tests and fuzzing check that this package reads a diff as git does.
 """
 
-from gsd_review_broker.domain.patch.interdiff import ComparedFile, ShownLine, compared, interdiff, shown_interdiff
+from gsd_review_broker.domain.patch.interdiff import ComparedFile, compared, interdiff, shown_interdiff
 from gsd_review_broker.domain.patch.places import LinePlace, Page, ShownLines, page_of
-from gsd_review_broker.domain.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, applied, read
+from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, affected_files, applied, read
 from gsd_review_broker.domain.patch.safety import unclear_sections, unsafe_paths
 
 __all__ = [
     "ComparedFile",
     "FilePatch",
-    "Hunk",
     "LinePlace",
     "Page",
-    "ShownLine",
     "ShownLines",
     "UnreadableDiffError",
     "affected_files",

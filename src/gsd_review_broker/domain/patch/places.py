@@ -61,7 +61,7 @@ class LinePlace:
 
 
 class ShownLines:
-    """The lines that a diff shows, indexed once for all the remarks that are looked up in it."""
+    """The lines that a diff shows, indexed once for all findings."""
 
     def __init__(self, diff: bytes | None) -> None:
         self._diff = diff or b""
@@ -79,7 +79,7 @@ class ShownLines:
         return self._cache[key]
 
     def place(self, path: str | None, line_start: int | None, line_end: int | None, side: Side) -> LinePlace:
-        """Anchored if the diff shows both ends of the range on that side."""
+        """Place a range. It is anchored if the diff shows both ends on that side."""
         end = line_end if line_end is not None else line_start
         nowhere = LinePlace(path, line_start, end, side, Anchor.UNANCHORED, None)
         if path is None or line_start is None or end is None or end < line_start:
@@ -96,7 +96,7 @@ class ShownLines:
     def find_again(self, place: LinePlace) -> LinePlace:
         """Find the same text in this diff: in its file, under the file's new name, or moved to another file.
 
-        A place that is not found again is kept and marked outdated. A remark that never had a place stays without.
+        A place that is not found again is kept and marked outdated. A finding without a place stays without.
         """
         if place.text is None:
             return place
@@ -145,7 +145,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What is left of a page."""
+    """The room that is left on a page."""
 
     characters: int = PAGE_CHARACTERS
     lines: int = PAGE_LINES
@@ -155,13 +155,15 @@ class _Room:
 
 
 def page_of(diff: bytes, offset: int, *, path: str | None = None) -> Page:
-    """The page that begins at this byte of a UTF-8 diff. `path` narrows to the one file (to nothing, if it
-    is not touched)."""
+    """Cut the page that begins at this byte of a UTF-8 diff; with `path`, of one file alone."""
     begin = _start_of_character(diff, offset)
     if path is None and _limit(diff, begin, len(diff), _Room()) == len(diff):
         return Page(diff[begin:].decode("utf-8"), None)
     files = readable_part(diff)
-    spans = [(0, len(diff))] if path is None else _spans(files, path)
+    if path is None:
+        spans = [(0, len(diff))]
+    else:
+        spans = [(file.start, file.end) for file in files if path in {file.new_path, file.old_path}]
     return _page(diff, [(max(start, begin), end) for start, end in spans if end > begin], _borders(files))
 
 
@@ -183,17 +185,13 @@ def _start_of_character(diff: bytes, offset: int) -> int:
     return offset
 
 
-def _spans(files: tuple[FilePatch, ...], path: str) -> list[tuple[int, int]]:
-    return [(file.start, file.end) for file in files if path in {file.new_path, file.old_path}]
-
-
 def _borders(files: tuple[FilePatch, ...]) -> list[int]:
-    """Between files and between hunks; a header stays with its first hunk."""
+    """Find the borders of files and hunks; a header stays with its first hunk."""
     return [start for file in files for start in (file.start, *(hunk.start for hunk in file.hunks[1:]))]
 
 
 def _fitting(diff: bytes, begin: int, end: int, room: _Room, borders: list[int], *, must_move: bool) -> int:
-    """Where the page ends: at a file's or hunk's border, else at the end of a line, else inside the line."""
+    """End the page at a file's or hunk's border, else at the end of a line, else inside the line."""
     limit = _limit(diff, begin, end, room)
     if limit == end:
         return end
@@ -207,7 +205,7 @@ def _fitting(diff: bytes, begin: int, end: int, room: _Room, borders: list[int],
 
 
 def _limit(diff: bytes, begin: int, end: int, room: _Room) -> int:
-    """The last byte that fits, never inside a character."""
+    """Find the last byte that fits, never inside a character."""
     window = diff[begin : min(end, begin + 4 * room.characters)].decode("utf-8", "ignore")[: room.characters]
     position = -1
     for _ in range(room.lines):

@@ -26,7 +26,7 @@ _GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
-    """Paths that leave the tree, enter .git or go through a link, whatever git would make of them.
+    """Find paths that leave the tree, enter .git or go through a link, whatever git would make of them.
 
     If the diff could not be read (None), every line that looks like a header is checked, so that nothing hides behind a
     broken hunk. Names are also checked before git strips their first component: an absolute path is refused even though
@@ -43,7 +43,7 @@ def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
 
 
 def _through_links(files: tuple[FilePatch, ...]) -> set[str]:
-    """Paths below one that the same diff makes a link or a submodule, or moves without a mode."""
+    """Find paths below one that the same diff makes a link or a submodule, or moves without a mode."""
     doors: set[str | None] = set()
     unsafe: set[str] = set()
     for file in files:
@@ -73,7 +73,7 @@ def is_unsafe(path: str) -> bool:
 
 
 def _is_unsafe_as_written(name: str) -> bool:
-    """`./x` is how `diff -u ./x` writes a harmless name."""
+    """Check a name before git strips its prefix. `./x` is harmless: `diff -u ./x` writes it."""
     return is_unsafe(name.removeprefix("./"))
 
 
@@ -88,18 +88,18 @@ def _is_unsafe_component(part: str) -> bool:
 
 def _header_like(diff: bytes) -> Iterator[str]:
     for match in _MOVED.finditer(diff):
-        yield readable_name(_or_as_it_is(moved_name, match.group(1)))
+        yield readable_name(_or_raw(moved_name, match.group(1)))
     for match in _SIDE.finditer(diff):
         if not is_dev_null(match.group(1)):
             for strip in (0, 1):
-                yield readable_name(_or_as_it_is(lambda raw, strip=strip: traditional_name(raw, strip), match.group(1)))
+                yield readable_name(_or_raw(lambda raw, strip=strip: traditional_name(raw, strip), match.group(1)))
     for match in _GIT.finditer(diff):
         for name in _both_names(match.group(1)):
             yield readable_name(name)
             yield readable_name(without_prefix(name, 1) or b"")
 
 
-def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
+def _or_raw(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
     try:
         return name_in(raw) or raw
     except UnreadableDiffError:
@@ -107,7 +107,7 @@ def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
 
 
 def _both_names(raw: bytes) -> set[bytes]:
-    """Without quotes the border between the two names can be ambiguous, so each word counts."""
+    """Split the two names. Without quotes their border may be ambiguous: then each word is taken as a name."""
     first, quote, rest = raw.partition(b'"')
     try:
         quoted = unquoted_name(quote + rest) if quote else None
@@ -125,7 +125,7 @@ _MOST_NAMED = 5
 
 
 def unclear_sections(files: tuple[FilePatch, ...]) -> str | None:
-    """Why a reader could be mistaken about the outcome; None if nothing is unclear."""
+    """Say why a reader could be mistaken about the outcome; None if nothing is unclear."""
     repeated = _repeated(files)
     if repeated:
         return f"it changes a path more than once: {', '.join(map(repr, repeated[:_MOST_NAMED]))}"
@@ -136,8 +136,8 @@ def unclear_sections(files: tuple[FilePatch, ...]) -> str | None:
 
 
 def _repeated(files: tuple[FilePatch, ...]) -> list[str]:
-    """Paths that two sections write or remove. One pair is git's own way to write a change: a file that becomes a link
-    or a submodule, or the other way round, is removed and then created."""
+    """Find paths that two sections write or remove. Git itself writes one such pair: a file that becomes a link or a
+    submodule, or the other way round, is removed and then created."""
     changed: dict[str, FilePatch] = {}
     repeated: set[str] = set()
     for file in files:

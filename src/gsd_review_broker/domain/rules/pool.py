@@ -2,26 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar
 
-from gsd_review_broker.domain.model import Identity, Milliseconds, NewEvent, Review, ReviewId
-from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, Verdict, WorkOutcome
+from gsd_review_broker.domain.model import Identity, Milliseconds, NewEvent, Review, ReviewId, values_of
+from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 
 # After this many reviewers that stop without a verdict, a person is asked.
 FAILURES_THAT_NEED_A_PERSON = 3
-
-
-def outcome_of_verdict(verdict: Verdict) -> WorkOutcome | None:
-    """What a verdict makes of the work on a review; a comment does not end it."""
-    match verdict:
-        case Verdict.APPROVED:
-            return WorkOutcome.APPROVED
-        case Verdict.CHANGES_REQUESTED:
-            return WorkOutcome.CHANGES_REQUESTED
-        case Verdict.COMMENT:
-            return None
-        case _:
-            assert_never(verdict)
 
 
 JUDGED = frozenset({WorkOutcome.APPROVED, WorkOutcome.CHANGES_REQUESTED})
@@ -99,7 +86,7 @@ class Usage:
         )
 
     def share(self, index: int, of: int) -> "Usage":
-        """One of this many parts. The parts add up to the whole."""
+        """Return one of `of` parts. The parts add up to the whole."""
         return Usage(
             input_tokens=self.input_tokens * (index + 1) // of - self.input_tokens * index // of,
             output_tokens=self.output_tokens * (index + 1) // of - self.output_tokens * index // of,
@@ -116,16 +103,8 @@ _ENDS = {
 Booked = TypeVar("Booked", Reviewer, Work)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Blame:
-    """What a failure on a review leaves behind, and why a person is asked, if one is."""
-
-    failure: Failure
-    asks: str | None
-
-
 def is_left_to(reviewer: Reviewer, broker_id: str) -> bool:
-    """May this broker, at its start, treat the reviewer as left behind by a broker? Other brokers stop their own."""
+    """Check whether this broker, at its start, stops the reviewer. Other brokers stop their own."""
     return reviewer.broker_id in (None, broker_id)
 
 
@@ -137,10 +116,10 @@ def failed_on(
     worked_on: Sequence[ReviewId],
     next_up: Sequence[ReviewId],
 ) -> list[ReviewId]:
-    """The reviews that it should have judged and did not.
+    """Find the reviews that the reviewer should have judged and did not.
 
-    That is what it holds; else what it worked on last, if it hung there; else, if it did nothing at all, what it would
-    have claimed first. A reviewer that was told to stop did not fail.
+    These are the ones that it holds; else, if it hung, those that it worked on last; else, if it did nothing at all,
+    those that it would have claimed first. A reviewer that was told to stop did not fail.
     """
     match reason:
         case EndReason.EXITED:
@@ -155,38 +134,38 @@ def failed_on(
 
 
 def failures_after(review: Review, before: Failure | None) -> int:
-    """The failures including this one. After a person was asked and has looked, counting starts again."""
+    """Count the failures with this one. After a person has answered, counting starts again."""
     failures = before.failures if before else 0
     if failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None:
         failures = 0
     return failures + 1
 
 
-def blamed(review: Review, failures: int, *, last: str, pause: int, now: Milliseconds) -> Blame:
+def blamed(review: Review, failures: int, *, last: str, pause: int, now: Milliseconds) -> tuple[Failure, str | None]:
+    """Record a failure. The text says why a person is asked, if one is."""
     failure = Failure(review_id=review.id, failures=failures, retry_at=Milliseconds(now + pause))
     asks = failures >= FAILURES_THAT_NEED_A_PERSON and review.needs_human is None and review.status is Status.PENDING
     reason = f"{failures} reviewers ended without a verdict, the last of them {last}" if asks else None
-    return Blame(failure=failure, asks=reason)
+    return failure, reason
 
 
 def forgiven(failure: Failure | None, *, now: Milliseconds) -> Failure | None:
-    """A verdict clears the failures. None if there are none."""
+    """Clear the failures after a verdict. None if there are none."""
     if failure is None or not failure.failures:
         return None
     return replace(failure, failures=0, retry_at=now)
 
 
 def outcome_of(review: Review, event: NewEvent) -> WorkOutcome | None:
-    """How this event ended the claim; `review` is its state afterwards. None if the claim goes on."""
+    """Return how this event ended the claim; `review` is the state afterwards. None if the claim goes on."""
     if event.event_type is EventType.VERDICT_SUBMITTED:
-        return outcome_of_verdict(Verdict(event.metadata["verdict"]))
+        return WorkOutcome(event.metadata["verdict"])
     outcome = _ENDS.get(event.event_type)
     taken = outcome is WorkOutcome.RECLAIMED and review.is_claim_live
     return WorkOutcome.TAKEN_OVER if taken else outcome
 
 
 def credited(reviewer: Reviewer, work: Work, outcome: WorkOutcome, *, now: Milliseconds) -> Reviewer:
-    """The reviewer with one more verdict of its own."""
     if outcome not in JUDGED:
         return reviewer
     return replace(
@@ -198,10 +177,9 @@ def credited(reviewer: Reviewer, work: Work, outcome: WorkOutcome, *, now: Milli
 
 
 def shared(work: Sequence[Work], usage: Usage) -> list[Work]:
-    """Shares a report of tokens among the reviews that the reviewer worked on since its last report.
+    """Share reported tokens equally among the reviews since the last report; the last review comes first.
 
-    Some agents report only when they stop: then each review gets an equal share. Without such reviews, the report
-    is about its last one. The last review comes first.
+    Some agents report only when they stop. Without such a review, the report is about the last one.
     """
     unbooked = [one for one in work if one.input_tokens is None] or list(work[:1])
     return [booked(one, usage.share(index, len(unbooked))) for index, one in enumerate(unbooked)]
@@ -209,10 +187,4 @@ def shared(work: Sequence[Work], usage: Usage) -> list[Work]:
 
 def booked(had: Booked, usage: Usage) -> Booked:
     so_far = Usage(input_tokens=had.input_tokens or 0, output_tokens=had.output_tokens or 0, cost_usd=had.cost_usd)
-    total = so_far + usage
-    more: dict[str, Any] = {
-        "input_tokens": total.input_tokens,
-        "output_tokens": total.output_tokens,
-        "cost_usd": total.cost_usd,
-    }
-    return replace(had, **more)
+    return replace(had, **values_of(so_far + usage))

@@ -55,7 +55,7 @@ class MissingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MissingApproval:
-    """An approval that the policy still asks for: which kind decides, the text is for people."""
+    """An approval that the policy still asks for. Rules read the kind, people read the text."""
 
     kind: MissingKind
     text: str
@@ -65,7 +65,7 @@ NO_APPROVALS = ApprovalsSoFar()
 
 
 def approvers_in(events: Iterable[NewEvent], review: Review, digest: str | None) -> tuple[Identity, ...]:
-    """Who approved this revision with this digest, before the policy was met."""
+    """Find the approvals of this revision and digest that were given before the policy was met."""
     return tuple(
         event.actor
         for event in events
@@ -77,8 +77,8 @@ def approvers_in(events: Iterable[NewEvent], review: Review, digest: str | None)
 
 
 def vendor_of(reviewer: Identity) -> str | None:
-    """Read the vendor off the first word of the name, as the pool and people name programs. Each person is a vendor of
-    their own. None: the vendor is unknown, and an approval from it is not one from another vendor."""
+    """Read the vendor off the first word of the name; each person is a vendor. None: the vendor is unknown, and its
+    approval does not differ from any other's."""
     if is_human(reviewer):
         return identity_key(reviewer)
     return VENDORS.get(identity_key(kind_of(reviewer)).split("-")[0])
@@ -100,7 +100,7 @@ def missing_approvals(policy: ApprovalPolicy, so_far: ApprovalsSoFar) -> tuple[M
 
 
 def _missing_vendors(policy: ApprovalPolicy, approvers: Iterable[Identity]) -> list[MissingApproval]:
-    """Count the known vendors alone. One approval has nothing to differ from."""
+    """Count only known vendors. A single approval has nothing to differ from."""
     unknown = sorted(name for name in approvers if vendor_of(name) is None)
     vendors = {vendor for name in approvers if (vendor := vendor_of(name)) is not None}
     if policy.required == 1 or len(vendors) >= policy.required:
@@ -130,8 +130,14 @@ def texts_of(lacking: Iterable[MissingApproval]) -> list[str]:
 def refuse_useless_approver(review: Review, reviewer: Identity, policy: ApprovalPolicy, so_far: ApprovalsSoFar) -> None:
     """Refuse a reviewer that has approved this content already, or that cannot add what is missing."""
     why = _why_useless(reviewer, policy, so_far)
-    if why is not None:
-        raise _not_again(review, why, policy, so_far)
+    if why is None:
+        return
+    needs = " and ".join(texts_of(missing_approvals(policy, so_far)))
+    raise BrokerError(
+        Code.INVALID_TRANSITION,
+        f"review {review.id} is {review.status}: {why}; it needs {needs}",
+        NextStep(Next.ANOTHER_REVIEWER),
+    )
 
 
 def can_add_approval(reviewer: Identity, policy: ApprovalPolicy, so_far: ApprovalsSoFar) -> bool:
@@ -150,15 +156,6 @@ def _why_useless(reviewer: Identity, policy: ApprovalPolicy, so_far: ApprovalsSo
         if vendor in {vendor_of(name) for name in so_far.approvers}:
             return f"{vendor} has approved it already"
     return f"{reviewer} is not a person" if only_a_person_is_missing(missing_approvals(policy, so_far)) else None
-
-
-def _not_again(review: Review, why: str, policy: ApprovalPolicy, so_far: ApprovalsSoFar) -> BrokerError:
-    needs = " and ".join(texts_of(missing_approvals(policy, so_far)))
-    return BrokerError(
-        Code.INVALID_TRANSITION,
-        f"review {review.id} is {review.status}: {why}; it needs {needs}",
-        NextStep(Next.ANOTHER_REVIEWER),
-    )
 
 
 def _path_for_a_person(policy: ApprovalPolicy, touched: Sequence[str]) -> str | None:
@@ -208,7 +205,7 @@ def give_verdict(
     now: Milliseconds,
     so_far: ApprovalsSoFar = NO_APPROVALS,
 ) -> Change:
-    """The live claimant's verdict on the claimed revision. A stale or foreign verdict is refused and recorded.
+    """Give the live claimant's verdict on the claimed revision. A stale or foreign one is refused and recorded.
 
     An approval applies when the policy is met with it. Until then it is kept, and the claim goes back for the next
     reviewer."""
@@ -242,7 +239,7 @@ def give_verdict(
 
 
 def _passed_on(change: Change, lacking: Sequence[MissingApproval], now: Milliseconds) -> Change:
-    """The approval alone is not enough: the next reviewer may claim; a person is called if only a person can help."""
+    """Let the next reviewer claim; call a person if only a person can help."""
     review = change.review
     change = followed_by(change, release(review, claim_generation=review.claim_generation, now=now))
     if change.review.needs_human is None and only_a_person_is_missing(lacking):
@@ -276,7 +273,7 @@ def refuse_verdict(review: Review, judgement: Judgement, *, pool_managed: bool, 
 
 
 def refused_verdict(review: Review, judgement: Judgement, error: BrokerError, now: Milliseconds) -> Change:
-    """The record of a verdict that refuse_verdict refused. Raises if the refusal is not recorded."""
+    """Record a verdict that refuse_verdict refused. Raises if the refusal is not recorded."""
     if error.code not in _RECORDED:
         raise error
     change = record(
@@ -301,7 +298,7 @@ def refuse_other_revision(review: Review, seen: Seen) -> None:
 
 
 def refuse_other_digest(review: Review, seen: Seen, *, approves: bool) -> None:
-    """An approval names what it approves; other verdicts may leave it out."""
+    """Refuse a verdict on another digest. An approval has to name the digest; other verdicts may leave it out."""
     if seen.digest is None and seen.is_complete and review.digest is not None and approves:
         raise changed_since(f"the page that you approved showed no digest, and it has one: {review.digest}")
     if seen.digest is not None and seen.digest != review.digest:
@@ -310,7 +307,7 @@ def refuse_other_digest(review: Review, seen: Seen, *, approves: bool) -> None:
 
 
 def _refuse_news(review: Review, counter_patch: CounterPatch | None, findings: tuple[Finding, ...]) -> None:
-    """A repeated verdict gets the same answer. One with new content is refused: the content would be lost."""
+    """Refuse new content in a repeated verdict: it would be lost."""
     new_patch = counter_patch is not None and review.counter_patch_status is not CounterPatchStatus.PENDING
     if new_patch or any(finding.times_raised == 1 for finding in findings):
         raise invalid_transition(review, None, "the verdict is given; say what is new in a message")
@@ -332,7 +329,7 @@ def _stated(
     # An approval that does not apply yet changes no state by itself, like a comment.
     is_comment = verdict is Verdict.COMMENT or bool(lacking)
     target = require(review, Command.COMMENT if is_comment else _COMMANDS[verdict])
-    # An approval is of the proposal as it is; an open counter-patch is superseded.
+    # An approval is of the proposal without the open counter-patch, which is superseded.
     declined = verdict is Verdict.APPROVED and not lacking and review.counter_patch_status is CounterPatchStatus.PENDING
     change = record(
         review,
@@ -362,7 +359,7 @@ def _stated(
 
 
 def _facts_of(finding: Finding) -> dict[str, Any]:
-    """The finding as it was raised this time: a finding that is raised again takes the new words."""
+    """Record the finding in this verdict's words: a finding that is raised again takes the new words."""
     names = ("path", "line_start", "line_end", "side", "severity", "title", "body", "suggestion", "confidence")
     return {"finding_id": finding.id, **{name: getattr(finding, name) for name in names}}
 
@@ -384,7 +381,7 @@ def refuse_incomplete(judgement: Judgement, *, has_counter_patch: bool) -> None:
 
 
 def _offered(change: Change, patch: CounterPatch, reviewer: Identity, now: Milliseconds) -> Change:
-    """The newest counter-patch is the open one; an older open one is superseded."""
+    """Offer a counter-patch; an older open one is superseded."""
     review = change.review
     superseded = review.counter_patch_status is CounterPatchStatus.PENDING
     offer = record(

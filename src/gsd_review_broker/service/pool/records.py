@@ -255,9 +255,9 @@ def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str
 def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
     """Count the failure. Returns the call for a person, if one is needed."""
     failures = pool.failures_after(review, tx.failure(review.id))
-    blame = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
-    tx.save_failure(blame.failure)
-    return transitions.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
+    failure, reason = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
+    tx.save_failure(failure)
+    return transitions.call_human(review, reason=reason, now=tx.now) if reason is not None else None
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:
