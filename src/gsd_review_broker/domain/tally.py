@@ -23,11 +23,7 @@ _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
 class Counted(StrEnum):
-    """The kinds of counts; each has its own keys.
-
-    Steps, reviewers and pairs are stored. The others follow from the steps; databases older than steps have rows for
-    them.
-    """
+    """The kinds of counts. Steps, reviewers and pairs are stored; the others follow from the steps."""
 
     # One event of one review: its type, the state before and after, the priority, and other counted fields.
     STEP = "step"

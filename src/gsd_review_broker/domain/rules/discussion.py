@@ -15,7 +15,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
 )
-from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.patch.places import LinePlace
 from gsd_review_broker.domain.rules.claims import deadline
 from gsd_review_broker.domain.rules.proposals import renew, require_proposer
 from gsd_review_broker.domain.rules.transitions import (

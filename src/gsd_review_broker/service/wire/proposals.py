@@ -3,7 +3,7 @@
 from typing import NotRequired, TypedDict
 
 from gsd_review_broker.domain.model import AffectedFile, CounterPatch, Review, Revision
-from gsd_review_broker.domain.patch import Page
+from gsd_review_broker.domain.patch.places import Page
 from gsd_review_broker.ports.world import Offset
 
 _UNREMARKABLE = {None, "100644"}

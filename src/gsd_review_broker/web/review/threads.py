@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gsd_review_broker.domain.model import Finding, Message, Review, ReviewId
-from gsd_review_broker.domain.patch import ShownLines
+from gsd_review_broker.domain.patch.places import ShownLines
 from gsd_review_broker.domain.words import Anchor, Disposition, Role, Side
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 

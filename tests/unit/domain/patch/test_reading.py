@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.model import AffectedFile
-from gsd_review_broker.domain.patch import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.patch.headers import readable_name
+from gsd_review_broker.domain.patch.reading import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.words import Operation
 from tests.support.diffs import FILE, LINK, PROGRAM, Corpus, Tree, diff_of_trees, git, make_corpus, run_git
 from tests.support.growth import LIMIT, times_a_loop
