@@ -151,7 +151,6 @@ class Application:
     def _dashboard(
         self, broker: Broker, configuration: Configuration, person: Identity, url: str, problems: Problems
     ) -> list[Route]:
-        # Many brokers never show a page.
         from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415 - only some brokers need it
 
         return dashboard_routes(
@@ -193,7 +192,6 @@ class Application:
 def _store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
     if configuration.database.url is None:
         return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
-    # Imported here: a broker on SQLite does not pay for it.
     from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415 - only some brokers need it
 
     return PostgresStore(

@@ -23,10 +23,7 @@ class Code(StrEnum):
 
 
 class Next(StrEnum):
-    """A next step whose name differs between front ends: a tool, a command, a button.
-
-    Each front end puts it into its own words (service/wire/hints.py).
-    """
+    """A next step, which each front end names in its own words: a tool, a command, a button (service/wire/hints.py)."""
 
     ANOTHER_REVIEWER = "another_reviewer"
     CLAIM_ANOTHER = "claim_another"

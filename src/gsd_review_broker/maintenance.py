@@ -40,7 +40,6 @@ def as_file(database: Database) -> Generator[Path]:
     if database.url is None:
         yield database.path
         return
-    # Imported here: on SQLite it is not needed, and need not be installed.
     from gsd_review_broker.store.postgres import copying  # noqa: PLC0415 - only some commands need it
 
     with tempfile.TemporaryDirectory(prefix="tandem-snapshot-") as folder:
@@ -61,7 +60,7 @@ def prune(configuration: Configuration, closed_before: str, report: Callable[[Pr
 
     database = configuration.database
     if database.url is None and not database.path.is_file():
-        raise StartError(f"the database {database} does not exist; give its path with --db.")
+        raise StartError(f"there is no database {database}; give its path with --db.")
     _as_broker(configuration, run)
 
 
@@ -71,7 +70,6 @@ def with_tokens(configuration: Configuration, do: "Callable[[Tokens], Awaitable[
 
 
 def _as_broker(configuration: Configuration, do: "Callable[[Broker], Awaitable[T]]") -> T:
-    # Imported here: verifying and exporting need no server.
     from gsd_review_broker.app import Application  # noqa: PLC0415 - only some commands need it
 
     async def run() -> T:
@@ -121,7 +119,7 @@ def reopen(database: Database) -> str | None:
 
 async def _move(source: Database, target: Database, folder: Path) -> MoveReport:
     if source.url is None and not source.path.is_file():
-        raise StartError(f"the database {source} does not exist; give its path with --db.")
+        raise StartError(f"there is no database {source}; give its path with --db.")
     async with _locked(source):
         await _refuse_moved(source, target)
         async with _target_of(target) as place, _at_rest(source, folder) as rest:

@@ -291,8 +291,7 @@ def check(
     """Return what is wrong, as sentences that name the first bad event.
 
     `by_review` holds the same events grouped by review; `stored` holds the reviews in the same order of ids. Without
-    `totals` the statistics are not compared, because they count archived reviews too. With its archives the chain has
-    no gaps.
+    `totals` the statistics are not compared: they include archived reviews. With its archives the chain has no gaps.
     """
     problems = list(check_chain(chain, gaps=list(gaps), head=head, with_archives=with_archives))
     if problems:

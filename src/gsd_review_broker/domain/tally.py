@@ -113,7 +113,7 @@ def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progres
         case EventType.VERDICT_SUBMITTED:
             _judge(progress, event, tally)
         case EventType.VERDICT_COMMENT:
-            tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
+            tally.count(Counted.REVIEWER, compact([display_name(event.actor), Verdict.COMMENT]))
         case EventType.REVIEW_CLOSED:
             tally.sample(Measured.DURATION, event.timestamp - progress.created_at)
         case _:
@@ -185,14 +185,10 @@ def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
     if progress.last_verdict is None:
         tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
     progress.last_verdict = verdict
-    tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
-    tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
+    tally.count(Counted.REVIEWER, compact([display_name(event.actor), verdict]))
+    tally.count(Counted.PAIR, compact([progress.agent_type, kind_of(event.actor), verdict]))
     if verdict is Verdict.APPROVED:
         tally.sample(Measured.ROUNDS, event.metadata["round"])
-
-
-def _key(*parts: str) -> str:
-    return compact(parts)
 
 
 def display_name(reviewer: str) -> str:

@@ -186,7 +186,7 @@ PAUSED = """
 import sys, time
 from pathlib import Path
 from gsd_review_broker import maintenance
-from gsd_review_broker.settings.database import Database
+from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import verification
 
 def paused(_):

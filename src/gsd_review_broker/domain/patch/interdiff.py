@@ -243,10 +243,7 @@ def _base_line(one: PatchLine, other: PatchLine) -> Iterator[PatchLine]:
 
 
 def _gap(before: list[PatchLine], after: list[PatchLine]) -> Iterator[PatchLine]:
-    """Leave out context that only one side shows: it comes from the base or from a wider view.
-
-    Where both sides remove lines, they remove what the base had there at the time.
-    """
+    """Leave out what only the base changed: context that one side shows, and lines that both sides remove."""
     removed_before = [line for line in before if line.kind == "-"]
     removed_after = [line for line in after if line.kind == "-"]
     if not removed_before:

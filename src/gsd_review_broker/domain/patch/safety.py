@@ -141,17 +141,13 @@ def _repeated(files: tuple[FilePatch, ...]) -> list[str]:
     changed: dict[str, FilePatch] = {}
     repeated: set[str] = set()
     for file in files:
-        for path in _changed(file):
+        # A copy leaves its source alone.
+        for path in filter(None, {file.new_path, None if file.copied else file.old_path}):
             earlier = changed.get(path)
             if earlier is not None and not _changes_kind(earlier, file):
                 repeated.add(path)
             changed[path] = file
     return sorted(repeated)
-
-
-def _changed(file: FilePatch) -> set[str]:
-    paths = {file.new_path, None if file.copied else file.old_path}
-    return {path for path in paths if path is not None}
 
 
 def _changes_kind(removed: FilePatch, created: FilePatch) -> bool:

@@ -24,10 +24,7 @@ def deadline(policy: Policy, now: Milliseconds) -> Milliseconds:
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
-    """Check whether a claim would be granted. False if the reviewer already holds it: then there is nothing to do.
-
-    Raises the reason for a refusal; identity is checked before state.
-    """
+    """Raise why a claim is refused; identity is checked before state. False if the reviewer already holds it."""
     refuse_self_review(review, reviewer)
     if review.is_claim_live:
         if same_identity(review.claimed_by, reviewer):
@@ -119,10 +116,7 @@ def extend(review: Review, *, caller: Identity, policy: Policy, now: Millisecond
 
 
 def is_unused(review: Review, policy: Policy) -> bool:
-    """Check whether the claimant has done nothing yet: everything that it does moves the deadline.
-
-    Perhaps the answer to its claim never reached it.
-    """
+    """Check whether the claimant has done nothing yet: all that it does moves the deadline."""
     if review.status is not Status.CLAIMED or review.claimed_at is None or review.verdict_reason is not None:
         return False
     return review.claim_expires_at == deadline(policy, review.claimed_at)

@@ -166,8 +166,7 @@ def resolve_finding(
 def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:
     """Find the earlier finding that a new one repeats. In doubt there is none, so that no finding is lost.
 
-    Both have the same title and file, and are about the same text or line; or the earlier one is from an earlier round,
-    and its lines have changed since.
+    Both have the same title and file, and the same text or line; or the earlier one's lines have changed since.
     """
     alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, title)]
     exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]

@@ -29,7 +29,7 @@ class Reviewer:
     pid: int
     process_start: str | None
     started_at: Milliseconds
-    # The broker that started it and supervises it; None for rows of schema 0001.
+    # The broker that started it and supervises it; None: unknown.
     broker_id: str | None = None
     drained_at: Milliseconds | None = None
     ended_at: Milliseconds | None = None
