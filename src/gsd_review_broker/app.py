@@ -1,4 +1,4 @@
-"""The composition root: builds every part, starts them in order and stops them in reverse."""
+"""The composition root: it builds every part, starts them in order and stops them in reverse."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,8 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.domain.gate.policy import GatePolicy
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.gate.receipts import ReceiptSigner, TicketOffice
 from gsd_review_broker.git.repository import GitRepository
@@ -24,7 +23,7 @@ from gsd_review_broker.pool.launcher import Launcher, PoolSite
 from gsd_review_broker.pool.policy import PoolLimits
 from gsd_review_broker.pool.supervisor import Neighbours, Supervisor
 from gsd_review_broker.ports.store import OwnedStore
-from gsd_review_broker.ports.world import Clock
+from gsd_review_broker.ports.world import Clock, SystemClock, Wakeups
 from gsd_review_broker.service.access import Access, Auth, Identification
 from gsd_review_broker.service.approvals import ApprovalWatcher
 from gsd_review_broker.service.broker import Broker, make_broker
@@ -38,7 +37,6 @@ from gsd_review_broker.settings.names import person_here
 from gsd_review_broker.settings.runtime_file import keeper_token, new_secret
 from gsd_review_broker.settings.schema import Problem, Problems, resolved
 from gsd_review_broker.store.sqlite_store import SqliteStore
-from gsd_review_broker.wakeups import LocalWakeups
 from gsd_review_broker.web.api.gate import gate_routes
 from gsd_review_broker.web.api.health import health_endpoint, metrics_endpoint, problem_routes
 from gsd_review_broker.web.api.people import api_routes, pool_routes
@@ -63,18 +61,20 @@ class Application:
         policy = settings.policy()
         on_postgresql = configuration.database.url is not None
         clock = clock or (_database_clock() if on_postgresql else SystemClock())
-        self.wakeups = LocalWakeups()
+        self.wakeups = Wakeups()
         # Clients recognize this process by it.
         self.secret = new_secret()
         meters = Meters()
-        make_store = _postgres_store if on_postgresql else _sqlite_store
-        self.store = make_store(configuration, clock, self.wakeups, meters)
+        self.store = _store(configuration, clock, self.wakeups, meters)
         access = Access()
         signer = ReceiptSigner.of_file(locations.key_file())
         self.store.watchers += [WorkWatcher(access), ApprovalWatcher(signer)]
         core = Core(
             store=self.store,
-            repository=_repository(configuration),
+            repository=GitRepository(
+                configuration.root,
+                allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
+            ),
             wakeups=self.wakeups,
             clock=clock,
             policy=policy,
@@ -149,7 +149,6 @@ class Application:
     def _dashboard(
         self, broker: Broker, configuration: Configuration, person: Identity, url: str, problems: Problems
     ) -> list[Route]:
-        # Many brokers never show a page.
         from gsd_review_broker.web.pages.dashboard import dashboard_routes  # noqa: PLC0415 - only some brokers need it
 
         return dashboard_routes(
@@ -164,7 +163,7 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        """The store is opened before, so that a problem with it is reported in one sentence."""
+        """Start all parts but the store, which is open already: its problems are reported in one sentence."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self.store.close)
             await self.store.start()
@@ -188,12 +187,9 @@ class Application:
             self.wakeups.close()
 
 
-def _sqlite_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
-    return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
-
-
-def _postgres_store(configuration: Configuration, clock: Clock, wakeups: LocalWakeups, meters: Meters) -> OwnedStore:
-    # Imported here: a broker on SQLite does not pay for it.
+def _store(configuration: Configuration, clock: Clock, wakeups: Wakeups, meters: Meters) -> OwnedStore:
+    if configuration.database.url is None:
+        return SqliteStore(configuration.database.path, clock=clock, wakeups=wakeups, meters=meters)
     from gsd_review_broker.store.postgres.store import PostgresStore  # noqa: PLC0415 - only some brokers need it
 
     return PostgresStore(
@@ -213,18 +209,10 @@ def _database_clock() -> Clock:
     return DatabaseClock()
 
 
-def _repository(configuration: Configuration) -> GitRepository:
-    settings = configuration.settings
-    return GitRepository(
-        configuration.root,
-        allowed_roots=tuple(Path(root).expanduser() for root in settings.allowed_roots),
-    )
-
-
 def _pool(
     configuration: Configuration, core: Core, broker: Broker, *, url: str, limits: PoolLimits | None
 ) -> Supervisor:
-    """Reviewers' folders are outside the repository: a proposal may have written what is inside."""
+    """Make the pool. Reviewers' folders are outside the repository, where a proposal may have written."""
     settings = configuration.settings.reviewer_pool
     root, template = configuration.root, settings.prompt_template_path
     name = configuration.database.key
@@ -251,6 +239,6 @@ def _pool(
 
 
 def _gate_policy(chosen: Path | None, root: str | None) -> GatePolicy:
-    """Read for each question: a policy applies from the moment it is written."""
+    """Read the policy for each question: it applies from the moment it is written."""
     project = locations.project_file(Path(root)) if root else None
     return read_policy(project, locations.user_file(), chosen=chosen)

@@ -23,10 +23,7 @@ class Code(StrEnum):
 
 
 class Next(StrEnum):
-    """A next step whose name differs between front ends: a tool, a command, a button.
-
-    Each front end puts it into its own words (service/wire/hints.py).
-    """
+    """A next step, which each front end names in its own words: a tool, a command, a button (service/wire/hints.py)."""
 
     ANOTHER_REVIEWER = "another_reviewer"
     CLAIM_ANOTHER = "claim_another"
@@ -75,18 +72,18 @@ class BrokerError(Exception):
         return f"{self.code}: {self.message}\n{self.hint}" if self.hint else f"{self.code}: {self.message}"
 
     def as_json(self, hint: str | None = None) -> dict[str, str]:
-        """The form that every front end sends, with the hint in that front end's own words, if it has any."""
+        """Return what every front end sends, with the hint in that front end's own words, if it has any."""
         return {"code": self.code.value, "message": self.message, "hint": self.hint if hint is None else hint}
 
 
 def broker_failed() -> BrokerError:
-    """For unexpected errors; the log has the traceback."""
+    """Answer an unexpected error; the log has the traceback."""
     return BrokerError(Code.INTERNAL, "the broker failed; see its log", "Try again; if it fails again, report it.")
 
 
 def changed_since(why: str) -> BrokerError:
     """Refuse a decision about content that has changed since the caller saw it."""
-    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review as it is now, then decide.")
+    return BrokerError(Code.CONFLICT, why, "Nothing was decided. Read the review again, then decide.")
 
 
 class StartError(Exception):
@@ -94,10 +91,10 @@ class StartError(Exception):
 
 
 def unauthenticated(*, has_token: bool) -> BrokerError:
-    """Does not tell an unknown token from one that expired or was revoked."""
+    """Refuse the caller, without telling an unknown token from one that expired or was revoked."""
     return BrokerError(
         Code.UNAUTHENTICATED,
         "this token is unknown, has expired or was revoked" if has_token else "this broker needs a token",
-        "Send Authorization: Bearer TOKEN. Whoever runs the broker makes one with `tandem token new`; commands take it "
-        "from BROKER_TOKEN, or from the file `token` in your configuration folder.",
+        "Send Authorization: Bearer TOKEN. An administrator makes one with `tandem token new`; commands take it from "
+        "BROKER_TOKEN, or from the file `token` in your configuration folder.",
     )

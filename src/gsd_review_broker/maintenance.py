@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import make_private_folder, open_private, sync_folder
+from gsd_review_broker.files import make_private_folder, open_private, sync_folder
 from gsd_review_broker.service.wire.broker import Pruned
 from gsd_review_broker.settings.config import Configuration
 from gsd_review_broker.settings.state_files import Database, draft_path
@@ -36,11 +36,10 @@ def export(database: Database) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def as_file(database: Database) -> Generator[Path]:
-    """The SQLite file; of a PostgreSQL database, a copy of one snapshot of it."""
+    """Return the SQLite file; of a PostgreSQL database, a copy of one snapshot."""
     if database.url is None:
         yield database.path
         return
-    # Imported here: on SQLite it is not needed, and need not be installed.
     from gsd_review_broker.store.postgres import copying  # noqa: PLC0415 - only some commands need it
 
     with tempfile.TemporaryDirectory(prefix="tandem-snapshot-") as folder:
@@ -50,7 +49,7 @@ def as_file(database: Database) -> Generator[Path]:
 
 
 def prune(configuration: Configuration, closed_before: str, report: Callable[[Pruned], None]) -> None:
-    """Takes the database's lock, as a broker that serves nobody, so a running broker is never disturbed."""
+    """Prune as a broker without clients: it takes the database's lock, so a running broker is never disturbed."""
 
     async def run(broker: "Broker") -> None:
         more = True
@@ -66,12 +65,11 @@ def prune(configuration: Configuration, closed_before: str, report: Callable[[Pr
 
 
 def with_tokens(configuration: Configuration, do: "Callable[[Tokens], Awaitable[T]]") -> T:
-    """The same. A database that does not exist yet is made: tokens may come before the first start."""
+    """Work on tokens. A missing database is made: tokens may come before the first start."""
     return _as_broker(configuration, lambda broker: do(broker.tokens))
 
 
 def _as_broker(configuration: Configuration, do: "Callable[[Broker], Awaitable[T]]") -> T:
-    # Imported here: verifying and exporting need no server.
     from gsd_review_broker.app import Application  # noqa: PLC0415 - only some commands need it
 
     async def run() -> T:
@@ -139,7 +137,7 @@ async def _move(source: Database, target: Database, folder: Path) -> MoveReport:
 
 @contextlib.asynccontextmanager
 async def _locked(database: Database) -> AsyncGenerator[None]:
-    """Neither a broker of this machine nor another move uses the database meanwhile."""
+    """Keep brokers of this machine and other moves from the database meanwhile."""
     make_private_folder(database.path.parent)
     held = lock.DatabaseLock(database)
     held.acquire(advice="stop it with `tandem down`, and run this again.")
@@ -150,7 +148,7 @@ async def _locked(database: Database) -> AsyncGenerator[None]:
 
 
 async def _refuse_moved(source: Database, target: Database) -> None:
-    """A move that died after it had marked the source is done again."""
+    """Refuse a database that was moved. A move that died after it marked the source is done again."""
     to = await _moved_to(source)
     if to is None:
         return
@@ -236,7 +234,7 @@ class _FileTarget:
         return self._draft
 
     async def finish(self) -> None:
-        """If a database of this name was moved away before, that no longer applies."""
+        """Give the file its name. An earlier database of this name may have been moved away: clear that mark."""
         lock.reopen(self._database)
         self._draft.replace(self._database.path)
         sync_folder(self._database.path.parent)

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from gsd_review_broker.domain.model import Review
 from gsd_review_broker.ports.world import EVENTS, Wakeups
 from gsd_review_broker.service.broker import Broker
 from gsd_review_broker.service.queries.inbox import InboxEntry
@@ -28,7 +29,7 @@ LONGEST_RUN_SECONDS = 10.0
 # How often to look for entries that only time brings into the inbox.
 LOOK_EVERY_SECONDS = 30.0
 _AT_ONCE = 2
-# A program that is too slow misses some entries; a queue of hours helps nobody.
+# A program that is too slow misses some entries; a queue of hours is of no use.
 _MOST_WAITING = 100
 _EVENTS_AT_ONCE = 200
 _VERDICTS = {"verdict_submitted", "verdict_comment", "review_auto_rejected"}
@@ -57,7 +58,7 @@ class Notifier:
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Runs until it is cancelled, for new entries only. Without a program there is nothing to do."""
+        """Report new entries until cancelled. Without a program there is nothing to do."""
         if not self._command:
             return
         last = await self._broker.page_queries.last_event_id()
@@ -99,20 +100,20 @@ class Notifier:
             "reason": event["metadata"].get("reason"),
             "actor": event["actor"],
             "at": event["timestamp"],
-            "review_id": review.id,
-            "intent": review.intent,
-            "project": review.project,
-            "status": review.status.value,
-            "url": f"{self._url}/r/{review.id}",
+            **self._facts_of(review),
         }
 
     def _entry(self, entry: InboxEntry) -> dict[str, Any]:
-        review = entry.review
         return {
             "kind": "inbox",
             "need": entry.need.value,
             "reason": entry.why,
             "at": iso(entry.since),
+            **self._facts_of(entry.review),
+        }
+
+    def _facts_of(self, review: Review) -> dict[str, Any]:
+        return {
             "review_id": review.id,
             "intent": review.intent,
             "project": review.project,
@@ -154,7 +155,8 @@ class Notifier:
             stderr=quiet,
             # Not in the repository: a program may run what it finds in its working folder.
             cwd=Path.home(),
-            **_own_group(),
+            # A group of its own, so that what it starts is killed with it. Windows ignores this.
+            start_new_session=True,
         )
         try:
             async with asyncio.timeout(self._longest_run):
@@ -162,7 +164,7 @@ class Notifier:
         except TimeoutError:
             log.warning("notification_hangs", program=self._command[0], seconds=self._longest_run)
         finally:
-            # Also when the broker stops: none of its processes is left behind.
+            # Also when the broker stops, so that no process is left behind.
             _kill(process)
             await process.wait()
         return process.returncode
@@ -173,12 +175,7 @@ class Notifier:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-def _own_group() -> dict[str, Any]:
-    return {} if sys.platform == "win32" else {"start_new_session": True}
-
-
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill the whole group; otherwise what it started would survive."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()

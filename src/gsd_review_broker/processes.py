@@ -16,7 +16,7 @@ _ENDED = {"Z", "X"}
 
 
 def start_of(pid: int) -> str | None:
-    """When the process with this number began; None if there is none. The value is only good for comparison."""
+    """Return when the process began; None if there is none. The value is only good for comparison."""
     if sys.platform == "linux":
         fields = stat_fields(pid)
         return start_in(fields) if fields else None
@@ -78,7 +78,7 @@ def send_signal(pid: int, start: str | None, kind: "Signals") -> bool:
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc about a process, from its state on; empty if there are none.
+    """Read the fields of /proc about a process, from its state on; empty if there are none.
 
     A program's name may contain anything, even parentheses and spaces, so the text is split from the right.
     """
@@ -94,7 +94,7 @@ def start_in(fields: list[bytes]) -> str:
 
 @cache
 def _boot() -> str:
-    """Identifies the boot that the times refer to."""
+    """Identify the boot that the times refer to."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -18,16 +18,15 @@ import uvicorn
 
 from gsd_review_broker.app import Application
 from gsd_review_broker.client.http import HttpConnection
-from gsd_review_broker.clock import SystemClock
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.git.discovery import exclude_from_git
 from gsd_review_broker.observe import logs, telemetry
+from gsd_review_broker.ports.world import SystemClock
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.config import Configuration, refuse_tracked
 from gsd_review_broker.settings.listening import bracketed, needs_local_listener
 from gsd_review_broker.settings.runtime_file import RuntimeFile
 from gsd_review_broker.settings.schema import Settings
-from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.web.edge import BoundedHttpProtocol
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ class PublicListener:
     socket: socket.socket
     tls: "ssl.SSLContext | None"
 
-
-def _address_of(public: PublicListener) -> str:
-    host, port = public.socket.getsockname()[:2]
-    return f"{'http' if public.tls is None else 'https'}://{bracketed(host)}:{port}"
+    @property
+    def url(self) -> str:
+        host, port = self.socket.getsockname()[:2]
+        return f"{'http' if self.tls is None else 'https'}://{bracketed(host)}:{port}"
 
 
 class _Server(uvicorn.Server):
@@ -63,7 +62,7 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         application: Application,
         announce: RuntimeFile,
-        public: "PublicListener | None",
+        public: PublicListener | None,
     ) -> None:
         super().__init__(config)
         self._public = public
@@ -96,10 +95,10 @@ class _Server(uvicorn.Server):
             facts = {"url": self._announce.url, "serves": self._announce.serves, "pid": os.getpid()}
             if self._public is not None:
                 # People on other machines use this one; the first is for programs here.
-                facts["for_others"] = _address_of(self._public)
+                facts["for_others"] = self._public.url
             log.info("broker_ready", **facts)
 
-    async def _listening(self, public: "PublicListener") -> asyncio.Server:
+    async def _listening(self, public: PublicListener) -> asyncio.Server:
         def protocol() -> asyncio.Protocol:
             return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
 
@@ -114,7 +113,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _let_answers_out(self) -> None:
-        """On a busy machine the answers to all waiting calls take long. This waits while answers keep going out."""
+        """Wait while answers keep going out: on a busy machine the answers to all waiting calls take long."""
         left = {task for task in self.server_state.tasks if not task.done()}
         since = time.monotonic()
         while left and not self.force_exit and time.monotonic() - since < _SHUTDOWN_SECONDS:
@@ -146,7 +145,9 @@ def serve(configuration: Configuration) -> int:
             application = Application(configuration, port=port, local_port=local_port)
         application.store.open()
         if configuration.root is not None:
-            _keep_out_of_git(configuration.root, configuration.database)
+            database, root = configuration.database, configuration.root
+            if database.is_inside(root):
+                exclude_from_git(root, f"/{database.path.relative_to(root).as_posix()}*")
         announce = RuntimeFile(
             configuration.database,
             url=application.url,
@@ -165,7 +166,7 @@ def serve(configuration: Configuration) -> int:
 
 @contextlib.contextmanager
 def _explained() -> Generator[None]:
-    """Reports a full disk at the start in one sentence, like a database that cannot be opened."""
+    """Report a full disk at the start in one sentence, like a database that cannot be opened."""
     try:
         yield
     except OSError as error:
@@ -184,7 +185,7 @@ def _uvicorn_config(application: Application, settings: Settings) -> uvicorn.Con
         access_log=False,
         log_config=None,
         server_header=False,
-        # What a proxy says about a request counts only if the user trusts that proxy.
+        # What a proxy says about a request applies only if the user trusts that proxy.
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies,
         backlog=2048,
@@ -219,7 +220,7 @@ def _loop_factory() -> Any:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Bound here, so that the error for a port in use can name its owner."""
+    """Bind the port here, so that the error for a port in use can name its owner."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     if sys.platform != "win32":
@@ -239,7 +240,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _who_is_there(host: str, port: int) -> str:
-    """Asks what listens there, without any proxy; any program may answer, with anything."""
+    """Ask what listens there, without any proxy. Any program may answer, with anything."""
     asking = HttpConnection(host, port)
     answer = b""
     try:
@@ -252,8 +253,3 @@ def _who_is_there(host: str, port: int) -> str:
         return ""
     finally:
         asking.close()
-
-
-def _keep_out_of_git(root: Path, database: Database) -> None:
-    if database.is_inside(root):
-        exclude_from_git(root, f"/{database.path.relative_to(root).as_posix()}*")

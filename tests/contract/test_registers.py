@@ -36,8 +36,8 @@ from gsd_review_broker.domain.model import (
     Revision,
     field_names,
 )
-from gsd_review_broker.domain.pool import JUDGED, outcome_of_verdict
 from gsd_review_broker.domain.rules import claims, discussion, pool
+from gsd_review_broker.domain.rules.pool import JUDGED
 from gsd_review_broker.domain.rules.proposals import FIXED, NOT_IN_EVENTS
 from gsd_review_broker.domain.rules.transitions import (
     FACTS,
@@ -65,6 +65,7 @@ from gsd_review_broker.domain.words import (
     Status,
     TokenRole,
     Verdict,
+    WorkOutcome,
     proposer_must_act,
 )
 from gsd_review_broker.errors import BrokerError
@@ -372,7 +373,7 @@ def test_the_vendor_of_every_agent_and_client_is_decided(name: str) -> None:
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict is not Verdict.COMMENT])
 def test_every_deciding_verdict_ends_the_work_and_makes_it_the_proposers_turn(verdict: Verdict) -> None:
-    assert outcome_of_verdict(verdict) in JUDGED
+    assert WorkOutcome(verdict.value) in JUDGED
     decided = STEPS[_COMMANDS[verdict]].target
     assert decided is not None
     assert proposer_must_act(decided, None)
@@ -380,7 +381,6 @@ def test_every_deciding_verdict_ends_the_work_and_makes_it_the_proposers_turn(ve
 
 
 def test_a_comment_decides_nothing() -> None:
-    assert outcome_of_verdict(Verdict.COMMENT) is None
     assert STEPS[_COMMANDS[Verdict.COMMENT]].target is None
 
 

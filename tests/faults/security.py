@@ -221,7 +221,7 @@ A_CLONE = (
     ),
     Fault(
         name="security H5: files are opened through links",
-        file="files/private.py",
+        file="files.py",
         edits=(
             ('_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)', "_NO_FOLLOW = 0"),
             ("    if not follow_links and _is_link(path):\n", "    if False:\n"),
@@ -349,21 +349,21 @@ A_CLONE = (
     ),
     fault(
         "security L3: everything under a name is read",
-        "files/private.py",
+        "files.py",
         "    if not stat.S_ISREG(status.st_mode):\n",
         "    if False:\n",
         f"{_PRIVATE}::test_a_pipe_a_folder_and_a_large_file_are_refused_at_once",
     ),
     fault(
         "security L3: a pipe is waited for",
-        "files/private.py",
+        "files.py",
         '_NO_WAIT = getattr(os, "O_NONBLOCK", 0)',
         "_NO_WAIT = 0",
         f"{_STATE}::test_a_named_pipe_as_configuration_holds_nobody_up",
     ),
     Fault(
         name="security L3: a file of any size is read",
-        file="files/private.py",
+        file="files.py",
         edits=(
             ("        if status.st_size > largest:\n", "        if False:\n"),
             ("    if len(content) > largest:\n", "    if False:\n"),
@@ -404,7 +404,7 @@ A_TOKEN = (
     ),
     fault(
         "security token: a token does not expire",
-        "domain/tokens.py",
+        "domain/caller.py",
         "        return TokenState.EXPIRED if is_over else TokenState.LIVE\n",
         "        return TokenState.LIVE if is_over else TokenState.LIVE\n",
         f"{_TOKENS}::test_a_token_is_dead_when_it_expires_or_is_revoked",
@@ -412,7 +412,7 @@ A_TOKEN = (
     ),
     fault(
         "security token: a revoked token lives on",
-        "domain/tokens.py",
+        "domain/caller.py",
         "        if self.revoked_at is not None:\n",
         "        if False:\n",
         f"{_TOKENS}::test_a_token_is_dead_when_it_expires_or_is_revoked",
@@ -624,14 +624,14 @@ A_REVIEWER = (
     ),
     fault(
         "security L6: every spelling is another identity",
-        "domain/identity.py",
+        "domain/text.py",
         "        return identity.strip().casefold()\n",
         "        return identity\n",
         f"{_ODD}::test_no_spelling_of_a_name_is_another_identity",
     ),
     fault(
         "security L6: every form of a letter is another identity",
-        "domain/identity.py",
+        "domain/text.py",
         '    plain = unicodedata.normalize("NFKC", identity)\n',
         "    plain = identity\n",
         f"{_ODD}::test_no_spelling_of_a_name_is_another_identity",

@@ -77,7 +77,7 @@ WAITING = (
     ),
     _fault(
         "the end of the broker wakes nobody",
-        "wakeups.py",
+        "ports/world.py",
         "        self.closing = True\n        self.publish_all()\n",
         "        self.closing = True\n",
         f"{_LONG_POLL}::test_of_many_who_wait_for_work_one_gets_it_and_the_rest_wait_on",

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker.files import locks
+from gsd_review_broker.files import acquire_lock
 from gsd_review_broker.settings.state_files import Database, lock_path
 from tests.support.processes import DATABASE
 
@@ -76,7 +76,7 @@ def put_runtime_file(repository: Path, *, mode: int = 0o600, **values: Any) -> P
 def lock_held(repository: Path, pid: int) -> Generator[None]:
     path = lock_path(Database(repository / DATABASE))
     path.parent.mkdir(exist_ok=True)
-    descriptor = locks.acquire(path)
+    descriptor = acquire_lock(path)
     assert descriptor is not None
     os.write(descriptor, json.dumps({"pid": pid}).encode())
     yield

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain import audit
-from gsd_review_broker.domain.histogram import BUCKETS, Histogram
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -25,7 +24,7 @@ from gsd_review_broker.domain.model import (
     field_names,
 )
 from gsd_review_broker.domain.rules.transitions import hash_of_counter_patch, hash_of_message, hash_of_revision
-from gsd_review_broker.domain.tally import Totals
+from gsd_review_broker.domain.tally import BUCKETS, Histogram, Totals
 from gsd_review_broker.domain.words import EventType, Status
 
 _LIVE = "status IN ('claimed', 'in_review')"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.durations import in_words
+from gsd_review_broker.domain.text import in_words
 
 WORDS = {
     -1: "0.0 s",

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from gsd_review_broker.domain.gate.policy import Mode, strictest
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate import install
 from gsd_review_broker.gate.remote import remember_mode
 from gsd_review_broker.git.discovery import exclude_from_git

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from gsd_review_broker.domain.characters import with_hidden_shown
+from gsd_review_broker.domain.text import with_hidden_shown
 
 if TYPE_CHECKING:
     import threading

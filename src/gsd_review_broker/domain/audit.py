@@ -11,19 +11,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gsd_review_broker.domain.identity import same_identity
-from gsd_review_broker.domain.json_text import canonical
 from gsd_review_broker.domain.model import CounterPatch, Event, Finding, Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.rules.proposals import FIXED
 from gsd_review_broker.domain.rules.transitions import FACTS
 from gsd_review_broker.domain.tally import Progress, Tally, Totals, observe, scopes_of
+from gsd_review_broker.domain.text import canonical, same_identity
 from gsd_review_broker.domain.words import CounterPatchStatus, Disposition, EventType, Status
 
 FIRST_HASH = "0" * 64
 
 
 def chained(previous_hash: str, number: int, event: NewEvent, metadata: str) -> str:
-    """The hash of an event: over the previous hash, its number and all its fields."""
+    """Hash an event: the previous hash, its number and all its fields."""
     text = canonical(
         [
             previous_hash,
@@ -51,7 +50,7 @@ class Gap:
 
 
 def seal(gaps: Iterable[Gap]) -> str:
-    """One hash over all gaps. The newest checkpoint event records it, so that nobody can add a gap afterwards."""
+    """Hash all gaps. The newest checkpoint event records this hash, so that no gap can be added afterwards."""
     whole = hashlib.sha256()
     for gap in gaps:
         whole.update(f"{gap.first} {gap.last} {gap.previous_hash} {gap.hash}\n".encode())
@@ -61,7 +60,7 @@ def seal(gaps: Iterable[Gap]) -> str:
 def check_chain(
     chain: Iterable[Event], *, gaps: list[Gap], head: tuple[int, str], with_archives: bool
 ) -> Iterator[str]:
-    """Stops at the first event that was altered: nothing can be proven about the events after it."""
+    """Check up to the first event that was altered: nothing can be proven about the events after it."""
     over = {} if with_archives else {gap.first: gap for gap in gaps}
     number, previous = 0, FIRST_HASH
     sealed = seal([])
@@ -92,7 +91,7 @@ def recomputed(event: Event) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """A review as it is stored, with what is kept beside it; contents by their hashes, in the order they came."""
+    """A stored review, and the rows beside it. Contents are hashes, in the order in which they came."""
 
     review: Review
     contents: dict[EventType, list[str]]
@@ -121,7 +120,7 @@ _WORDS = ("severity", "title", "body", "suggestion", "confidence")
 
 @dataclass(slots=True)
 class _Replayed:
-    """The review as its events describe it."""
+    """A review in the state that its events give."""
 
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
     moments: dict[str, Milliseconds | None] = field(default_factory=dict[str, Milliseconds | None])
@@ -136,14 +135,14 @@ class _Replayed:
 
 
 def check_reviews(by_review: Iterable[Event], stored: Iterable[Stored], counted: dict[str, Totals]) -> Iterator[str]:
-    """Replay each review's events and compare with what is stored; count them on the way."""
+    """Replay and count each review's events, and compare the result with the stored review."""
     rows = iter(stored)
     row = next(rows, None)
     for review_id, events in itertools.groupby(by_review, key=lambda event: event.review_id or ""):
         state, problems = _replayed(events, counted)
         yield from problems
         while row is not None and row.review.id < review_id:
-            yield f"review {row.review.id} is stored, and no event tells of it"
+            yield f"review {row.review.id} is stored and has no events"
             row = next(rows, None)
         if row is None or row.review.id != review_id:
             yield f"review {review_id} has events and is not stored"
@@ -151,7 +150,7 @@ def check_reviews(by_review: Iterable[Event], stored: Iterable[Stored], counted:
         yield from _compare(state, row)
         row = next(rows, None)
     while row is not None:
-        yield f"review {row.review.id} is stored, and no event tells of it"
+        yield f"review {row.review.id} is stored and has no events"
         row = next(rows, None)
 
 
@@ -178,7 +177,7 @@ def _step(state: _Replayed, event: Event) -> list[str]:
         problems.append(f"event {event.id}: review {event.review_id} was claimed while {state.status}")
     if event.event_type is EventType.VERDICT_SUBMITTED and event.metadata.get("verdict") == "approved":
         if same_identity(event.actor, state.facts.get("author")):
-            problems.append(f"event {event.id}: {event.actor} approved what it alone stands behind")
+            problems.append(f"event {event.id}: {event.actor} approved its own work")
         if event.metadata.get("digest") != state.facts.get("digest"):
             problems.append(f"event {event.id}: the approved digest is not the current revision's")
     return problems
@@ -224,7 +223,7 @@ def _note_moment(state: _Replayed, event: Event) -> None:
 
 
 def _keep_beside(state: _Replayed, event: Event) -> None:
-    """Contents, counter-patches and findings: the rows stored beside the review's own."""
+    """Replay the rows beside the review: contents, counter-patches and findings."""
     metadata = event.metadata
     if "content_hash" in metadata:
         kind = EventType.REVIEW_REVISED if event.event_type in _REVISIONS else event.event_type
@@ -270,7 +269,7 @@ def _compare(state: _Replayed, row: Stored) -> Iterator[str]:
         if finding is None or words is None or any(getattr(finding, name) != words[name] for name in words):
             yield f"review {review.id}: finding {finding_id} is not what its events say"
     if list(state.findings) != list(findings) and state.findings.keys() == findings.keys():
-        yield f"review {review.id}: its findings are not in the order in which its events tell of them"
+        yield f"review {review.id}: its findings are not in the order of its events"
 
 
 def _compare_rows(review: Review, what: str, replayed: list[Any], stored: list[Any]) -> Iterator[str]:
@@ -289,11 +288,10 @@ def check(
     totals: dict[str, Totals] | None,
     with_archives: bool = False,
 ) -> list[str]:
-    """What is wrong, as sentences that name the first bad event. An empty list means that nothing is wrong.
+    """Return what is wrong, as sentences that name the first bad event.
 
     `by_review` holds the same events grouped by review; `stored` holds the reviews in the same order of ids. Without
-    `totals` the statistics are not compared, because they count archived reviews too. With its archives the chain has
-    no gaps.
+    `totals` the statistics are not compared: they include archived reviews. With its archives the chain has no gaps.
     """
     problems = list(check_chain(chain, gaps=list(gaps), head=head, with_archives=with_archives))
     if problems:

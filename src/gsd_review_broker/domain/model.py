@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, NewType, cast
 
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.domain.words import (
     CLAIM_IS_LIVE,
     Anchor,
@@ -134,7 +134,7 @@ class Review(Origin):
 
     @property
     def is_claim_live(self) -> bool:
-        """A reviewer is judging it now: it is claimed and has no verdict yet."""
+        """Check that a reviewer is judging it now: it is claimed and has no verdict yet."""
         return self.status in CLAIM_IS_LIVE
 
 
@@ -222,7 +222,7 @@ class Event(NewEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """A review as it will be, with the events that record it. Neither can be stored without the other."""
+    """A review's next state, and the events that record it. Neither can be stored without the other."""
 
     review: Review
     events: tuple[NewEvent, ...]
@@ -259,12 +259,12 @@ class ApprovalPolicy:
     required: int
     # The approvals come from different vendors' programs, or from people.
     distinct_vendors: bool
-    # In gitignore syntax: whoever touches such a file needs a person's approval too.
+    # In gitignore syntax: a change of such a file needs a person's approval too.
     human_paths: tuple[str, ...]
 
     @property
     def is_one_reviewer(self) -> bool:
-        """One approval by anybody: nothing else has to be looked at."""
+        """Check that one approval by any reviewer is enough."""
         return self.required == 1 and not self.human_paths
 
 
@@ -281,16 +281,16 @@ class Policy:
 
 
 def new_review_id() -> ReviewId:
-    """64 random bits: short enough for a prompt. There is no time in front, so that short prefixes are distinct."""
+    """Make 64 random bits: short enough for a prompt. No time is in front, so that short prefixes are distinct."""
     return ReviewId(secrets.token_hex(8))
 
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The field names of a dataclass. Inherited fields come first."""
+    """List the fields of a dataclass. Inherited ones come first."""
     return tuple(one.name for one in fields(kind))
 
 
 def values_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name. Unlike asdict, it does not convert the values."""
+    """Return the fields of a dataclass by name. Unlike asdict, it does not convert the values."""
     return {name: getattr(value, name) for name in field_names(cast("type[Any]", type(value)))}

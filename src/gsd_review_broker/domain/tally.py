@@ -1,19 +1,19 @@
-"""Counts of reviews, computed from their events alone.
+"""Counts and histograms of reviews, computed from their events alone.
 
 The store adds each change's tally in the transaction that stores the change. The audit's check computes the tally of
 all events again and compares. Tallies of different reviews are independent and add up in any order.
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 
-from gsd_review_broker.domain.histogram import Histogram
-from gsd_review_broker.domain.identity import is_human
-from gsd_review_broker.domain.json_text import compact
 from gsd_review_broker.domain.model import Milliseconds, NewEvent, Review
+from gsd_review_broker.domain.text import compact, is_human
 from gsd_review_broker.domain.words import Category, EventType, Priority, Status, Verdict
 
 UNCATEGORIZED = "uncategorized"
@@ -23,11 +23,7 @@ _POOL_NAME = re.compile(r"(?P<display>(?P<agent>.+)-r\d+)-[0-9a-f]{8}")
 
 
 class Counted(StrEnum):
-    """What is counted, each by a key of its own.
-
-    Steps, reviewers and pairs are stored. The others follow from the steps; databases older than steps have rows for
-    them.
-    """
+    """The kinds of counts. Steps, reviewers and pairs are stored; the others follow from the steps."""
 
     # One event of one review: its type, the state before and after, the priority, and other counted fields.
     STEP = "step"
@@ -43,7 +39,7 @@ class Counted(StrEnum):
 
 
 class Measured(StrEnum):
-    """What is measured; states have one each (time_in)."""
+    """The kinds of measurements, besides the time in each state (time_in)."""
 
     TIME_TO_CLAIM = "time_to_claim"
     TIME_TO_VERDICT = "time_to_verdict"
@@ -55,18 +51,10 @@ def time_in(status: Status) -> str:
     return f"time_in:{status}"
 
 
-def _no_counts() -> dict[tuple[str, str], int]:
-    return defaultdict(int)
-
-
-def _no_samples() -> list[tuple[str, int]]:
-    return []
-
-
 @dataclass(slots=True)
 class Tally:
-    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
-    samples: list[tuple[str, int]] = field(default_factory=_no_samples)
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    samples: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     def count(self, what: Counted, key: str, by: int = 1) -> None:
         self.counts[what, key] += by
@@ -125,7 +113,7 @@ def observe(progress: Progress | None, event: NewEvent, tally: Tally) -> Progres
         case EventType.VERDICT_SUBMITTED:
             _judge(progress, event, tally)
         case EventType.VERDICT_COMMENT:
-            tally.count(Counted.REVIEWER, _key(display_name(event.actor), Verdict.COMMENT))
+            tally.count(Counted.REVIEWER, compact([display_name(event.actor), Verdict.COMMENT]))
         case EventType.REVIEW_CLOSED:
             tally.sample(Measured.DURATION, event.timestamp - progress.created_at)
         case _:
@@ -165,7 +153,7 @@ def _step_key(event_type: EventType, before: Status | None, after: Status, prior
 
 
 def counts_of_step(key: str) -> list[tuple[Counted, str, int]]:
-    """The counts that one such step stands for."""
+    """Return the counts that follow from such a step."""
     event_type, before, after, priority, *details = key.split(":")
     counts = [(Counted.EVENT, event_type, 1)]
     if not before:
@@ -192,40 +180,107 @@ def _move(progress: Progress, event: NewEvent, tally: Tally) -> None:
 
 
 def _judge(progress: Progress, event: NewEvent, tally: Tally) -> None:
-    """A verdict that somebody gave. Automatic rejections are counted as events only."""
+    """Count a reviewer's verdict. Automatic rejections are counted as events only."""
     verdict = Verdict(event.metadata["verdict"])
     if progress.last_verdict is None:
         tally.sample(Measured.TIME_TO_VERDICT, event.timestamp - progress.created_at)
     progress.last_verdict = verdict
-    tally.count(Counted.REVIEWER, _key(display_name(event.actor), verdict))
-    tally.count(Counted.PAIR, _key(progress.agent_type, kind_of(event.actor), verdict))
+    tally.count(Counted.REVIEWER, compact([display_name(event.actor), verdict]))
+    tally.count(Counted.PAIR, compact([progress.agent_type, kind_of(event.actor), verdict]))
     if verdict is Verdict.APPROVED:
         tally.sample(Measured.ROUNDS, event.metadata["round"])
 
 
-def _key(*parts: str) -> str:
-    return compact(parts)
-
-
 def display_name(reviewer: str) -> str:
-    """All starts of one reviewer program are counted together: codex-r1-0a1b2c3d is codex-r1."""
+    """Count all starts of one reviewer program together: codex-r1-0a1b2c3d is codex-r1."""
     match = _POOL_NAME.fullmatch(reviewer)
     return match["display"] if match else reviewer
 
 
 def kind_of(reviewer: str) -> str:
-    """The kind of reviewer: a person, a program of the pool, or the name that it gave itself."""
+    """Return the kind of reviewer: a person, a program of the pool, or the name that it gave itself."""
     if is_human(reviewer):
         return "human"
     match = _POOL_NAME.fullmatch(reviewer)
     return match["agent"] if match else reviewer
 
 
+# A histogram takes constant space: sixteen buckets for each doubling, so a percentile is right to 3 %.
+_EXACT = 32
+_STEPS = 16
+# Everything above two years in milliseconds falls into the last bucket.
+_LARGEST = (1 << 36) - 1
+BUCKETS = _EXACT + (_LARGEST.bit_length() - _EXACT.bit_length() + 1) * _STEPS
+
+
+def within_bounds(value: int) -> int:
+    return min(max(value, 0), _LARGEST)
+
+
+def bucket_of(value: int) -> int:
+    """Give small values a bucket each, and place a larger value by its five leading bits."""
+    if value < _EXACT:
+        return value
+    shift = value.bit_length() - _EXACT.bit_length() + 1
+    return _EXACT + (shift - 1) * _STEPS + (value >> shift) - _STEPS
+
+
+def bounds_of(bucket: int) -> tuple[int, int]:
+    """Return the least value of a bucket and that of the next."""
+    if bucket < _EXACT:
+        return bucket, bucket + 1
+    doubling, step = divmod(bucket - _EXACT, _STEPS)
+    shift = doubling + 1
+    return (_STEPS + step) << shift, (_STEPS + step + 1) << shift
+
+
+@dataclass(slots=True)
+class Histogram:
+    """The distribution of values that are whole and not negative: milliseconds, rounds."""
+
+    count: int = 0
+    total: int = 0
+    least: int = 0
+    most: int = 0
+    # How many values each bucket holds.
+    buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def add(self, value: int) -> None:
+        value = within_bounds(value)
+        self.add_bucket(bucket_of(value), count=1, total=value, least=value, most=value)
+
+    def add_bucket(self, bucket: int, *, count: int, total: int, least: int, most: int) -> None:
+        """Add several values of one bucket at once."""
+        if bucket < 0:
+            raise IndexError(f"bucket {bucket} does not exist")
+        self.least = least if self.count == 0 else min(self.least, least)
+        self.most = max(self.most, most)
+        self.count += count
+        self.total += total
+        self.buckets[bucket] += count
+
+    def average(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    def percentiles(self, *percents: int) -> list[float | None]:
+        """Return the values that so many percent of all values do not exceed."""
+        if not self.count:
+            return [None] * len(percents)
+        # All other buckets are empty.
+        first, last = bucket_of(self.least), bucket_of(self.most)
+        reached = list(accumulate(self.buckets[first : last + 1]))
+        return [self._middle(first + bisect_left(reached, -(-self.count * percent // 100))) for percent in percents]
+
+    def _middle(self, bucket: int) -> float:
+        low, high = bounds_of(bucket)
+        return min(max((low + high - 1) / 2, self.least), self.most)
+
+
 @dataclass(slots=True)
 class Totals:
     """The tallies of many reviews in one scope, added up."""
 
-    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
+    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
     spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
 
     def count(self, what: str, key: str, by: int) -> None:

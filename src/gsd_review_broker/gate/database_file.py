@@ -17,7 +17,7 @@ from gsd_review_broker.domain.gate.records import path_key
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, parse_request
 from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, StartError
-from gsd_review_broker.files.private import read_regular
+from gsd_review_broker.files import read_regular
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.receipts import noted_receipts, parse_public_key, read_proofs
 from gsd_review_broker.gate.reports import waiting_reports

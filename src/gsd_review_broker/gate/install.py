@@ -16,7 +16,7 @@ from typing import Any
 import gsd_review_broker
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate.hook import Site
 from gsd_review_broker.gate.receipts import TICKET_DIFF, remove_tickets
 from gsd_review_broker.git.command import FIXED_ENVIRONMENT, FOREIGN_VARIABLES, command_line

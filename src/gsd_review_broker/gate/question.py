@@ -12,7 +12,7 @@ from pathlib import Path
 from gsd_review_broker.domain.gate.records import Entry, blob_id, object_format
 from gsd_review_broker.domain.gate.request import PLAN, PlanVersion, is_plan, parse_log, plan_line
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import UnfitFileError, read_regular, read_with_status
+from gsd_review_broker.files import UnfitFileError, read_regular, read_with_status
 from gsd_review_broker.git.objects import IsolatedRepository, make_isolated_repository
 from gsd_review_broker.git.program import run_git, text_of
 from gsd_review_broker.settings.gate import read_policy

@@ -44,10 +44,10 @@ from gsd_review_broker.domain.gate.records import (
     raw_records,
 )
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
-from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate.hook import RefusedError, Site
 from gsd_review_broker.git.command import places
 from gsd_review_broker.git.program import run_git

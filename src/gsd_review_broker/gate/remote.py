@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsd_review_broker.client.connection import Connection, UnreachableError, is_here
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import write_private
+from gsd_review_broker.files import write_private
 from gsd_review_broker.gate.hook import Site, configuration, own_demands
 from gsd_review_broker.settings.locations import own_token
 

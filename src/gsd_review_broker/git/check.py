@@ -12,9 +12,9 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gsd_review_broker.domain import patch
 from gsd_review_broker.domain.gate.records import Entry, Step, blob_id, raw_records
-from gsd_review_broker.domain.patch import FilePatch
+from gsd_review_broker.domain.patch import reading, safety
+from gsd_review_broker.domain.patch.reading import FilePatch
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.objects import (
     MOST_BYTES,
@@ -72,11 +72,11 @@ class DiffCheck:
         With `already_applied` the change is already in the tree, and only its digest is computed.
         """
         try:
-            files = patch.read(self._diff)
-        except patch.UnreadableDiffError as error:
+            files = reading.read(self._diff)
+        except reading.UnreadableDiffError as error:
             # A diff that cannot be read completely has no digest: the unread part could change anything.
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=self._unreadable(str(error)))
-        unclear = patch.unclear_sections(files)
+        unclear = safety.unclear_sections(files)
         if unclear:
             return Applies(digest=None) if already_applied else DoesNotApply(git_says=unclear)
         try:
@@ -223,7 +223,7 @@ class _OnHead:
         source = None if section.source is None else before[section.source]
         if not section.file.hunks:
             return source is None or source.object_id == outcome.object_id
-        content = patch.applied(self._check.diff, section.file, self._content(source), reverse=self._reverse)
+        content = reading.applied(self._check.diff, section.file, self._content(source), reverse=self._reverse)
         return content is not None and self._content_id(content, outcome.mode) == outcome.object_id
 
     def _content(self, entry: IndexEntry | None) -> bytes:
@@ -255,7 +255,7 @@ class _OnHead:
     def _is_honest(self, file: FilePatch) -> bool:
         """Say whether the repository has the blob that the diff names, and every hunk applies there at its own line."""
         older = self._objects.blob_named(file.base_id) if file.base_id else None
-        return older is not None and patch.applied(self._check.diff, file, older) is not None
+        return older is not None and reading.applied(self._check.diff, file, older) is not None
 
 
 def _section(file: FilePatch, *, reverse: bool) -> _Section:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import UnfitFileError, read_regular
+from gsd_review_broker.files import UnfitFileError, read_regular
 from gsd_review_broker.git.program import Answer, run_git, text_of
 
 

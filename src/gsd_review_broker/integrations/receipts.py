@@ -17,8 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files import locks
-from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.files import locked, make_private_folder
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients.setup import Asset, ClientFile
 from gsd_review_broker.integrations.files import Snapshot, text_of
@@ -168,7 +167,7 @@ class InstallReceipts:
         with ExitStack() as stack:
             with files.explained(self._folder):
                 make_private_folder(self._folder)
-                stack.enter_context(locks.held(self._folder / "lock"))
+                stack.enter_context(locked(self._folder / "lock"))
             yield
 
 

@@ -18,7 +18,7 @@ import structlog
 from structlog.typing import EventDict
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import open_private
+from gsd_review_broker.files import open_private
 
 # The tool call that is being answered: its number, the tool, the review it names.
 _CALL: ContextVar[tuple[int, str, Any] | None] = ContextVar("call", default=None)

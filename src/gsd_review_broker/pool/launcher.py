@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gsd_review_broker import LOOPBACK
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.domain.words import ReviewerState, Severity
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.files.private import make_private_folder, write_private
+from gsd_review_broker.files import make_private_folder, write_private
 from gsd_review_broker.pool.agents import Launch, LaunchRequest, filled, launch_for, module_of, variables
 from gsd_review_broker.pool.output import LogFile
 from gsd_review_broker.pool.process import Child

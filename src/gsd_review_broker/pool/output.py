@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.domain.rules.pool import Usage
 
 # How much of one line is kept. The agents' events are far shorter, except those with a tool's output.
 LONGEST_LINE = 256 * 1024

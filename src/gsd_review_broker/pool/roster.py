@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer, Usage
+from gsd_review_broker.domain.rules.pool import Reviewer, Usage
 from gsd_review_broker.domain.words import EndReason
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.pool import tree

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.domain.words import AGENTS, EndReason
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.pool import policy, tree

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.processes import send_signal, start_in, start_of, stat_fields
 
 _PROC = Path("/proc")

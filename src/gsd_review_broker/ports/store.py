@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from gsd_review_broker.domain.caller import SignInLink, Token
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import (
     Change,
@@ -19,9 +20,8 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
-from gsd_review_broker.domain.pool import Failure, Reviewer, Work
+from gsd_review_broker.domain.rules.pool import Failure, Reviewer, Work
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
-from gsd_review_broker.domain.tokens import SignInLink, Token
 from gsd_review_broker.domain.words import Priority, Status
 
 
@@ -57,85 +57,8 @@ class ReviewFilter:
     for_pool: bool = False
 
 
-class ReviewerReader(Protocol):
-    """Records of the pool's reviewers."""
-
-    def reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
-
-    def reviewer_ids(self) -> list[Identity]: ...
-
-    def running_reviewers(self) -> list[Reviewer]: ...
-
-    def ended_reviewers(self, limit: int) -> list[Reviewer]:
-        """The last ones first."""
-        ...
-
-    def work_under_way(self) -> list[Work]: ...
-
-    def work_on(self, review_id: ReviewId) -> list[Work]: ...
-
-    def work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
-        """The last ones first."""
-        ...
-
-    def failure(self, review_id: ReviewId) -> Failure | None: ...
-
-    def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int: ...
-
-    def held_back(self, now: Milliseconds, limit: int) -> list[tuple[Failure, str | None]]:
-        """Pending reviews that the pool leaves alone after failures, each with why a person was asked, if one was."""
-        ...
-
-    def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
-        """Starts and tokens."""
-        ...
-
-    def reviewers_of_silent_brokers(self, before: Milliseconds) -> list[Identity]:
-        """Reviewers whose row says running, and whose broker was last heard of before this moment."""
-        ...
-
-    def is_pool_paused(self) -> bool: ...
-
-
-class GateReader(Protocol):
-    """What the gate knows of approvals, overrides and landed commits."""
-
-    def reviewed_change(self, review_id: ReviewId) -> ReviewedChange | None: ...
-
-    def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
-        """Approved changes that change this object at this path."""
-        ...
-
-    def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]: ...
-
-    def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]: ...
-
-    def overrides_valid_at(self, moment: Milliseconds, limit: int) -> list[GateOverride]: ...
-
-    def gate_override(self, override_id: int) -> GateOverride | None: ...
-
-    def latest_overrides(self, limit: int) -> list[GateOverride]: ...
-
-    def landed_commit(self, folder: str, commit_id: str) -> LandedCommit | None: ...
-
-    def landed_commits(self, limit: int) -> list[LandedCommit]: ...
-
-    def landed_without_approval(self, limit: int) -> list[LandedCommit]: ...
-
-
-class TokenReader(Protocol):
-    def token(self, token_hash: str) -> Token | None: ...
-
-    def tokens(self, limit: int) -> list[Token]:
-        """The newest first."""
-        ...
-
-
 class ReviewSummary(NamedTuple):
-    """What a page shows of a review, as it is stored.
-
-    A page of 50 reviews took 1.8 times as long with a Review for each.
-    """
+    """The columns of a review that a page shows. With a whole Review each, a page of 50 takes 1.8 times as long."""
 
     id: ReviewId
     status: str
@@ -182,7 +105,7 @@ def feed_position(review: ReviewSummary) -> FeedPosition:
     return review.updated_at, review.id
 
 
-class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
+class Reader(Protocol):
     """Reads of one snapshot."""
 
     def review(self, review_id: ReviewId) -> Review | None: ...
@@ -194,19 +117,19 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
     def reviews(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[Review]: ...
 
     def summaries(self, wanted: ReviewFilter, *, after: ListPosition | None, limit: int) -> list[ReviewSummary]:
-        """The same reviews, and of each what a page shows."""
+        """Return the same reviews in short."""
         ...
 
     def expired_claims(self, now: Milliseconds, limit: int) -> list[Review]: ...
 
     def reservation_ended(self, *, after: Milliseconds, until: Milliseconds) -> bool:
-        """Did the reservation of a review end between these two moments?"""
+        """Check whether a reservation ended between these two moments."""
         ...
 
     def events(self, *, review_id: ReviewId | None, after: int, limit: int) -> list[Event]: ...
 
     def pending_by_priority(self, scope: str = EVERYTHING) -> dict[str, int]:
-        """In a project, or everywhere."""
+        """Count the pending reviews of a project, or all of them."""
         ...
 
     def oldest_pending_at(self) -> Milliseconds | None: ...
@@ -222,17 +145,17 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
     def open_counter_patch(self, review_id: ReviewId) -> CounterPatch | None: ...
 
     def counter_patch_of(self, review_id: ReviewId, revision: int) -> CounterPatch | None:
-        """The newest one that was offered on this revision, whatever became of it."""
+        """Find the newest one that was offered on this revision, in any state."""
         ...
 
     def recall(self, key: IdempotencyKey, now: Milliseconds) -> dict[str, Any] | None: ...
 
     def feed(self, wanted: ReviewFilter, *, after: FeedPosition | None, limit: int) -> list[ReviewSummary]:
-        """Last updated first. Only status, category and project of the filter are used."""
+        """Return the last updated first. Only status, category and project of the filter apply."""
         ...
 
     def totals(self, scope: str, *, most: int) -> Totals:
-        """The statistics of a project, or of everything; at most `most` reviewers and pairs."""
+        """Return the statistics of a project, or of all, with at most `most` reviewers and pairs."""
         ...
 
     # Additional queries of the dashboard.
@@ -240,10 +163,80 @@ class Reader(ReviewerReader, GateReader, TokenReader, Protocol):
     def last_event_id(self) -> int: ...
 
     def events_before(self, *, review_id: ReviewId | None, before: int | None, limit: int) -> list[Event]:
-        """Newest first."""
+        """Return the newest first."""
         ...
 
     def last_message(self, review_id: ReviewId) -> Message | None: ...
+
+    # The pool's reviewers.
+
+    def reviewer(self, reviewer_id: Identity) -> Reviewer | None: ...
+
+    def reviewer_ids(self) -> list[Identity]: ...
+
+    def running_reviewers(self) -> list[Reviewer]: ...
+
+    def ended_reviewers(self, limit: int) -> list[Reviewer]:
+        """Return the newest first."""
+        ...
+
+    def work_under_way(self) -> list[Work]: ...
+
+    def work_on(self, review_id: ReviewId) -> list[Work]: ...
+
+    def work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
+        """Return the newest first."""
+        ...
+
+    def failure(self, review_id: ReviewId) -> Failure | None: ...
+
+    def pending_for_pool(self, now: Milliseconds, *, at_most: int) -> int: ...
+
+    def held_back(self, now: Milliseconds, limit: int) -> list[tuple[Failure, str | None]]:
+        """Find pending reviews that the pool leaves alone after failures, and why a person was asked, if one was."""
+        ...
+
+    def spent_since(self, moment: Milliseconds) -> tuple[int, int]:
+        """Return the number of starts and of tokens."""
+        ...
+
+    def reviewers_of_silent_brokers(self, before: Milliseconds) -> list[Identity]:
+        """Find reviewers whose row says running, and whose broker has been silent since this moment."""
+        ...
+
+    def is_pool_paused(self) -> bool: ...
+
+    # The gate: approvals, overrides and landed commits.
+
+    def reviewed_change(self, review_id: ReviewId) -> ReviewedChange | None: ...
+
+    def approvals_beginning_at(self, path: bytes, old_id: bytes, limit: int) -> list[ReviewedChange]:
+        """Find approved changes that change this object at this path."""
+        ...
+
+    def approvals_on_path(self, path: bytes, limit: int) -> list[ReviewedChange]: ...
+
+    def approved_and_never_landed(self, limit: int) -> list[ReviewedChange]: ...
+
+    def overrides_valid_at(self, moment: Milliseconds, limit: int) -> list[GateOverride]: ...
+
+    def gate_override(self, override_id: int) -> GateOverride | None: ...
+
+    def latest_overrides(self, limit: int) -> list[GateOverride]: ...
+
+    def landed_commit(self, folder: str, commit_id: str) -> LandedCommit | None: ...
+
+    def landed_commits(self, limit: int) -> list[LandedCommit]: ...
+
+    def landed_without_approval(self, limit: int) -> list[LandedCommit]: ...
+
+    # Tokens.
+
+    def token(self, token_hash: str) -> Token | None: ...
+
+    def tokens(self, limit: int) -> list[Token]:
+        """Return the newest first."""
+        ...
 
 
 T = TypeVar("T")
@@ -288,7 +281,7 @@ class Transaction(Reader, Protocol):
     def lock_open_work(self, review_id: ReviewId) -> Work | None: ...
 
     def lock_work_of(self, reviewer_id: Identity, limit: int) -> list[Work]:
-        """The last ones first."""
+        """Return the newest first."""
         ...
 
     def save_reviewer(self, reviewer: Reviewer) -> None: ...
@@ -308,7 +301,7 @@ class Transaction(Reader, Protocol):
     def save_landed(self, commit: LandedCommit) -> None: ...
 
     def lock_token(self, name: str) -> Token | None:
-        """The token of this name that was not revoked; it may have expired."""
+        """Return the token of this name that was not revoked; it may have expired."""
         ...
 
     def save_token(self, token: Token) -> None: ...
@@ -316,11 +309,11 @@ class Transaction(Reader, Protocol):
     def revoke_token(self, token: Token, now: Milliseconds) -> None: ...
 
     def save_sign_in_link(self, link: SignInLink, now: Milliseconds) -> None:
-        """Links that have expired are removed."""
+        """Store the link, and remove links that have expired."""
         ...
 
     def take_sign_in_link(self, code_hash: str) -> SignInLink | None:
-        """Removed with this: of several that take one link, one gets it. It may have expired."""
+        """Remove and return the link: only one of several callers gets it. It may have expired."""
         ...
 
 
@@ -338,31 +331,29 @@ class Archived:
 class Store(Protocol):
     @property
     def broker_id(self) -> str:
-        """The id of this broker among those of the database; it stays the same after a restart."""
+        """Return the id of this broker among those of the database; a restart does not change it."""
         ...
 
     @property
     def is_shared(self) -> bool:
-        """May other brokers use the database too? Then the time is the database's."""
+        """Check whether other brokers may use the database too. Then the time is the database's."""
         ...
 
     def alone(self) -> AbstractAsyncContextManager[bool]:
-        """Is this broker the one that does the work of all brokers now? Then no other is, until it is done."""
+        """Become the one broker that does the work of all brokers. False if another one is doing it now."""
         ...
 
-    async def is_ready(self) -> bool:
-        """Can it be used now?"""
-        ...
+    async def is_ready(self) -> bool: ...
 
     async def write(self, command: Callable[[Transaction], T]) -> T:
-        """Returns only when the command is on disk; then the waiters are woken.
+        """Run the command; return when it is on disk. Then the waiters are woken.
 
         The command may be run more than once, and only its last run is stored.
         """
         ...
 
     async def read(self, query: Callable[[Reader], T]) -> T:
-        """Runs off the event loop: for lists, pages, anything that grows."""
+        """Run the query off the event loop: for lists, pages, anything that grows."""
         ...
 
     async def archive(self, *, closed_before: Milliseconds, said_as: str, into: str) -> Archived:
@@ -370,7 +361,7 @@ class Store(Protocol):
         ...
 
     async def glance(self, query: Callable[[Reader], T]) -> T:
-        """By primary key only: quick enough to run on the event loop."""
+        """Run a query by primary key only, which is quick enough for the event loop."""
         ...
 
 
@@ -381,13 +372,13 @@ class OwnedStore(Store, Protocol):
     watchers: list[Watcher]
 
     def open(self) -> None:
-        """Brings the schema up to date. Raises StartError."""
+        """Bring the schema up to date. Raises StartError."""
         ...
 
     async def start(self) -> None:
-        """In the event loop: begin what runs beside the commands."""
+        """Begin, in the event loop, what runs beside the commands."""
         ...
 
     async def close(self) -> None:
-        """Finishes the commands that are under way."""
+        """Finish the commands that are under way."""
         ...

@@ -1,8 +1,9 @@
 """The world outside, as services see it: the time, wake-ups, git, and what proves an approval."""
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,15 @@ class Clock(Protocol):
     def now(self) -> Milliseconds: ...
 
     def steady(self) -> Milliseconds: ...
+
+
+class SystemClock:
+    def now(self) -> Milliseconds:
+        return Milliseconds(time.time_ns() // 1_000_000)
+
+    def steady(self) -> Milliseconds:
+        """Return monotonic time. It stands still while the machine sleeps, and so do the reviewers."""
+        return Milliseconds(time.monotonic_ns() // 1_000_000)
 
 
 # The topic of reviewers that wait for work.
@@ -28,22 +38,44 @@ def review_topic(review_id: ReviewId) -> str:
     return f"review:{review_id}"
 
 
-class Wakeups(Protocol):
-    """Hints that something may have changed; the waiter reads again."""
+class Wakeups:
+    """The waiters of this process, by topic. A wake-up is a hint: the waiter reads again."""
 
-    @property
-    def waiting(self) -> int: ...
+    def __init__(self) -> None:
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self.waiting = 0
+        self.closing = False
 
-    @property
-    def closing(self) -> bool: ...
-
-    def publish(self, topics: Iterable[str]) -> None: ...
+    def publish(self, topics: Iterable[str]) -> None:
+        for topic in set(topics):
+            for signal in self._waiters.get(topic, ()):
+                signal.set()
 
     def publish_all(self) -> None:
-        """Wake everybody: something may have been missed."""
-        ...
+        """Wake all waiters: something may have been missed."""
+        self.publish(list(self._waiters))
 
-    def listening(self, topic: str, *, counted: bool = True) -> AbstractContextManager[asyncio.Event]: ...
+    @contextmanager
+    def listening(self, topic: str, *, counted: bool = True) -> Generator[asyncio.Event]:
+        """Listen from before the first look, so that nothing after it is missed.
+
+        The broker's own listeners are not counted as waiting.
+        """
+        signal = asyncio.Event()
+        self._waiters.setdefault(topic, set()).add(signal)
+        self.waiting += counted
+        try:
+            yield signal
+        finally:
+            self.waiting -= counted
+            self._waiters[topic].discard(signal)
+            if not self._waiters[topic]:
+                del self._waiters[topic]
+
+    def close(self) -> None:
+        """Stop the broker's waits: each answers with the present state."""
+        self.closing = True
+        self.publish_all()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,25 +114,25 @@ class Repository(Protocol):
     """git, read only."""
 
     async def resolve_workspace(self, workspace: str | None) -> str | None:
-        """The workspace's root. Refuses paths that the configuration does not allow."""
+        """Find the workspace's root. Refuses paths that the configuration does not allow."""
         ...
 
     async def project_of(self, workspace: str | None) -> str | None:
-        """The same name in every clone and work tree of a repository; None for the broker's own repository."""
+        """Name the project alike in every clone and work tree; None for the broker's own repository."""
         ...
 
     async def root_commit(self, workspace: str) -> str | None:
-        """All clones of a repository have the same; None before the first commit, and in a shallow clone."""
+        """Find what all clones of a repository share; None before the first commit, and in a shallow clone."""
         ...
 
     async def check(self, workspace: str | None, diff: bytes, *, already_applied: bool) -> Applies | DoesNotApply: ...
 
     async def records_on(self, workspace: str, base: str, diff: bytes) -> bytes | None:
-        """The records of the change if the diff is applied to this commit; None if it does not apply."""
+        """Return the records of the diff applied to this commit; None if it does not apply."""
         ...
 
     async def blob(self, workspace: str, object_id: str, *, most: int) -> bytes:
-        """A file's content, hashed again. Raises BrokerError if it is missing or has more than `most` bytes."""
+        """Read a file's content and hash it again. Raises BrokerError if it is missing or larger than `most` bytes."""
         ...
 
 
@@ -116,5 +148,5 @@ class TicketIssuer(Protocol):
     """Tells the gate's hook in advance which commit it may let through."""
 
     def issue(self, approved: ReviewedChange, base: str) -> bool:
-        """For this change on this commit. False where the hook has to ask. Raises OSError."""
+        """Issue a ticket for this change on this commit. False where the hook has to ask. Raises OSError."""
         ...

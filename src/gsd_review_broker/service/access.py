@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, reviewer
-from gsd_review_broker.domain.identity import BROKER, Identity, identity_key
+from gsd_review_broker.domain.caller import ISSUED_PREFIX, LOCAL, UNKNOWN, Caller, reviewer
 from gsd_review_broker.domain.model import Milliseconds, NewEvent, Review
 from gsd_review_broker.domain.rules.access import (
     AGENT_TYPE,
@@ -22,7 +21,7 @@ from gsd_review_broker.domain.rules.access import (
     refuse_other_names,
     refuse_without_right,
 )
-from gsd_review_broker.domain.tokens import PREFIX
+from gsd_review_broker.domain.text import BROKER, Identity, identity_key
 from gsd_review_broker.domain.words import CallerKind, EventType, ReviewerState, TokenState
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Store, Transaction
@@ -246,7 +245,7 @@ class Identification:
         if not self.needs_token or bearer.startswith(TOKEN_PREFIX):
             found = self._access.caller(bearer)
             return UNKNOWN if self.needs_token and found is LOCAL else found
-        return await self._holder(bearer) if bearer.startswith(PREFIX) else UNKNOWN
+        return await self._holder(bearer) if bearer.startswith(ISSUED_PREFIX) else UNKNOWN
 
     async def _holder(self, bearer: str) -> Caller:
         """Read each time: a token that was revoked, here or by another broker, is dead with the next call."""

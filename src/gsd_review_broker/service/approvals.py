@@ -5,8 +5,8 @@ from typing import Any
 
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Review
-from gsd_review_broker.domain.rules import approvals
-from gsd_review_broker.domain.rules.approvals import NO_APPROVALS, ApprovalsSoFar, MissingApproval
+from gsd_review_broker.domain.rules import verdicts
+from gsd_review_broker.domain.rules.verdicts import NO_APPROVALS, ApprovalsSoFar, MissingApproval
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader, Transaction
@@ -27,14 +27,14 @@ def approvals_so_far(reader: Reader, review: Review, policy: ApprovalPolicy, *, 
     revision = reader.revision(review.id, review.revision, with_diff=False)
     files = revision.affected_files if revision else ()
     touched = dict.fromkeys(name for file in files for name in (file.path, file.old_path) if name is not None)
-    return ApprovalsSoFar(approvers=approvals.approvers_in(events, review, digest), touched=tuple(touched))
+    return ApprovalsSoFar(approvers=verdicts.approvers_in(events, review, digest), touched=tuple(touched))
 
 
 def can_add(reader: Reader, review: Review, policy: ApprovalPolicy, reviewer: Identity) -> bool:
     """Say whether the policy lets this reviewer claim it. A review with one event has no approval yet."""
     if policy.is_one_reviewer or review.version == 1:
         return True
-    return approvals.can_add_approval(reviewer, policy, approvals_so_far(reader, review, policy, digest=review.digest))
+    return verdicts.can_add_approval(reviewer, policy, approvals_so_far(reader, review, policy, digest=review.digest))
 
 
 def missing_in(
@@ -44,7 +44,7 @@ def missing_in(
     if policy.is_one_reviewer or review.status not in _OPEN:
         return None
     so_far = approvals_so_far(reader, review, policy, digest=review.digest)
-    return so_far, approvals.missing(policy, so_far)
+    return so_far, verdicts.missing_approvals(policy, so_far)
 
 
 def keep_reviewed_change(tx: Transaction, review: Review, checked: Applies) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from gsd_review_broker.domain.audit import canonical
-from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import Identity, Milliseconds, Policy, Review, ReviewId
 from gsd_review_broker.domain.rules import claims
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import IdempotencyKey, Reader, Store, Transaction

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer, Work
+from gsd_review_broker.domain.rules.pool import Reviewer, Work
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader, Transaction

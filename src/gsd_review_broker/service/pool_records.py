@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gsd_review_broker.domain.identity import BROKER, same_identity
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Milliseconds, NewEvent, Review, ReviewId
-from gsd_review_broker.domain.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.rules import claims, pool, transitions
+from gsd_review_broker.domain.rules.pool import JUDGED, Reviewer, Usage, Work
 from gsd_review_broker.domain.tally import display_name
+from gsd_review_broker.domain.text import BROKER, same_identity
 from gsd_review_broker.domain.words import EndReason, EventType, ReviewerState, Status, WorkOutcome
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction, list_position
 from gsd_review_broker.ports.world import POOL, QUEUE
@@ -255,9 +255,9 @@ def _given_back(tx: Transaction, review: Review, reviewer_id: Identity, how: str
 def _blame(tx: Transaction, review: Review, last: str, pause: Callable[[int], int]) -> Change | None:
     """Count the failure. Returns the call for a person, if one is needed."""
     failures = pool.failures_after(review, tx.failure(review.id))
-    blame = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
-    tx.save_failure(blame.failure)
-    return transitions.call_human(review, reason=blame.asks, now=tx.now) if blame.asks is not None else None
+    failure, reason = pool.blamed(review, failures, last=last, pause=pause(failures), now=tx.now)
+    tx.save_failure(failure)
+    return transitions.call_human(review, reason=reason, now=tx.now) if reason is not None else None
 
 
 def _book(tx: Transaction, reviewer_id: Identity, usage: Usage) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
-from gsd_review_broker.domain.pool import Failure, Reviewer
+from gsd_review_broker.domain.rules.pool import Failure, Reviewer
 from gsd_review_broker.domain.tally import EVERYTHING, Totals
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
-from gsd_review_broker.domain import patch, words
-from gsd_review_broker.domain.characters import hidden_in
-from gsd_review_broker.domain.identity import identity_key, is_reserved
+from gsd_review_broker.domain import words
 from gsd_review_broker.domain.model import AffectedFile, Identity, Limits
+from gsd_review_broker.domain.patch import reading, safety
+from gsd_review_broker.domain.text import hidden_in, identity_key, is_reserved
 from gsd_review_broker.domain.words import values
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -154,17 +154,17 @@ async def read_diff(name: str, diff: str | None, limits: Limits) -> tuple[bytes 
 def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, ...]:
     """List the files it touches; none if it cannot be read (the claim will say why). Refuse unsafe paths."""
     try:
-        parsed = patch.read(diff)
-    except patch.UnreadableDiffError:
+        parsed = reading.read(diff)
+    except reading.UnreadableDiffError:
         parsed = None
-    unsafe = patch.unsafe_paths(diff, parsed)
+    unsafe = safety.unsafe_paths(diff, parsed)
     if unsafe:
         raise BrokerError(
             Code.DIFF_INVALID,
             f"{name}: it names paths outside the tree or inside .git: {', '.join(map(repr, unsafe[:5]))}",
             "A change touches files of the work tree only; make the diff again with git diff.",
         )
-    unclear = patch.unclear_sections(parsed) if parsed else None
+    unclear = safety.unclear_sections(parsed) if parsed else None
     if unclear:
         raise BrokerError(Code.DIFF_INVALID, f"{name}: {unclear}", "Make the diff again with git diff.")
     unpacked = sum(file.unpacked_bytes for file in parsed or ())
@@ -174,7 +174,7 @@ def _read_safely(name: str, diff: bytes, limits: Limits) -> tuple[AffectedFile, 
             f"{name}: its binary files unpack to {unpacked} bytes, and the limit is {limits.unpacked} bytes",
             "Leave large binary files out of the change, or raise the limit in the configuration.",
         )
-    return patch.affected_files(parsed) if parsed else ()
+    return reading.affected_files(parsed) if parsed else ()
 
 
 def _integral(value: Any) -> Any:

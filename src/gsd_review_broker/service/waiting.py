@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from gsd_review_broker.domain.identity import Identity, identity_key
+from gsd_review_broker.domain.text import Identity, identity_key
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.validation import between

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files.private import (
+from gsd_review_broker.files import (
     UnfitFileError,
     is_private,
     links_in,

@@ -4,7 +4,7 @@ import getpass
 import os
 from typing import TYPE_CHECKING, Literal
 
-from gsd_review_broker.domain.identity import HUMAN_PREFIX, Identity
+from gsd_review_broker.domain.text import HUMAN_PREFIX, Identity
 from gsd_review_broker.domain.words import AGENTS
 
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from gsd_review_broker import LOOPBACK, __version__
-from gsd_review_broker.files import locks
-from gsd_review_broker.files.private import UnfitFileError, is_private, read_with_status, write_private
+from gsd_review_broker.files import UnfitFileError, is_private, lock_owner, read_with_status, write_private
 from gsd_review_broker.processes import start_of
 from gsd_review_broker.settings.state_files import Database, lock_path, runtime_path
 
@@ -108,7 +107,7 @@ def announced(database: Database) -> Announcement | None:
         raise UntrustedRuntimeFileError(str(error)) from error
     except OSError as error:
         raise UntrustedRuntimeFileError(f"{path} cannot be read: {error.strerror}") from error
-    owner = locks.owner(lock_path(database))
+    owner = lock_owner(lock_path(database))
     if owner is None:
         # Left by a broker that was killed, or it came with the repository.
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files.private import links_in
+from gsd_review_broker.files import links_in
 
 _KEY_LENGTH = 16
 _POSTGRESQL = ("postgresql://", "postgres://")

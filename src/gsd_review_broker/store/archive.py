@@ -15,11 +15,11 @@ from typing import cast
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import Gap, seal
-from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Milliseconds, NewEvent, ReviewId
+from gsd_review_broker.domain.text import BROKER
 from gsd_review_broker.domain.words import EventType
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.files import make_private_folder
 from gsd_review_broker.ports.store import Archived, Store
 from gsd_review_broker.store import migrations, schema
 from gsd_review_broker.store.statements import SqliteStatements, Statements, Values, insert_sql, parameter

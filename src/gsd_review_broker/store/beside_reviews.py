@@ -6,12 +6,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical
+from gsd_review_broker.domain.caller import SignInLink, Token
 from gsd_review_broker.domain.gate.decision import Because, GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.gate.records import parse_records, path_key
-from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, values_of
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
-from gsd_review_broker.domain.tokens import SignInLink, Token
+from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, TokenRole, WorkOutcome
 from gsd_review_broker.store.rows import Rows, member_of
 from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id

@@ -4,8 +4,7 @@ import json
 import os
 
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files import locks
-from gsd_review_broker.files.private import read_regular, write_private
+from gsd_review_broker.files import acquire_lock, lock_owner, read_regular, write_private
 from gsd_review_broker.settings.state_files import Database, lock_path, moved_path
 
 _LONGEST = 4096
@@ -20,9 +19,9 @@ class DatabaseLock:
         self._descriptor: int | None = None
 
     def acquire(self, *, advice: str = "stop that one, or use another database with --db.") -> None:
-        descriptor = locks.acquire(self._path)
+        descriptor = acquire_lock(self._path)
         if descriptor is None:
-            pid = locks.owner(self._path)
+            pid = lock_owner(self._path)
             raise StartError(
                 f"the database {self._database} is in use by another broker, or by `tandem db migrate-to` "
                 f"({f'pid {pid}' if pid is not None else 'pid unknown'}); {advice}"

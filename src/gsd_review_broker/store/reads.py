@@ -7,7 +7,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     CounterPatch,
     Event,
@@ -19,6 +18,7 @@ from gsd_review_broker.domain.model import (
     Revision,
 )
 from gsd_review_broker.domain.tally import EVERYTHING, Counted, Totals
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.domain.words import CounterPatchStatus, Priority, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import (

@@ -8,7 +8,6 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 
 from gsd_review_broker.domain.audit import canonical, chained
-from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -22,6 +21,7 @@ from gsd_review_broker.domain.model import (
     values_of,
 )
 from gsd_review_broker.domain.rules.transitions import files_text
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.domain.words import (
     Anchor,
     Category,

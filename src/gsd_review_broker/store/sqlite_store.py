@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files.private import make_private_folder, open_private
+from gsd_review_broker.files import make_private_folder, open_private
 from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher
 from gsd_review_broker.ports.world import Clock, Wakeups

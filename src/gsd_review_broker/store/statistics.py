@@ -12,8 +12,16 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from gsd_review_broker.domain.histogram import BUCKETS, Histogram, bucket_of, within_bounds
-from gsd_review_broker.domain.tally import Counted, Tally, Totals, scopes_of
+from gsd_review_broker.domain.tally import (
+    BUCKETS,
+    Counted,
+    Histogram,
+    Tally,
+    Totals,
+    bucket_of,
+    scopes_of,
+    within_bounds,
+)
 from gsd_review_broker.store.statements import Excluded, Parameters, Statements, Upsert, Values, parameter
 from gsd_review_broker.store.tables import counters, histogram_buckets, histograms
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gsd_review_broker.domain.model import Finding, Message, Review, ReviewId
-from gsd_review_broker.domain.patch import ShownLines
+from gsd_review_broker.domain.patch.places import ShownLines
 from gsd_review_broker.domain.words import Anchor, Disposition, Role, Side, Verdict
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries
 from gsd_review_broker.service.wire.reviews import EventResult

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from gsd_review_broker import __version__
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import caller_in
 from gsd_review_broker.service.broker import Broker

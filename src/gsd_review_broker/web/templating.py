@@ -8,8 +8,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from gsd_review_broker.domain.identity import HUMAN_PREFIX
 from gsd_review_broker.domain.model import Milliseconds
+from gsd_review_broker.domain.text import HUMAN_PREFIX
 from gsd_review_broker.domain.words import RESOLUTIONS, Severity, Verdict, values
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.service.wire.encoding import iso

@@ -7,7 +7,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from gsd_review_broker.domain.characters import with_hidden_shown
+from gsd_review_broker.domain.text import with_hidden_shown
 from gsd_review_broker.domain.words import Status
 
 

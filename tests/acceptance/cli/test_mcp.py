@@ -15,7 +15,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from gsd_review_broker.files import locks
+from gsd_review_broker.files import locked
 from gsd_review_broker.settings.locations import DATABASE_NAME, PROJECT_FOLDER
 from gsd_review_broker.settings.state_files import Database
 from tests.support.local import PROPOSAL
@@ -202,7 +202,7 @@ def no_start_goes_on(tandem: Tandem) -> Generator[None]:
     database = Database(tandem.folder / PROJECT_FOLDER / DATABASE_NAME)
     path = state / "gsd-review-broker" / "brokers" / f"{database.key}.lock"
     path.parent.mkdir(parents=True)
-    with locks.held(path):
+    with locked(path):
         yield
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.domain.model import Identity, Milliseconds
-from gsd_review_broker.domain.pool import Reviewer
+from gsd_review_broker.domain.rules.pool import Reviewer
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.pool import tree
 from gsd_review_broker.pool.launcher import host_name

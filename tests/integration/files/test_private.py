@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gsd_review_broker.files import locks
-from gsd_review_broker.files.private import (
+import gsd_review_broker
+from gsd_review_broker.files import (
     LARGEST_READ,
     UnfitFileError,
+    acquire_lock,
     links_in,
+    lock_owner,
+    locked,
     make_private_folder,
     open_private,
     read_regular,
@@ -91,27 +94,27 @@ def test_links_on_the_way_are_found(tmp_path: Path) -> None:
 
 def test_a_lock_has_one_holder_and_ends_with_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    first = locks.acquire(path)
+    first = acquire_lock(path)
     assert first is not None
-    assert locks.acquire(path) is None
+    assert acquire_lock(path) is None
     os.close(first)
-    second = locks.acquire(path)
+    second = acquire_lock(path)
     assert second is not None
     os.close(second)
 
 
 def test_whoever_asks_for_the_owner_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    assert locks.owner(path) is None
+    assert lock_owner(path) is None
     path.write_text('{"pid": 4711}')
-    assert locks.owner(path) is None, "nobody holds it: what it says counts for nothing"
-    held = locks.acquire(path)
+    assert lock_owner(path) is None, "nobody holds it: what it says counts for nothing"
+    held = acquire_lock(path)
     assert held is not None
-    assert locks.owner(path) == 4711
+    assert lock_owner(path) == 4711
     path.write_text('{"pid": true}')
-    assert locks.owner(path) is None
+    assert lock_owner(path) is None
     os.close(held)
-    again = locks.acquire(path)
+    again = acquire_lock(path)
     assert again is not None
     os.close(again)
 
@@ -119,14 +122,14 @@ def test_whoever_asks_for_the_owner_does_not_keep_the_lock(tmp_path: Path) -> No
 def test_a_lock_is_not_taken_through_a_link(tmp_path: Path, outside: Path) -> None:
     link = tmp_path / "lock"
     link.symlink_to(outside)
-    with pytest.raises(UnfitFileError), locks.held(link):
+    with pytest.raises(UnfitFileError), locked(link):
         raise AssertionError
-    assert locks.owner(link) is None
+    assert lock_owner(link) is None
     assert unchanged(outside)
 
 
 def test_no_other_place_locks_files() -> None:
-    source = Path(locks.__file__).parents[1]
+    source = Path(gsd_review_broker.__file__).parent
     calls = ("flock(", "lockf(", "msvcrt.locking(")
     lockers = {
         path.relative_to(source).as_posix()
@@ -134,4 +137,4 @@ def test_no_other_place_locks_files() -> None:
         if any(call in path.read_text("utf-8") for call in calls)
     }
     # The hook only asks whether a lock is held, and is too light to import anything.
-    assert lockers == {"files/locks.py", "gate/hook.py"}
+    assert lockers == {"files.py", "gate/hook.py"}

@@ -15,7 +15,7 @@ from gsd_review_broker.cli.gate_questions import commits_log
 from gsd_review_broker.domain.gate.decision import Approval, decide
 from gsd_review_broker.domain.gate.records import parse_records
 from gsd_review_broker.domain.gate.request import parse_log
-from gsd_review_broker.domain.patch import applied, read
+from gsd_review_broker.domain.patch.reading import applied, read
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.gate.install import GateSite
 from gsd_review_broker.git.repository import GitRepository

@@ -11,7 +11,7 @@ from gsd_review_broker.cli.gate_questions import commits_log
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.gate import judge
 from gsd_review_broker.domain.gate.receipts import OverrideReceipt, parse_receipt
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.domain.words import CallerKind
 from gsd_review_broker.gate import hook, install
 from gsd_review_broker.gate.receipts import parse_public_key

@@ -13,9 +13,9 @@ from benchmarks.generator import NOW, generate
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.cli.commands import db
+from gsd_review_broker.domain.caller import SignInLink
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit
 from gsd_review_broker.domain.model import Identity
-from gsd_review_broker.domain.tokens import SignInLink
 from gsd_review_broker.errors import StartError
 from gsd_review_broker.service.wire.encoding import iso
 from gsd_review_broker.settings.state_files import Database

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from gsd_review_broker.domain.caller import LOCAL
 from gsd_review_broker.domain.model import Identity
-from gsd_review_broker.domain.pool import Reviewer, Usage
+from gsd_review_broker.domain.rules.pool import Reviewer, Usage
 from gsd_review_broker.domain.words import EndReason, ReviewerState
 from gsd_review_broker.service.pool_records import Ending
 from gsd_review_broker.store import statistics

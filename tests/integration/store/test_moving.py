@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from gsd_review_broker import maintenance
 from gsd_review_broker.errors import StartError
-from gsd_review_broker.files import locks
 from gsd_review_broker.pool.supervisor import Neighbours
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
 from gsd_review_broker.settings.state_files import Database, moved_path
@@ -155,13 +154,13 @@ async def entered(broker: contextlib.AbstractAsyncContextManager[LocalBroker]) -
 async def test_a_broker_that_waits_for_the_lock_finds_the_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends(tmp_path, Database(tmp_path / "broker.sqlite3"), Database(tmp_path / "moved.sqlite3"))
     await ends.live()
-    acquire = locks.acquire
+    acquire = lock.acquire_lock
 
     def after_the_move(path: Path) -> int | None:
         lock.mark_moved(ends.source, "elsewhere")
         return acquire(path)
 
-    monkeypatch.setattr(locks, "acquire", after_the_move)
+    monkeypatch.setattr(lock, "acquire_lock", after_the_move)
     with pytest.raises(StartError, match="was moved to elsewhere"):
         await ends.live()
 

@@ -17,14 +17,13 @@ from gsd_review_broker.domain.model import Milliseconds
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Transaction
-from gsd_review_broker.ports.world import Clock
+from gsd_review_broker.ports.world import Clock, Wakeups
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store.postgres import store as postgres_store
 from gsd_review_broker.store.postgres.engine import DatabaseClock
 from gsd_review_broker.store.postgres.statements import Outage, PostgresStatements, translate
 from gsd_review_broker.store.postgres.store import PostgresStore
 from gsd_review_broker.store.schema import HEAD
-from gsd_review_broker.wakeups import LocalWakeups
 from tests.support import postgres
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
@@ -52,7 +51,7 @@ async def broker(url: str, tmp_path: Path, repository: Path) -> AsyncGenerator[L
 
 def store_at(url: str, folder: Path, clock: Clock | None = None, name: str = "x") -> PostgresStore:
     return PostgresStore(
-        Database(folder / name, url), clock=clock or MovableClock(), wakeups=LocalWakeups(), meters=Meters()
+        Database(folder / name, url), clock=clock or MovableClock(), wakeups=Wakeups(), meters=Meters()
     )
 
 

@@ -17,7 +17,7 @@ from gsd_review_broker import maintenance
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.pool import supervisor
 from gsd_review_broker.pool.supervisor import Neighbours
-from gsd_review_broker.ports.world import QUEUE
+from gsd_review_broker.ports.world import QUEUE, Wakeups
 from gsd_review_broker.service import pool_records
 from gsd_review_broker.settings.locations import COMMAND_LINE, chosen_database
 from gsd_review_broker.settings.state_files import Database
@@ -25,7 +25,6 @@ from gsd_review_broker.store import archive, verification
 from gsd_review_broker.store.postgres import copying, engine
 from gsd_review_broker.store.postgres.engine import CONNECTIONS
 from gsd_review_broker.store.postgres.statements import PostgresStatements, unavailable
-from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
 from tests.integration.store.test_postgres import asked, cut_connections
 from tests.support import postgres
@@ -120,7 +119,7 @@ async def test_a_listener_whose_connection_is_cut_connects_again_and_wakes_every
 
 async def test_while_the_server_cannot_be_reached_the_listener_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_FIRST_PAUSE_SECONDS", 0)
-    listener = engine.Listener("postgresql://nobody@127.0.0.1:1/x", LocalWakeups())
+    listener = engine.Listener("postgresql://nobody@127.0.0.1:1/x", Wakeups())
     with capture_logs() as logs:
         listener.start()
         while len(logs) < 3:
@@ -130,7 +129,7 @@ async def test_while_the_server_cannot_be_reached_the_listener_tries_again(monke
 
 
 def test_too_many_topics_are_all_topics() -> None:
-    class Heard(LocalWakeups):
+    class Heard(Wakeups):
         everybody = 0
 
         def publish_all(self) -> None:

@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
-from gsd_review_broker.domain.pool import Failure, Work
+from gsd_review_broker.domain.rules.pool import Failure, Work
 from gsd_review_broker.domain.tally import Counted, Tally
 from gsd_review_broker.errors import BrokerError, Code, StartError
 from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import KEY_LIFETIME_MILLISECONDS, IdempotencyKey, Reader, Transaction
+from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.settings.state_files import Database
 from gsd_review_broker.store import migrations, statistics
 from gsd_review_broker.store.lock import DatabaseLock
@@ -28,7 +29,6 @@ from gsd_review_broker.store.sqlite_store import SqliteStore
 from gsd_review_broker.store.statements import SqliteStatements, Statements, parameter
 from gsd_review_broker.store.tables import brokers
 from gsd_review_broker.store.writes import SqlTransaction
-from gsd_review_broker.wakeups import LocalWakeups
 from tests.integration.store.test_lock_order import reviewer
 from tests.support.local import LocalBroker, MovableClock, local_broker
 from tests.support.mcp import ToolError
@@ -36,7 +36,7 @@ from tests.support.reviews import NOW
 
 
 def store_at(path: Path) -> SqliteStore:
-    return SqliteStore(path, clock=MovableClock(), wakeups=LocalWakeups(), meters=Meters())
+    return SqliteStore(path, clock=MovableClock(), wakeups=Wakeups(), meters=Meters())
 
 
 async def test_the_folder_it_makes_and_the_files_are_the_owners_alone(tmp_path: Path) -> None:

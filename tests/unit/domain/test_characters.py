@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.cli.screen import visible, visible_block
-from gsd_review_broker.domain.characters import changes_direction, hidden_in, is_hidden, may_hide
+from gsd_review_broker.domain.text import changes_direction, hidden_in, is_hidden, may_hide
 from gsd_review_broker.web.text import plain
 from gsd_review_broker.web.text import visible as shown_on_a_page
 

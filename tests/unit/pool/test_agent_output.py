@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.domain.rules.pool import Usage
 from gsd_review_broker.domain.words import PROGRAMS
 from gsd_review_broker.pool.agents import readers_of
 from gsd_review_broker.pool.output import AgentOutput, Allowance, Lines, LogFile, tail

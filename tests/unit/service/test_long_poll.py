@@ -2,14 +2,14 @@
 
 import asyncio
 
+from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.waiting import LongPoll
-from gsd_review_broker.wakeups import LocalWakeups
 
 
 class Looks:
     """Finds nothing at the given look; what it looks for is published before that look is over."""
 
-    def __init__(self, wakeups: LocalWakeups, *, published_during: int) -> None:
+    def __init__(self, wakeups: Wakeups, *, published_during: int) -> None:
         self._wakeups = wakeups
         self._published_during = published_during
         self.count = 0
@@ -27,7 +27,7 @@ class Looks:
 
 
 async def test_what_is_published_during_the_first_look_is_not_missed() -> None:
-    wakeups = LocalWakeups()
+    wakeups = Wakeups()
     look = Looks(wakeups, published_during=1)
     async with asyncio.timeout(5):
         assert await LongPoll(wakeups).until("queue", look, wait=True, wait_seconds=60) == "work"
@@ -35,7 +35,7 @@ async def test_what_is_published_during_the_first_look_is_not_missed() -> None:
 
 
 async def test_what_is_published_during_a_later_look_is_not_missed() -> None:
-    wakeups = LocalWakeups()
+    wakeups = Wakeups()
     look = Looks(wakeups, published_during=3)
     async with asyncio.timeout(5):
         assert await LongPoll(wakeups).until("queue", look, wait=True, wait_seconds=60) == "work"
@@ -43,7 +43,7 @@ async def test_what_is_published_during_a_later_look_is_not_missed() -> None:
 
 
 async def test_a_broker_that_closes_during_the_first_look_is_not_waited_for() -> None:
-    wakeups = LocalWakeups()
+    wakeups = Wakeups()
 
     async def look() -> None:
         wakeups.close()

@@ -14,8 +14,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gsd_review_broker import store
-from gsd_review_broker.domain.identity import identity_key
 from gsd_review_broker.domain.tally import Counted, Tally
+from gsd_review_broker.domain.text import identity_key
 from gsd_review_broker.ports.store import ReviewSummary
 from gsd_review_broker.store import reads, tables, writes
 from gsd_review_broker.store.rows import REVIEW_FIELDS

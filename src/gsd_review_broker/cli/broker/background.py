@@ -20,8 +20,7 @@ from gsd_review_broker.cli.context import BROKER_FLAGS
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, find
 from gsd_review_broker.client.discovery import described
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files import locks
-from gsd_review_broker.files.private import make_private_folder, open_private, write_private
+from gsd_review_broker.files import locked, make_private_folder, open_private, write_private
 from gsd_review_broker.processes import is_alive, send_signal, start_of
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database, is_postgresql, runtime_path
@@ -185,7 +184,7 @@ def start(
     if running is not None:
         return StartedBroker(broker=running, is_new=False, log=files.log)
     make_private_folder(files.lock.parent)
-    with locks.held(files.lock):
+    with locked(files.lock):
         # A caller that waited for the lock finds what its holder started.
         running = find(target)
         if running is not None:

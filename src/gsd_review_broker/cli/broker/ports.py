@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from gsd_review_broker.files.private import read_regular, write_private
+from gsd_review_broker.files import read_regular, write_private
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database
 

@@ -34,7 +34,7 @@ from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import RunningBroker, Target, UnreachableError, connect
 from gsd_review_broker.client.connection import Connection, Json
 from gsd_review_broker.client.discovery import answering
-from gsd_review_broker.durations import in_words
+from gsd_review_broker.domain.text import in_words
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.locations import own_token

@@ -9,7 +9,7 @@ from gsd_review_broker.cli.describe import status_span
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.identity import same_identity
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import RESOLUTIONS, Role, values
 from gsd_review_broker.errors import BrokerError, Code
 

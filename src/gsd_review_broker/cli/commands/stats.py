@@ -7,7 +7,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands, broker_options
 from gsd_review_broker.cli.screen import Row, Span, Style
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.durations import in_words
+from gsd_review_broker.domain.text import in_words
 
 _NOTHING = "–"  # noqa: RUF001 - a dash, as in a table
 _TIMES = {

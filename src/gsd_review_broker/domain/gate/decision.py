@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from gsd_review_broker.domain.gate.policy import GatePolicy
 from gsd_review_broker.domain.gate.records import Entry, Step, Steps, composed, parse_records
-from gsd_review_broker.domain.identity import Identity, is_human
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.text import Identity, is_human
 
 # How many combinations of reviews are tried for one commit, and how long a range may be.
 MOST_COMBINATIONS = 2_000

@@ -3,29 +3,3 @@
 All functions are pure and work on bytes. Only a line feed ends a line: a diff may carry any other character inside one.
 Git decides whether a diff applies. Tests and fuzzing check that this package reads a diff as git does.
 """
-
-from gsd_review_broker.domain.patch.anchors import LinePlace, ShownLines
-from gsd_review_broker.domain.patch.interdiff import ComparedFile, ShownLine, compared, interdiff, shown_interdiff
-from gsd_review_broker.domain.patch.pages import Page, page_of
-from gsd_review_broker.domain.patch.reading import FilePatch, Hunk, UnreadableDiffError, affected_files, applied, read
-from gsd_review_broker.domain.patch.safety import unclear_sections, unsafe_paths
-
-__all__ = [
-    "ComparedFile",
-    "FilePatch",
-    "Hunk",
-    "LinePlace",
-    "Page",
-    "ShownLine",
-    "ShownLines",
-    "UnreadableDiffError",
-    "affected_files",
-    "applied",
-    "compared",
-    "interdiff",
-    "page_of",
-    "read",
-    "shown_interdiff",
-    "unclear_sections",
-    "unsafe_paths",
-]

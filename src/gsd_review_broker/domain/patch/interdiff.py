@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
 
-from gsd_review_broker.domain.patch.anchors import PatchLine, lines_of
+from gsd_review_broker.domain.patch.places import PatchLine, lines_of
 from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
 
 _CONTEXT = 3
@@ -45,7 +45,7 @@ class ComparedFile:
 
 
 def interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
-    """Empty if the author changed nothing. With `path`, only that file, by its old or its new name."""
+    """Write the author's changes as text: of all files, or of one by its old or its new name."""
     try:
         return "".join(map(_as_text, compared(old, new, path=path)))
     except UnreadableDiffError:
@@ -54,10 +54,7 @@ def interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) 
 
 
 def shown_interdiff(old: bytes | None, new: bytes | None, *, path: str | None = None) -> str:
-    """What a reviewer reads. It is empty only for an identical diff.
-
-    Where no line is the author's but the outcome may still differ, it is the whole diff with a note.
-    """
+    """Write what a reviewer reads: without a line of the author's, the whole diff with a note."""
     text = interdiff(old, new, path=path)
     if text or old == new or interdiff(old, new):
         return text
@@ -65,7 +62,7 @@ def shown_interdiff(old: bytes | None, new: bytes | None, *, path: str | None = 
 
 
 def compared(old: bytes | None, new: bytes | None, *, path: str | None = None) -> list[ComparedFile]:
-    """The same as data. Raises whatever reading either diff raises."""
+    """Return the author's changes of each file. Raises UnreadableDiffError."""
     before, after = _by_path(old), _by_path(new)
     keys = [*after, *(key for key in before if key not in after)]
     if path is not None:
@@ -82,7 +79,7 @@ _Key = tuple[str, int]
 
 
 def _by_path(diff: bytes | None) -> dict[_Key, FilePatch]:
-    """A path may have two sections: a file that becomes a link is removed and then created."""
+    """Number a path's sections: a file that becomes a link is removed and then created."""
     files: dict[_Key, FilePatch] = {}
     for file in read(diff) if diff else ():
         files[file.path, sum(file.path == path for path, _ in files)] = file
@@ -98,13 +95,13 @@ def _file(key: _Key, old: bytes, before: FilePatch | None, new: bytes, after: Fi
 
 
 def _lines(diff: bytes, file: FilePatch) -> Iterator[PatchLine]:
-    """A line without a line feed differs from the same text with one."""
+    """Keep a line without a line feed apart from the same text with one."""
     for line in lines_of(diff, file):
         yield line if line.is_ended else replace(line, text=line.text + _NO_LINE_FEED)
 
 
 def _same_blob(before: FilePatch | None, after: FilePatch | None) -> bool:
-    """Do both name the same blob as their base? Either may abbreviate it."""
+    """Check whether both name the same blob as their base. Either may abbreviate it."""
     one, other = before.base_id if before else None, after.base_id if after else None
     return one is not None and other is not None and (one.startswith(other) or other.startswith(one))
 
@@ -115,7 +112,7 @@ def _as_text(file: ComparedFile) -> str:
 
 
 def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | None) -> str:
-    """Changes that the lines do not show: files that come and go, renames, modes, binary content."""
+    """Describe what the lines do not show: files that come and go, renames, modes, binary content."""
     if after is None:
         return "(no longer touched)\n"
     if before is None:
@@ -131,37 +128,25 @@ def _notes(old: bytes, before: FilePatch | None, new: bytes, after: FilePatch | 
 
 
 def _compared(before: list[PatchLine], after: list[PatchLine], *, same_base: bool) -> Iterator[ShownLine]:
-    """Every line worth showing, numbered in both results."""
+    """Number the lines of the outcome in both results. A step has the numbers that the diffs show."""
     old_at = new_at = 0
     steps = _same_base(before, after) if same_base else _moved_base(before, after)
     for step in _removals_first(steps):
         if step.kind != "+":
-            old_at = step.before or old_at + 1
+            old_at = step.old or old_at + 1
         if step.kind != "-":
-            new_at = step.after or new_at + 1
+            new_at = step.new or new_at + 1
         yield ShownLine(step.kind, step.text, old_at, new_at)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A line of the outcome; its number in each result, where the diffs show it."""
-
-    kind: str
-    text: str
-    before: int | None = None
-    after: int | None = None
-
-
-def _removals_first(steps: Iterator[_Step]) -> Iterator[_Step]:
+def _removals_first(steps: Iterator[PatchLine]) -> Iterator[PatchLine]:
     """Put removals before additions in each run of changed lines, as readers expect."""
     for _, run in groupby(steps, key=lambda step: step.kind == " "):
         yield from sorted(run, key=lambda step: step.kind == "+")
 
 
 def _bases_agree(before: list[PatchLine], after: list[PatchLine]) -> bool:
-    """Compares the lines that both show. If they have none in common, they agree unless the lines of one stand
-    elsewhere in the other.
-    """
+    """Compare the lines that both show. Without a common line, they agree unless one shows lines of the other."""
     one = {line.old: line.text for line in before if line.old is not None}
     other = {line.old: line.text for line in after if line.old is not None}
     common = one.keys() & other.keys()
@@ -179,7 +164,7 @@ class _Slot:
 
 
 def _slots(lines: list[PatchLine]) -> dict[int, _Slot]:
-    """The replacement of a run of removed lines stands before the first of them, however long the run is."""
+    """Group the lines by base line. A replacement stands before the first of the lines that it removes."""
     slots: dict[int, _Slot] = {}
     place = 1
     in_run = False
@@ -196,8 +181,8 @@ def _slots(lines: list[PatchLine]) -> dict[int, _Slot]:
     return slots
 
 
-def _same_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
-    """A line that a diff does not show is kept by it."""
+def _same_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[PatchLine]:
+    """Match by number: a diff keeps the lines that it does not show."""
     olds, news = _slots(before), _slots(after)
     for number in sorted(olds.keys() | news.keys()):
         old, new = olds.get(number, _Slot([])), news.get(number, _Slot([]))
@@ -206,30 +191,30 @@ def _same_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Ste
         removed_before = old.line is not None and old.line.kind == "-"
         removed_after = new.line is not None and new.line.kind == "-"
         if removed_after and not removed_before:
-            yield _Step("-", text, before=old.line.new if old.line else None)
+            yield PatchLine("-", text, old.line.new if old.line else None, None)
         elif removed_before and not removed_after:
-            yield _Step("+", text, after=new.line.new if new.line else None)
+            yield PatchLine("+", text, None, new.line.new if new.line else None)
         elif not removed_after and (old.line or new.line):
-            yield _Step(" ", text, old.line.new if old.line else None, new.line.new if new.line else None)
+            yield PatchLine(" ", text, old.line.new if old.line else None, new.line.new if new.line else None)
 
 
 _NOTHING = PatchLine(" ", "", None, None)
 
 
-def _additions(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
+def _additions(before: list[PatchLine], after: list[PatchLine]) -> Iterator[PatchLine]:
     for tag, b_start, b_end, a_start, a_end in _matched(before, after):
         if tag == "equal":
             for one, other in zip(before[b_start:b_end], after[a_start:a_end], strict=True):
-                yield _Step(" ", other.text, one.new, other.new)
+                yield PatchLine(" ", other.text, one.new, other.new)
             continue
         for line in before[b_start:b_end]:
-            yield _Step("-", line.text, before=line.new)
+            yield PatchLine("-", line.text, line.new, None)
         for line in after[a_start:a_end]:
-            yield _Step("+", line.text, after=line.new)
+            yield PatchLine("+", line.text, None, line.new)
 
 
-def _moved_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
-    """Lines of the base are matched by text. Between two matches stand the lines that only one side shows."""
+def _moved_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[PatchLine]:
+    """Match lines of the base by text. Between two matches stand the lines that only one side shows."""
     old_base = [index for index, line in enumerate(before) if line.old is not None]
     new_base = [index for index, line in enumerate(after) if line.old is not None]
     matches = [
@@ -248,24 +233,21 @@ def _moved_base(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_St
         old_at, new_at = old_index + 1, new_index + 1
 
 
-def _base_line(one: PatchLine, other: PatchLine) -> Iterator[_Step]:
+def _base_line(one: PatchLine, other: PatchLine) -> Iterator[PatchLine]:
     if one.kind == " " and other.kind == "-":
-        yield _Step("-", other.text, before=one.new)
+        yield PatchLine("-", other.text, one.new, None)
     elif one.kind == "-" and other.kind == " ":
-        yield _Step("+", other.text, after=other.new)
+        yield PatchLine("+", other.text, None, other.new)
     elif other.kind == " ":
-        yield _Step(" ", other.text, one.new, other.new)
+        yield PatchLine(" ", other.text, one.new, other.new)
 
 
-def _gap(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
-    """Context that only one side shows comes from the base or from a wider view; it is not a change.
-
-    Where both sides remove lines, they remove what the base had there at the time.
-    """
+def _gap(before: list[PatchLine], after: list[PatchLine]) -> Iterator[PatchLine]:
+    """Leave out what only the base changed: context that one side shows, and lines that both sides remove."""
     removed_before = [line for line in before if line.kind == "-"]
     removed_after = [line for line in after if line.kind == "-"]
     if not removed_before:
-        yield from (_Step("-", line.text) for line in removed_after)
+        yield from (PatchLine("-", line.text, None, None) for line in removed_after)
     there_before = [line for line in before if line.kind != "-"]
     there_after = [line for line in after if line.kind != "-"]
     from_base = {line.text for line in (*there_before, *there_after) if line.kind == " "}
@@ -273,11 +255,11 @@ def _gap(before: list[PatchLine], after: list[PatchLine]) -> Iterator[_Step]:
         if step.kind == " " or step.text not in from_base:
             yield step
     if not removed_after:
-        yield from (_Step("+", line.text) for line in removed_before)
+        yield from (PatchLine("+", line.text, None, None) for line in removed_before)
 
 
 def _matched(before: list[PatchLine], after: list[PatchLine]) -> Iterator[tuple[str, int, int, int, int]]:
-    """difflib's opcodes over the texts. The common lines at both ends are taken off first."""
+    """Return difflib's opcodes over the texts. The common lines at both ends are taken off first."""
     one, other = [line.text for line in before], [line.text for line in after]
     shorter = min(len(one), len(other))
     head = next((index for index in range(shorter) if one[index] != other[index]), shorter)
@@ -297,7 +279,7 @@ def _matched(before: list[PatchLine], after: list[PatchLine]) -> Iterator[tuple[
 
 
 def _hunks(shown: list[ShownLine]) -> list[list[ShownLine]]:
-    """The changed lines with a little context."""
+    """Return the changed lines with a little context."""
     changed = [index for index, line in enumerate(shown) if line.kind != " "]
     ranges: list[tuple[int, int]] = []
     for index in changed:
@@ -310,7 +292,6 @@ def _hunks(shown: list[ShownLine]) -> list[list[ShownLine]]:
 
 
 def _hunk(lines: list[ShownLine]) -> str:
-    """The hunk under its header."""
     old = [line for line in lines if line.kind != "+"]
     new = [line for line in lines if line.kind != "-"]
     old_start = old[0].old if old else lines[0].old

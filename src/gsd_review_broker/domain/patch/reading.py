@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.model import AffectedFile
-from gsd_review_broker.domain.patch import names
-from gsd_review_broker.domain.patch.headers import GIT, Header, Scanner, UnreadableDiffError, git_header, plain_header
+from gsd_review_broker.domain.patch.headers import (
+    GIT,
+    Header,
+    Scanner,
+    UnreadableDiffError,
+    git_header,
+    plain_header,
+    readable_name,
+)
 from gsd_review_broker.domain.words import Operation
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -20,7 +27,7 @@ _ADDED, _REMOVED, _CONTEXT, _STRIPPED_CONTEXT, _MARKER = b"+- \n\\"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hunk:
-    """Where it stands in the diff (bytes), which lines it is about, and where its body begins."""
+    """Its bytes in the diff, where its body begins, and the lines that it is about."""
 
     start: int
     body: int
@@ -39,7 +46,7 @@ class FilePatch:
     end: int
     old_path: str | None
     new_path: str | None
-    # The paths as they are stored in a tree; the ones above are for people.
+    # The paths in a tree's bytes; the ones above are for people.
     old_name: bytes | None = None
     new_name: bytes | None = None
     # The blob that the diff was made from, as the index line names it; often abbreviated.
@@ -52,7 +59,7 @@ class FilePatch:
     hunks: tuple[Hunk, ...] = ()
     # How large a binary patch gets when git unpacks it.
     unpacked_bytes: int = 0
-    # Every name in the header as it is written, before git strips the first component.
+    # Every name in the header, before git strips the first component.
     mentioned: tuple[str, ...] = ()
 
     @property
@@ -69,7 +76,7 @@ class FilePatch:
 
 
 def read(diff: bytes) -> tuple[FilePatch, ...]:
-    """Every file that the diff touches, in its order; text between them is ignored, as git does."""
+    """Read every file that the diff touches, in its order. Text between them is ignored, as git does."""
     files = tuple(_up_to_the_next(_files(Scanner(diff)), len(diff)))
     if not files:
         raise UnreadableDiffError("no file header in it")
@@ -77,7 +84,7 @@ def read(diff: bytes) -> tuple[FilePatch, ...]:
 
 
 def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
-    """The files up to where the diff breaks, if it does."""
+    """Read the files up to where the diff breaks, if it does."""
     files: list[FilePatch] = []
     with contextlib.suppress(UnreadableDiffError):
         files.extend(_files(Scanner(diff)))
@@ -85,7 +92,7 @@ def readable_part(diff: bytes) -> tuple[FilePatch, ...]:
 
 
 def _up_to_the_next(files: Iterator[FilePatch], end: int) -> Iterator[FilePatch]:
-    """Each file with the text after it, so that together they cover everything from the first header on."""
+    """Extend each file by the text after it, so that they cover everything from the first header on."""
     last: FilePatch | None = None
     for file in files:
         if last is not None:
@@ -127,9 +134,9 @@ def _with_content(lines: Scanner, header: Header) -> FilePatch:
         hunks.append(_hunk(lines))
     if hunks:
         return _patch(header, tuple(hunks))
-    if is_binary_patch(lines):
-        return replace(_patch(header), binary=True, unpacked_bytes=skip_binary_patch(lines))
-    if is_binary_summary(lines):
+    if lines.starts(_BINARY_START):
+        return replace(_patch(header), binary=True, unpacked_bytes=_skip_binary_patch(lines))
+    if _is_binary_summary(lines):
         lines.next()
         return replace(_patch(header), binary=True)
     patch = _patch(header)
@@ -148,8 +155,8 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
     return FilePatch(
         start=header.start,
         end=header.start,
-        old_path=names.text(old) if old else None,
-        new_path=names.text(new) if new else None,
+        old_path=readable_name(old) if old else None,
+        new_path=readable_name(new) if new else None,
         old_name=old,
         new_name=new,
         base_id=header.base_id,
@@ -159,12 +166,12 @@ def _patch(header: Header, hunks: tuple[Hunk, ...] = ()) -> FilePatch:
         renamed=header.renamed or bool(old and new and old != new and not header.copied),
         copied=header.copied,
         hunks=hunks,
-        mentioned=tuple(map(names.text, header.mentioned)),
+        mentioned=tuple(map(readable_name, header.mentioned)),
     )
 
 
 def _must_be_new(header: Header, hunks: tuple[Hunk, ...]) -> bool:
-    """Without a git header, only `@@ -0,0` shows that a file is new; git then checks that it does not exist."""
+    """Recognize a new file without a git header by `@@ -0,0`; git then checks that it does not exist."""
     first = hunks[0] if len(hunks) == 1 and not header.is_git and not header.deleted else None
     return first is not None and first.old_start == first.old_count == 0
 
@@ -196,8 +203,7 @@ def _hunk(lines: Scanner) -> Hunk:
 
 
 def _body(diff: bytes, at: int, old_left: int, new_left: int) -> tuple[int, int, int]:
-    """Where the hunk's lines end, how many it adds and how many it removes. Written for speed: a diff may
-    hold a million lines."""
+    """Find where the hunk's lines end, and count those added and removed. Fast: a diff may hold a million lines."""
     added = removed = 0
     while old_left or new_left:
         end = diff.find(b"\n", at) + 1
@@ -242,18 +248,14 @@ _DATA = re.compile(rb"(?:[A-Za-z](?:[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5}){1,13}
 _SIZES = 24  # bytes: two numbers of seven bits a byte, the first thing in a delta
 
 
-def is_binary_patch(lines: Scanner) -> bool:
-    return lines.starts(_BINARY_START)
-
-
-def is_binary_summary(lines: Scanner) -> bool:
-    """`Binary files a/x and b/x differ`: git says no more than that."""
+def _is_binary_summary(lines: Scanner) -> bool:
+    """Recognize `Binary files a/x and b/x differ`."""
     if not lines.starts(b"Binary files ") and not lines.starts(b"Files "):
         return False
     return lines.is_ended and lines.line.endswith(b" differ")
 
 
-def skip_binary_patch(lines: Scanner) -> int:
+def _skip_binary_patch(lines: Scanner) -> int:
     """Skip the forward block and, if there is one, the reverse block. Returns the size of the larger result."""
     lines.next()
     size = _skip_block(lines)
@@ -276,7 +278,7 @@ def _skip_block(lines: Scanner) -> int | None:
 
 
 def _result_of_delta(data: bytes) -> int:
-    """A delta states the size of its result in its first bytes; only those are unpacked."""
+    """Unpack the first bytes of a delta: they state the size of its result."""
     try:
         packed = b"".join(_decoded(line) for line in data[:256].split(b"\n")[:3])
         head = zlib.decompressobj().decompress(packed, _SIZES)
@@ -304,7 +306,7 @@ def _number_in_delta(data: bytes) -> tuple[int, bytes]:
 
 
 def applied(diff: bytes, file: FilePatch, base: bytes, *, reverse: bool = False) -> bytes | None:
-    """The file's content after its hunks; None if one of them does not match at its own line."""
+    """Apply the file's hunks to its content; None if one of them does not match at its own line."""
     lines = lines_with_ends(base)
     result: list[bytes] = []
     position = 0
@@ -328,14 +330,14 @@ def applied(diff: bytes, file: FilePatch, base: bytes, *, reverse: bool = False)
 
 
 def lines_with_ends(content: bytes) -> list[bytes]:
-    """Each line with its line feed; the last one may lack it."""
+    """Split into lines with their line feeds; the last line may lack it."""
     lines = [line + b"\n" for line in content.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def _first(start: int, count: int) -> int:
-    """The index of a hunk's first line. A side without lines names the line before it."""
+    """Return the index of a hunk's first line. A side without lines names the line before it."""
     return start - 1 if count else start
 
 

@@ -3,8 +3,15 @@
 import re
 from collections.abc import Callable, Iterator
 
-from gsd_review_broker.domain.patch import names
-from gsd_review_broker.domain.patch.headers import UnreadableDiffError
+from gsd_review_broker.domain.patch.headers import (
+    UnreadableDiffError,
+    is_dev_null,
+    moved_name,
+    readable_name,
+    traditional_name,
+    unquoted_name,
+    without_prefix,
+)
 from gsd_review_broker.domain.patch.reading import FilePatch
 
 # Characters that HFS+ drops from names, so that `.g\u200cit` is `.git` on some machines.
@@ -19,7 +26,7 @@ _GIT = re.compile(rb"^diff --git (.*)$", re.MULTILINE)
 
 
 def unsafe_paths(diff: bytes, files: tuple[FilePatch, ...] | None) -> list[str]:
-    """Paths that leave the tree, enter .git or go through a link, whatever git would make of them.
+    """Find paths that leave the tree, enter .git or go through a link, whatever git would make of them.
 
     If the diff could not be read (None), every line that looks like a header is checked, so that nothing hides behind a
     broken hunk. Names are also checked before git strips their first component: an absolute path is refused even though
@@ -36,7 +43,7 @@ def _in_headers(files: tuple[FilePatch, ...]) -> set[str]:
 
 
 def _through_links(files: tuple[FilePatch, ...]) -> set[str]:
-    """Paths below one that the same diff makes a link or a submodule, or moves without a mode."""
+    """Find paths below one that the same diff makes a link or a submodule, or moves without a mode."""
     doors: set[str | None] = set()
     unsafe: set[str] = set()
     for file in files:
@@ -66,7 +73,7 @@ def is_unsafe(path: str) -> bool:
 
 
 def _is_unsafe_as_written(name: str) -> bool:
-    """`./x` is how `diff -u ./x` writes a harmless name."""
+    """Check a name before git strips its prefix. `./x` is harmless: `diff -u ./x` writes it."""
     return is_unsafe(name.removeprefix("./"))
 
 
@@ -81,18 +88,18 @@ def _is_unsafe_component(part: str) -> bool:
 
 def _header_like(diff: bytes) -> Iterator[str]:
     for match in _MOVED.finditer(diff):
-        yield names.text(_or_as_it_is(names.moved, match.group(1)))
+        yield readable_name(_or_raw(moved_name, match.group(1)))
     for match in _SIDE.finditer(diff):
-        if not names.is_nothing(match.group(1)):
+        if not is_dev_null(match.group(1)):
             for strip in (0, 1):
-                yield names.text(_or_as_it_is(lambda raw, strip=strip: names.traditional(raw, strip), match.group(1)))
+                yield readable_name(_or_raw(lambda raw, strip=strip: traditional_name(raw, strip), match.group(1)))
     for match in _GIT.finditer(diff):
         for name in _both_names(match.group(1)):
-            yield names.text(name)
-            yield names.text(names.without_prefix(name, 1) or b"")
+            yield readable_name(name)
+            yield readable_name(without_prefix(name, 1) or b"")
 
 
-def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
+def _or_raw(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
     try:
         return name_in(raw) or raw
     except UnreadableDiffError:
@@ -100,14 +107,14 @@ def _or_as_it_is(name_in: Callable[[bytes], bytes | None], raw: bytes) -> bytes:
 
 
 def _both_names(raw: bytes) -> set[bytes]:
-    """Without quotes the border between the two names can be ambiguous, so each word counts."""
+    """Split the two names. Without quotes their border may be ambiguous: then each word is taken as a name."""
     first, quote, rest = raw.partition(b'"')
     try:
-        quoted = names.unquoted(quote + rest) if quote else None
+        quoted = unquoted_name(quote + rest) if quote else None
         if quoted is None:
             return set(raw.split())
         second = quoted[1].strip(b" ")
-        other = names.unquoted(second) if second.startswith(b'"') else None
+        other = unquoted_name(second) if second.startswith(b'"') else None
     except UnreadableDiffError:
         return set(raw.split())
     return {first.rstrip(b" "), quoted[0], other[0] if other else second}
@@ -118,7 +125,7 @@ _MOST_NAMED = 5
 
 
 def unclear_sections(files: tuple[FilePatch, ...]) -> str | None:
-    """Why a reader could be mistaken about the outcome; None if nothing is unclear."""
+    """Say why a reader could be mistaken about the outcome; None if nothing is unclear."""
     repeated = _repeated(files)
     if repeated:
         return f"it changes a path more than once: {', '.join(map(repr, repeated[:_MOST_NAMED]))}"
@@ -129,22 +136,18 @@ def unclear_sections(files: tuple[FilePatch, ...]) -> str | None:
 
 
 def _repeated(files: tuple[FilePatch, ...]) -> list[str]:
-    """Paths that two sections write or remove. One pair is git's own way to write a change: a file that becomes a link
-    or a submodule, or the other way round, is removed and then created."""
+    """Find paths that two sections write or remove. Git itself writes one such pair: a file that becomes a link or a
+    submodule, or the other way round, is removed and then created."""
     changed: dict[str, FilePatch] = {}
     repeated: set[str] = set()
     for file in files:
-        for path in _changed(file):
+        # A copy leaves its source alone.
+        for path in filter(None, {file.new_path, None if file.copied else file.old_path}):
             earlier = changed.get(path)
             if earlier is not None and not _changes_kind(earlier, file):
                 repeated.add(path)
             changed[path] = file
     return sorted(repeated)
-
-
-def _changed(file: FilePatch) -> set[str]:
-    paths = {file.new_path, None if file.copied else file.old_path}
-    return {path for path in paths if path is not None}
 
 
 def _changes_kind(removed: FilePatch, created: FilePatch) -> bool:

@@ -1,13 +1,12 @@
-"""Who may do what, and under which name; which tokens may be made. The table is the product's (section Tokens)."""
+"""Who may do what, and under which name; which tokens may be made."""
 
 import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.identity import HUMAN_PREFIX, is_human, same_identity
+from gsd_review_broker.domain.caller import Caller, Token
 from gsd_review_broker.domain.model import Finding, Identity, Milliseconds, Review
-from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.text import HUMAN_PREFIX, is_human, same_identity
 from gsd_review_broker.domain.words import CallerKind, Role, TokenState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -59,9 +58,9 @@ def refuse_without_right(caller: Caller, right: Right, action: str) -> None:
 
 
 def refuse_other_names(caller: Caller, names: Iterable[tuple[str, Identity]], *, guarded: frozenset[str]) -> None:
-    """Refuse a proven caller another name than its own, and all others a guarded one.
+    """Refuse a proven caller other names than its own, and all others a name of the pool's processes.
 
-    `guarded` holds the arguments whose name belongs to a process of the pool."""
+    `guarded` holds the arguments that have such a name."""
     for argument, name in names:
         proven = caller.proven_identity
         # What kind of agent it is remains its own to say.
@@ -78,7 +77,7 @@ def refuse_other_names(caller: Caller, names: Iterable[tuple[str, Identity]], *,
 
 
 def side_refusal(caller: Caller, role: Role) -> BrokerError | None:
-    """A proven proposer or reviewer speaks for its own side."""
+    """Refuse a proven proposer or reviewer the other side's role."""
     sides = {CallerKind.PROPOSER: Role.PROPOSER, CallerKind.REVIEWER: Role.REVIEWER}
     side = sides.get(caller.kind, role) if caller.proven else role
     if side is role:
@@ -99,9 +98,10 @@ def claim_refusal(
     pool_managed: bool,
     is_verdict: bool = False,
 ) -> BrokerError | None:
-    """A call that acts by a claim, by its generation or as its side: the claim of a pool's process is used by that
-    process alone, and a proven caller uses its own alone. People and administrators may use another's, but not to judge
-    in that name. All other claims are for the fence."""
+    """Refuse a call that acts by another's claim, by its generation or as its side.
+
+    Only a pool's process uses its claim, and a proven caller uses only its own. People and administrators may use
+    another's, but not to judge in that name. The fence checks all other claims."""
     claimant = review.claimed_by
     if claimant is None or (named is not None and not same_identity(named, claimant)):
         return None
@@ -119,7 +119,7 @@ def claim_refusal(
 
 
 def resolving_refusal(caller: Caller, finding: Finding) -> BrokerError | None:
-    """A reviewer program does not settle what a person found."""
+    """Refuse a reviewer program that would settle a person's finding."""
     if not (caller.proven and caller.kind is CallerKind.REVIEWER and is_human(finding.raised_by)):
         return None
     return BrokerError(
@@ -134,7 +134,7 @@ _MILLISECONDS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def expiry(duration: str | None, now: Milliseconds) -> Milliseconds | None:
-    """None stays None: the token does not expire."""
+    """Return when a token expires. None stays None: it does not expire."""
     if duration is None:
         return None
     match = _DURATION.fullmatch(duration)
@@ -148,7 +148,7 @@ def expiry(duration: str | None, now: Milliseconds) -> Milliseconds | None:
 
 
 def refuse_token_name(name: str, *, taken_by: Token | None, is_of_pool: bool, now: Milliseconds) -> None:
-    """Two live tokens with one name would be one identity, and so would a token with a pool reviewer's name."""
+    """Refuse a name that another live token or a pool reviewer has: both would be one identity."""
     if is_human(name.casefold()):
         raise BrokerError(
             Code.INVALID_ARGUMENT,

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import BROKER, VALIDATOR, is_human, same_identity
 from gsd_review_broker.domain.model import Change, Identity, Milliseconds, Policy, Review
 from gsd_review_broker.domain.rules.transitions import (
     Command,
@@ -12,6 +11,7 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.text import BROKER, VALIDATOR, is_human, same_identity
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -20,20 +20,20 @@ AUTO_REJECTED = "Auto-rejected: "
 
 
 def deadline(policy: Policy, now: Milliseconds) -> Milliseconds:
-    """When a claim expires if its claimant does not call again."""
     return Milliseconds(now + policy.claim_timeout)
 
 
 def may_claim(review: Review, *, reviewer: Identity, now: Milliseconds) -> bool:
-    """Check whether a claim would be granted. False if the reviewer already holds it: then there is nothing to do.
-
-    Raises the reason for a refusal; identity is checked before state.
-    """
+    """Raise why a claim is refused; identity is checked before state. False if the reviewer already holds it."""
     refuse_self_review(review, reviewer)
     if review.is_claim_live:
         if same_identity(review.claimed_by, reviewer):
             return False
-        raise _claimed_by_another(review)
+        raise BrokerError(
+            Code.ALREADY_CLAIMED,
+            f"review {review.id} is claimed by {review.claimed_by}",
+            NextStep(Next.CLAIM_ANOTHER),
+        )
     require(review, Command.CLAIM)
     _refuse_reserved(review, reviewer, now)
     return True
@@ -47,14 +47,6 @@ def refuse_self_review(review: Review, reviewer: Identity) -> None:
             f"{reviewer} wrote or accepted revision {review.revision} of review {review.id} and cannot judge it",
             NextStep(Next.ANOTHER_REVIEWER),
         )
-
-
-def _claimed_by_another(review: Review) -> BrokerError:
-    return BrokerError(
-        Code.ALREADY_CLAIMED,
-        f"review {review.id} is claimed by {review.claimed_by}",
-        NextStep(Next.CLAIM_ANOTHER),
-    )
 
 
 def _refuse_reserved(review: Review, reviewer: Identity, now: Milliseconds) -> None:
@@ -98,7 +90,7 @@ def claim(
 
 
 def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
-    """The diff does not apply, so no reviewer spends time on it. Round and generation stay."""
+    """Reject a diff that does not apply, before a reviewer spends time on it. Round and generation stay."""
     target = require(review, Command.AUTO_REJECT)
     reason = f"{AUTO_REJECTED}{git_says}"
     return record(
@@ -116,7 +108,7 @@ def auto_reject(review: Review, *, git_says: str, now: Milliseconds) -> Change:
 
 
 def extend(review: Review, *, caller: Identity, policy: Policy, now: Milliseconds) -> Review | None:
-    """Move the claimant's deadline, since it called. There is no event, because nothing happened to the review."""
+    """Move the claimant's deadline because it called. This is not an event: the review stays the same."""
     if not review.is_claim_live or not same_identity(review.claimed_by, caller):
         return None
     at_least = Milliseconds((review.claim_expires_at or 0) + 1)
@@ -124,10 +116,7 @@ def extend(review: Review, *, caller: Identity, policy: Policy, now: Millisecond
 
 
 def is_unused(review: Review, policy: Policy) -> bool:
-    """Did its claimant do nothing since it claimed? Perhaps the answer to its claim never reached it.
-
-    Everything that a claimant does moves the deadline.
-    """
+    """Check whether the claimant has done nothing yet: all that it does moves the deadline."""
     if review.status is not Status.CLAIMED or review.claimed_at is None or review.verdict_reason is not None:
         return False
     return review.claim_expires_at == deadline(policy, review.claimed_at)
@@ -140,7 +129,7 @@ def release(review: Review, *, claim_generation: int, now: Milliseconds) -> Chan
 
 
 def reclaim(review: Review, *, reason: str, now: Milliseconds) -> Change:
-    """The broker takes a claim back: past its deadline, or its reviewer's process is gone."""
+    """Take a claim back for the broker: past its deadline, or when its reviewer's process is gone."""
     target = require(review, Command.RECLAIM)
     return _give_back(review, EventType.REVIEW_RECLAIMED, target, reason=reason, now=now)
 
@@ -160,7 +149,7 @@ def _give_back(review: Review, event_type: EventType, target: Status, *, reason:
 
 
 def take_over(review: Review, *, person: Identity, policy: Policy, now: Milliseconds) -> Change:
-    """A person takes precedence: the claim is taken back and given to them in one step."""
+    """Take the claim back and give it to a person, who takes precedence, in one step."""
     if not is_human(person):
         raise BrokerError(
             Code.FORBIDDEN,
@@ -175,7 +164,7 @@ def take_over(review: Review, *, person: Identity, policy: Policy, now: Millisec
 
 
 def refuse_stale(review: Review, claim_generation: int) -> None:
-    """The fence is checked before the state: an old generation is stale whatever state the review is in."""
+    """Refuse an old generation as stale, whatever state the review is in."""
     if claim_generation != review.claim_generation:
         raise BrokerError(
             Code.STALE_CLAIM,

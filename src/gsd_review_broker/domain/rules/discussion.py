@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import (
     Change,
     CounterPatch,
@@ -16,18 +15,18 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
 )
-from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.patch.places import LinePlace
 from gsd_review_broker.domain.rules.claims import deadline
-from gsd_review_broker.domain.rules.proposals import refuse_too_many, renew, require_proposer
+from gsd_review_broker.domain.rules.proposals import renew, require_proposer
 from gsd_review_broker.domain.rules.transitions import (
     Command,
-    call_human_if_stuck,
     clear_human,
     hash_of_message,
     invalid_transition,
     record,
     require,
 )
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import Anchor, CounterPatchStatus, Disposition, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 
@@ -36,7 +35,7 @@ FEED_PREVIEW_CHARACTERS = 120
 
 
 def send_message(review: Review, *, message: Message, policy: Policy, now: Milliseconds) -> Change:
-    """The first message after a claim opens the discussion. A message from the claimant extends its deadline."""
+    """Add a message. The first one after a claim opens the discussion; the claimant's extend its deadline."""
     require(review, Command.SEND_MESSAGE)
     opens = review.status is Status.CLAIMED
     from_claimant = review.is_claim_live and same_identity(message.sender, review.claimed_by)
@@ -74,15 +73,14 @@ def accept_counter_patch(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """The reviewer's diff becomes the newest revision, with both authors on record, and is judged like any other.
+    """Make the reviewer's diff the newest revision, with both authors on record. It is judged like any other.
 
-    `revision` is the one it replaces: intent and description stay.
+    `revision` is the one that it replaces: intent and description stay.
     """
     accepter = require_proposer(review, caller, is_administrator=is_administrator)
     target = require(review, Command.ACCEPT_COUNTER_PATCH)
     if patch is None:
         raise invalid_transition(review, None, "no counter-patch is open")
-    refuse_too_many(review, policy)
     newest = replace(
         revision,
         number=review.revision + 1,
@@ -93,17 +91,17 @@ def accept_counter_patch(
         written_by=patch.offered_by,
         created_at=now,
     )
-    change = renew(
+    return renew(
         review,
         EventType.COUNTER_PATCH_ACCEPTED,
         revision=newest,
         target=target,
-        counter_patch_status=CounterPatchStatus.ACCEPTED,
+        settled=CounterPatchStatus.ACCEPTED,
+        findings=findings,
         reviewer_alive=reviewer_alive,
+        policy=policy,
         now=now,
     )
-    change = replace(change, findings=findings, counter_patch_settled=(CounterPatchStatus.ACCEPTED, None))
-    return call_human_if_stuck(change, policy, now)
 
 
 def reject_counter_patch(
@@ -139,7 +137,7 @@ def resolve_finding(
     actor: Identity,
     now: Milliseconds,
 ) -> Change:
-    """Fixed, rejected with a reason, or deferred. The finding stays on record either way."""
+    """Settle a finding: fixed, rejected with a reason, or deferred. It stays on record."""
     require(review, Command.RESOLVE_FINDING)
     if disposition is Disposition.OPEN:
         raise BrokerError(
@@ -166,10 +164,9 @@ def resolve_finding(
 
 
 def same_finding(findings: Sequence[Finding], *, title: str, place: LinePlace, round_: int) -> Finding | None:
-    """Find the earlier finding that a new one repeats.
+    """Find the earlier finding that a new one repeats. In doubt there is none, so that no finding is lost.
 
-    It has the same title in the same file and is about the same text or line; or it is from an earlier round, about
-    lines that have changed since. In doubt it is a finding of its own, so that none is lost.
+    Both have the same title and file, and the same text or line; or the earlier one's lines have changed since.
     """
     alike = [f for f in findings if _sameness(f.path, f.title) == _sameness(place.path, title)]
     exact = [f for f in alike if (f.anchor_text, f.line_start) == (place.text, place.line_start)]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import (
     Change,
     Finding,
@@ -27,11 +26,12 @@ from gsd_review_broker.domain.rules.transitions import (
     record,
     require,
 )
+from gsd_review_broker.domain.text import is_human, same_identity
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Outcome, Priority, Role, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
 RESERVATION_MILLISECONDS = 60_000
-# A path on this machine; it is not shown to everyone who watches.
+# A path on this machine: it is not for all observers.
 NOT_IN_EVENTS = frozenset({"workspace"})
 # What creation fixes and the first event records.
 FIXED = ("priority", *(name for name in field_names(Origin) if name not in NOT_IN_EVENTS))
@@ -65,7 +65,7 @@ def create(*, origin: Origin, revision: Revision, now: Milliseconds) -> Change:
 
 
 def _creation(review: Review, revision: Revision) -> NewEvent:
-    """The first event records everything that a replay starts from."""
+    """Record everything that a replay starts from."""
     return NewEvent(
         event_type=EventType.REVIEW_CREATED,
         actor=review.author,
@@ -81,8 +81,8 @@ def _creation(review: Review, revision: Revision) -> NewEvent:
 
 
 def require_proposer(review: Review, caller: Identity | None, *, is_administrator: bool = False) -> Identity:
-    """The identity that acts for the proposer. A review created with a proposer_id belongs to it, to a person, or to an
-    administrator."""
+    """Return the identity that acts for the proposer. For a review with a proposer_id, that is the proposer itself,
+    a person or an administrator."""
     if review.proposer_id is None:
         return caller or review.proposer
     may_act_for_others = caller is not None and (is_administrator or is_human(caller))
@@ -107,30 +107,20 @@ def revise(
     policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """The next version of the content. Claimant and verdict are cleared; the previous reviewer may claim it first."""
+    """Replace the content. Claimant and verdict are cleared; the previous reviewer may claim it first."""
     require_proposer(review, caller, is_administrator=is_administrator)
     target = require(review, Command.REVISE)
-    refuse_too_many(review, policy)
-    change = renew(
+    return renew(
         review,
         EventType.REVIEW_REVISED,
         revision=revision,
         target=target,
-        counter_patch_status=_superseded(review) or review.counter_patch_status,
+        settled=_superseded(review),
+        findings=findings,
         reviewer_alive=reviewer_alive,
+        policy=policy,
         now=now,
     )
-    change = replace(change, findings=findings, counter_patch_settled=_settled(review))
-    return call_human_if_stuck(change, policy, now)
-
-
-def refuse_too_many(review: Review, policy: Policy) -> None:
-    if review.revision >= policy.limits.revisions:
-        raise BrokerError(
-            Code.TOO_LARGE,
-            f"review {review.id} has {review.revision} revisions, and the limit is {policy.limits.revisions}",
-            NextStep(Next.CONTINUE_IN_ANOTHER),
-        )
 
 
 def renew(
@@ -139,14 +129,19 @@ def renew(
     *,
     revision: Revision,
     target: Status,
-    counter_patch_status: CounterPatchStatus | None,
+    settled: CounterPatchStatus | None,
+    findings: tuple[Finding, ...],
     reviewer_alive: bool,
+    policy: Policy,
     now: Milliseconds,
 ) -> Change:
-    """The review with new content, written or accepted by the proposer.
-
-    An auto-rejected revision had no claimant, so the round does not change.
-    """
+    """Give the review new content. An auto-rejected revision had no claimant, so its round does not change."""
+    if review.revision >= policy.limits.revisions:
+        raise BrokerError(
+            Code.TOO_LARGE,
+            f"review {review.id} has {review.revision} revisions, and the limit is {policy.limits.revisions}",
+            NextStep(Next.CONTINUE_IN_ANOTHER),
+        )
     last_reviewer = review.claimed_by
     # The author of the new content may not judge it, so it is not reserved for the author.
     keep = last_reviewer is not None and reviewer_alive and not same_identity(last_reviewer, revision.author)
@@ -169,12 +164,13 @@ def renew(
         digest=None,
         verdict=None,
         verdict_reason=None,
-        counter_patch_status=counter_patch_status,
+        counter_patch_status=settled or review.counter_patch_status,
         reserved_for=last_reviewer if keep else None,
         reserved_until=Milliseconds(now + RESERVATION_MILLISECONDS) if keep else None,
         **cleared_claim(review),
     )
-    return replace(change, revision=revision)
+    change = replace(change, revision=revision, findings=findings, counter_patch_settled=settled and (settled, None))
+    return call_human_if_stuck(change, policy, now)
 
 
 def close(
@@ -198,6 +194,7 @@ def close(
         Status.APPROVED: Outcome.APPROVED,
         Status.CHANGES_REQUESTED: Outcome.CHANGES_REQUESTED,
     }.get(review.status, Outcome.WITHDRAWN)
+    settled = _superseded(review)
     withdrawn = cleared_claim(review) if review.is_claim_live else {}
     # A closed review needs no person.
     answered = no_human_needed(review, actor=actor, now=now)
@@ -212,19 +209,13 @@ def close(
         closed_at=now,
         reserved_for=None,
         reserved_until=None,
-        counter_patch_status=_superseded(review) or review.counter_patch_status,
+        counter_patch_status=settled or review.counter_patch_status,
         **withdrawn,
     )
     whole = followed_by(answered, change) if answered else change
-    return replace(whole, counter_patch_settled=_settled(review))
+    return replace(whole, counter_patch_settled=settled and (settled, None))
 
 
 def _superseded(review: Review) -> CounterPatchStatus | None:
-    """An open counter-patch is superseded with the content it was offered for."""
     is_open = review.counter_patch_status is CounterPatchStatus.PENDING
     return CounterPatchStatus.SUPERSEDED if is_open else None
-
-
-def _settled(review: Review) -> tuple[CounterPatchStatus, str | None] | None:
-    superseded = _superseded(review)
-    return (superseded, None) if superseded else None

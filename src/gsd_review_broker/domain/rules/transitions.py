@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from gsd_review_broker.domain.identity import BROKER, is_human
-from gsd_review_broker.domain.json_text import canonical, compact
 from gsd_review_broker.domain.model import (
     AffectedFile,
     Change,
@@ -19,6 +17,7 @@ from gsd_review_broker.domain.model import (
     Review,
     Revision,
 )
+from gsd_review_broker.domain.text import BROKER, canonical, compact, is_human
 from gsd_review_broker.domain.words import CounterPatchStatus, EventType, Status
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 
@@ -105,10 +104,9 @@ def invalid_transition(review: Review, wanted: Status | None, because: str = "")
     # "From closed to closed" would say nothing.
     is_a_move = wanted not in {None, review.status}
     where = f"cannot go from {review.status} to {wanted}" if is_a_move else f"not possible while {review.status}"
-    closed_off: set[Command] = (
-        set() if review.counter_patch_status is CounterPatchStatus.PENDING else _NEED_COUNTER_PATCH
-    )
-    possible = [name for name in possible_now(review.status) if not name.startswith("(") and name not in closed_off]
+    has_offer = review.counter_patch_status is CounterPatchStatus.PENDING
+    named = [name for name in possible_now(review.status) if not name.startswith("(")]
+    possible = [name for name in named if has_offer or name not in _NEED_COUNTER_PATCH]
     after = NextStep(Next.POSSIBLE_NOW, commands=tuple(possible))
     return BrokerError(
         Code.INVALID_TRANSITION,
@@ -118,7 +116,7 @@ def invalid_transition(review: Review, wanted: Status | None, because: str = "")
 
 
 def require(review: Review, command: Command) -> Status:
-    """The state that the command leads to from here. Raises if the table does not allow it."""
+    """Return the state that the command leads to. Raises if the table does not allow the command."""
     step = STEPS[command]
     if review.status not in step.sources:
         raise invalid_transition(review, step.target)
@@ -134,7 +132,7 @@ def record(
     metadata: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Change:
-    """The review with these fields changed, and the event that records it."""
+    """Change these fields of the review, and record the event with them."""
     fields |= _milestones(review, event_type, fields, now)
     after = replace(review, version=review.version + 1, updated_at=now, **fields)
     changed = {name: value for name in FACTS if (value := getattr(after, name)) != getattr(review, name)}
@@ -151,7 +149,7 @@ def record(
 
 
 def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], now: Milliseconds) -> dict[str, Any]:
-    """When it entered its state, and the first and last time of what happened."""
+    """Note when the review entered its state, and the first and last times of what happened."""
     reached: dict[str, Any] = {}
     if fields.get("status", review.status) is not review.status:
         reached["entered_at"] = now
@@ -166,7 +164,7 @@ def _milestones(review: Review, event_type: EventType, fields: dict[str, Any], n
 
 
 def followed_by(first: Change, second: Change) -> Change:
-    """Two steps in one transaction; the second starts where the first ends. At most one of them adds rows."""
+    """Join two steps; the second starts where the first ends. At most one of them adds rows."""
     return Change(
         review=second.review,
         events=first.events + second.events,
@@ -180,7 +178,7 @@ def followed_by(first: Change, second: Change) -> Change:
 
 
 def cleared_claim(review: Review) -> dict[str, Any]:
-    """The review without its claimant. The generation grows, so that a late verdict is recognized as stale."""
+    """Clear the claimant. The generation grows, so that a late verdict is recognized as stale."""
     return {
         "claimed_by": None,
         "claimed_at": None,
@@ -224,7 +222,7 @@ def hash_of_counter_patch(patch: CounterPatch) -> str:
 
 
 def files_text(files: tuple[AffectedFile, ...]) -> str:
-    """The files as they are stored."""
+    """Write the files in the form that is stored."""
     rows = [(f.path, f.operation, f.added, f.removed, f.old_path, f.binary, f.old_mode, f.new_mode) for f in files]
     return compact(rows)
 
@@ -245,7 +243,7 @@ REPEATS_THAT_NEED_A_PERSON = 3
 
 
 def call_human_if_stuck(change: Change, policy: Policy, now: Milliseconds) -> Change:
-    """From max_rounds on, or when a finding came back a third time."""
+    """Call a person from max_rounds on, or when a finding came back a third time."""
     review = change.review
     if review.needs_human is not None:
         return change
@@ -256,35 +254,29 @@ def call_human_if_stuck(change: Change, policy: Policy, now: Milliseconds) -> Ch
         reason = f"round {review.round} of at most {policy.max_rounds} without an approval"
     else:
         return change
-    return _with(change, EventType.HUMAN_REQUESTED, reason, actor=BROKER, now=now)
+    return followed_by(change, call_human(review, reason=reason, now=now))
 
 
 def call_human(review: Review, *, reason: str, now: Milliseconds) -> Change:
-    """The pool failed to get a verdict too often."""
+    """Call a person because the pool failed too often to get a verdict."""
     return record(
         review, EventType.HUMAN_REQUESTED, actor=BROKER, now=now, metadata={"reason": reason}, needs_human=reason
     )
 
 
 def clear_human(change: Change, *, actor: Identity, now: Milliseconds) -> Change:
-    """A person's verdict or message answers the request."""
-    if change.review.needs_human is None or not is_human(actor):
-        return change
-    return _with(change, EventType.HUMAN_CLEARED, None, actor=actor, now=now)
+    """Withdraw the call for a person if a person gave this verdict or message."""
+    answered = no_human_needed(change.review, actor=actor, now=now) if is_human(actor) else None
+    return followed_by(change, answered) if answered else change
 
 
 def no_human_needed(review: Review, *, actor: Identity, now: Milliseconds) -> Change | None:
-    """The request for a person is settled without one. None if there was no request."""
+    """Withdraw the call for a person. None if there was no call."""
     if review.needs_human is None:
         return None
     return record(review, EventType.HUMAN_CLEARED, actor=actor, now=now, metadata={"reason": None}, needs_human=None)
 
 
-def _with(change: Change, event_type: EventType, reason: str | None, *, actor: Identity, now: Milliseconds) -> Change:
-    marked = record(change.review, event_type, actor=actor, now=now, metadata={"reason": reason}, needs_human=reason)
-    return followed_by(change, marked)
-
-
 def record_landed(review: Review, *, metadata: dict[str, Any], now: Milliseconds) -> Change:
-    """Record that a commit with the review's content is on a guarded branch. The state stays, also a closed one."""
+    """Record that a commit with the review's content is on a guarded branch. No state changes."""
     return record(review, EventType.COMMIT_LANDED, actor=BROKER, now=now, metadata=metadata)

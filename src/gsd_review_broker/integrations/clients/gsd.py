@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.files.private import UnfitFileError, read_regular
+from gsd_review_broker.files import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
 from gsd_review_broker.integrations.clients.setup import (

@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from gsd_review_broker.domain.characters import hidden_in
 from gsd_review_broker.domain.model import Identity
+from gsd_review_broker.domain.text import hidden_in
 from gsd_review_broker.domain.words import OWN_COMMAND, PROGRAMS
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.pool.output import AgentReport, Event, EventReader, Spending

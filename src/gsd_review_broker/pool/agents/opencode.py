@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gsd_review_broker.domain.pool import Usage
+from gsd_review_broker.domain.rules.pool import Usage
 from gsd_review_broker.pool.agents import AWS, SERVER, TOOL_TIMEOUT_SECONDS, Launch, LaunchRequest, Login, LoginFile
 from gsd_review_broker.pool.output import (
     AgentReport,

@@ -7,11 +7,10 @@ from typing import TypeVar
 import structlog
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Change, Identity, Review
 from gsd_review_broker.domain.rules import claims
-from gsd_review_broker.domain.rules.approvals import refuse_useless_approver
-from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_revision
+from gsd_review_broker.domain.rules.verdicts import Seen, refuse_other_revision, refuse_useless_approver
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import ReviewerState, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import ListPosition, Reader, ReviewFilter, Transaction, list_position

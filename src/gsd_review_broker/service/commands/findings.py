@@ -4,10 +4,10 @@ import asyncio
 import secrets
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import Finding, Identity, Limits, Milliseconds, Review
-from gsd_review_broker.domain.patch import LinePlace, ShownLines
+from gsd_review_broker.domain.patch.places import LinePlace, ShownLines
 from gsd_review_broker.domain.rules.discussion import same_finding
+from gsd_review_broker.domain.text import BROKER
 from gsd_review_broker.domain.words import Anchor, Disposition
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader

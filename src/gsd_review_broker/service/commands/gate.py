@@ -22,10 +22,10 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, Override, tig
 from gsd_review_broker.domain.gate.records import Steps, digest_of_sorted, parse_records, raw_records
 from gsd_review_broker.domain.gate.refusal import Nearest, shown_path
 from gsd_review_broker.domain.gate.request import Asker, GateRequest
-from gsd_review_broker.domain.identity import BROKER, is_human
 from gsd_review_broker.domain.model import ApprovalPolicy, Milliseconds, ReviewId
 from gsd_review_broker.domain.rules import transitions
-from gsd_review_broker.domain.rules.approvals import texts_of
+from gsd_review_broker.domain.rules.verdicts import texts_of
+from gsd_review_broker.domain.text import BROKER, is_human
 from gsd_review_broker.domain.words import EventType, Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader, ReviewFilter, Transaction

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.identity import BROKER
 from gsd_review_broker.domain.model import (
     AffectedFile,
     CounterPatch,
@@ -18,8 +17,9 @@ from gsd_review_broker.domain.model import (
     new_review_id,
     values_of,
 )
-from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.patch.places import LinePlace
 from gsd_review_broker.domain.rules import discussion, proposals
+from gsd_review_broker.domain.text import BROKER
 from gsd_review_broker.domain.words import CounterPatchStatus, Role
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction

@@ -5,10 +5,10 @@ import hashlib
 import secrets
 from typing import NamedTuple
 
-from gsd_review_broker.domain.identity import BROKER
+from gsd_review_broker.domain.caller import ISSUED_PREFIX, SignInLink, Token
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.rules import access
-from gsd_review_broker.domain.tokens import PREFIX, SignInLink, Token
+from gsd_review_broker.domain.text import BROKER
 from gsd_review_broker.domain.words import TokenRole
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Transaction
@@ -33,7 +33,7 @@ class Tokens:
         given = name if name is not None else f"{chosen}-{secrets.token_hex(3)}"
         checked = validation.identity("name", given, limits)
         validation.project(project, limits)
-        text = PREFIX + secrets.token_urlsafe(32)
+        text = ISSUED_PREFIX + secrets.token_urlsafe(32)
 
         def command(tx: Transaction) -> Token:
             same = tx.lock_token(checked)

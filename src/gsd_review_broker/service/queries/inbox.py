@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gsd_review_broker.domain.identity import is_human, same_identity
 from gsd_review_broker.domain.model import Identity, Message, Milliseconds, Review
+from gsd_review_broker.domain.text import is_human, same_identity
 from gsd_review_broker.domain.words import EventType, Role, Status
 from gsd_review_broker.ports.store import Reader, ReviewFilter
 from gsd_review_broker.service.core import Core

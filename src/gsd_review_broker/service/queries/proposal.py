@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import CounterPatch, Review, ReviewId, Revision
-from gsd_review_broker.domain.patch import Page, page_of, shown_interdiff
+from gsd_review_broker.domain.patch.interdiff import shown_interdiff
+from gsd_review_broker.domain.patch.places import Page, page_of
 from gsd_review_broker.domain.words import CounterPatchStatus
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Reader

@@ -17,7 +17,7 @@ from gsd_review_broker.domain.model import (
     ReviewId,
     Revision,
 )
-from gsd_review_broker.domain.rules.approvals import texts_of
+from gsd_review_broker.domain.rules.verdicts import texts_of
 from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from gsd_review_broker import __version__
 from gsd_review_broker.domain.model import Event, Identity, Review, ReviewId, values_of
-from gsd_review_broker.domain.rules.approvals import texts_of
+from gsd_review_broker.domain.rules.verdicts import texts_of
 from gsd_review_broker.domain.tally import EVERYTHING
 from gsd_review_broker.domain.words import ReviewerState, Status, proposer_must_act
 from gsd_review_broker.errors import BrokerError, Code

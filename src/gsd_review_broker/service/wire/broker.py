@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
+from gsd_review_broker.domain.caller import Token
 from gsd_review_broker.domain.gate.decision import GateOverride, LandedCommit, ReviewedChange
 from gsd_review_broker.domain.model import Milliseconds
-from gsd_review_broker.domain.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
-from gsd_review_broker.domain.tokens import Token
+from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.service.wire.encoding import iso, moment
 
 

@@ -3,7 +3,7 @@
 from typing import Any, NotRequired, TypedDict
 
 from gsd_review_broker.domain.model import AffectedFile, Change, CounterPatch, Finding, Message, Review, Revision
-from gsd_review_broker.domain.patch import Page
+from gsd_review_broker.domain.patch.places import Page
 from gsd_review_broker.domain.words import Disposition, Severity
 from gsd_review_broker.ports.world import Offset
 from gsd_review_broker.service.wire.encoding import iso

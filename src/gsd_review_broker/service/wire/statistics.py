@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import TypedDict
 
-from gsd_review_broker.domain.histogram import Histogram
-from gsd_review_broker.domain.tally import UNCATEGORIZED, Counted, Measured, Totals, time_in
+from gsd_review_broker.domain.tally import UNCATEGORIZED, Counted, Histogram, Measured, Totals, time_in
 from gsd_review_broker.domain.words import Category, EventType, Status, Verdict
 
 # At most this many reviewers and pairs are listed; each may have three verdicts.

@@ -7,7 +7,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from gsd_review_broker.files.private import open_private
+from gsd_review_broker.files import open_private
 from gsd_review_broker.store import schema
 
 FOLDER = Path(__file__).parent

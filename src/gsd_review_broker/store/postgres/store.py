@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
 from gsd_review_broker.errors import BrokerError, Code, StartError
-from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.files import make_private_folder
 from gsd_review_broker.observe import telemetry
 from gsd_review_broker.observe.telemetry import Meters
 from gsd_review_broker.ports.store import Archived, Reader, Transaction, Watcher

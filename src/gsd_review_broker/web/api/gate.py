@@ -11,8 +11,8 @@ from starlette.routing import Route
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.gate.decision import RepositoryId
 from gsd_review_broker.domain.gate.request import parse_request
-from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.rules.access import Right
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import BrokerError, Code, broker_failed
 from gsd_review_broker.service.access import Act
 from gsd_review_broker.service.broker import Broker

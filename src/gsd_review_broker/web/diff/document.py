@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.patch import ComparedFile, FilePatch
+from gsd_review_broker.domain.patch import interdiff, reading
+from gsd_review_broker.domain.patch.interdiff import ComparedFile
+from gsd_review_broker.domain.patch.reading import FilePatch
 
 _NO_NEWLINE = "\\"
 _NUMBERS = re.compile(r"@@ -[\d,]+ \+[\d,]+ @@")
@@ -115,8 +116,8 @@ def _heading(line: str) -> str:
 def from_diff(key: str, diff: bytes) -> DiffDocument | None:
     """Return the document; None for a diff that cannot be read."""
     try:
-        patches = patch.read(diff)
-    except patch.UnreadableDiffError:
+        patches = reading.read(diff)
+    except reading.UnreadableDiffError:
         return None
     files = tuple(_shown(index, one) for index, one in enumerate(patches))
     return DiffDocument(key, files, _PatchSource(diff, patches))
@@ -125,8 +126,8 @@ def from_diff(key: str, diff: bytes) -> DiffDocument | None:
 def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | None:
     """Return what the author changed from one revision to another."""
     try:
-        compared = patch.compared(old, new)
-    except patch.UnreadableDiffError:
+        compared = interdiff.compared(old, new)
+    except reading.UnreadableDiffError:
         return None
     if not compared and old != new and new:
         return _whole(key, new)
@@ -147,7 +148,7 @@ def from_two(key: str, old: bytes | None, new: bytes | None) -> DiffDocument | N
 
 def _whole(key: str, new: bytes) -> DiffDocument:
     """No line is the author's change, but the two diffs differ."""
-    patches = patch.read(new)
+    patches = reading.read(new)
     note = "No changed line was found, but hunks are at other lines or the base has changed: this is the whole diff."
     files = tuple(replace(_shown(index, one), notes=note) for index, one in enumerate(patches))
     return DiffDocument(key, files, _PatchSource(new, patches))

@@ -9,9 +9,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gsd_review_broker.domain import patch
-from gsd_review_broker.domain.characters import changes_direction, hidden_in, may_hide
 from gsd_review_broker.domain.model import CounterPatch, ReviewId
+from gsd_review_broker.domain.patch import reading
+from gsd_review_broker.domain.text import changes_direction, hidden_in, may_hide
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
 from gsd_review_broker.web.addresses import LineName
 from gsd_review_broker.web.diff.document import DiffDocument, Row, ShownFile, ShownHunk, from_diff, from_two
@@ -224,7 +224,7 @@ class Documents:
 
 def _replaced(document: DiffDocument, index: int, base: bytes) -> list[ReplacedLines] | None:
     known = document.patch(index)
-    if known is None or patch.applied(*known, base) is None:
+    if known is None or reading.applied(*known, base) is None:
         return None
     replaced: list[ReplacedLines] = []
     for hunk, shown in zip(known[1].hunks, document.hunks(index), strict=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from gsd_review_broker.domain.model import Review
-from gsd_review_broker.domain.patch import FilePatch
+from gsd_review_broker.domain.patch.reading import FilePatch
 from gsd_review_broker.domain.words import Operation, Side
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.service.queries.review_page import ReviewFacts, ReviewPageQueries

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.identity import Identity
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import Wakeups
 from gsd_review_broker.service.broker import Broker

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gsd_review_broker.domain.text import in_words
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.durations import in_words
 from gsd_review_broker.service.queries.review_page import QueueHistory
 from gsd_review_broker.service.wire.broker import ReviewerRow
 from gsd_review_broker.service.wire.encoding import iso

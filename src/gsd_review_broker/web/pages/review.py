@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from gsd_review_broker.domain.identity import same_identity
 from gsd_review_broker.domain.model import Review
+from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import GRAVE, Category, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset

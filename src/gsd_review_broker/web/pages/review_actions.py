@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gsd_review_broker.domain.caller import Caller, person
-from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Review
 from gsd_review_broker.domain.rules.verdicts import Seen
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.domain.words import Disposition, Role, Severity, Side, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, changed_since
 from gsd_review_broker.service.access import caller_in

@@ -7,7 +7,7 @@ import pytest
 
 from gsd_review_broker.cli.broker import ports
 from gsd_review_broker.cli.broker.ports import Files
-from gsd_review_broker.files.private import make_private_folder
+from gsd_review_broker.files import make_private_folder
 from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.state_files import Database
 

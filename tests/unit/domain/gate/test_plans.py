@@ -8,8 +8,8 @@ from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter
 from gsd_review_broker.domain.gate.records import Entry, Step, raw_records
 from gsd_review_broker.domain.gate.refusal import plan_refusal_text
 from gsd_review_broker.domain.gate.request import Asker, GateRequest, PlanVersion, parse_request, plan_line
-from gsd_review_broker.domain.identity import Identity
 from gsd_review_broker.domain.model import Milliseconds, ReviewId
+from gsd_review_broker.domain.text import Identity
 from gsd_review_broker.gate.question import current_phase, is_of_phase, unfinished_plans
 from tests.support.policies import gate_policy
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.patch import LinePlace, ShownLines
+from gsd_review_broker.domain.patch.places import LinePlace, ShownLines
 from gsd_review_broker.domain.words import Anchor, Side
 
 BASE = [f"line {number}" for number in range(1, 41)]

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.patch import applied, interdiff, read, shown_interdiff, unclear_sections
+from gsd_review_broker.domain.patch.interdiff import interdiff, shown_interdiff
+from gsd_review_broker.domain.patch.reading import applied, read
+from gsd_review_broker.domain.patch.safety import unclear_sections
 
 LINES = st.lists(st.sampled_from(["a", "b", "", "c c"]), max_size=25)
 

@@ -5,7 +5,7 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.patch import interdiff
+from gsd_review_broker.domain.patch.interdiff import interdiff
 
 BASE = [f"line {number}" for number in range(1, 61)]
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gsd_review_broker.domain.patch import page_of, read
-from gsd_review_broker.domain.patch.pages import PAGE_CHARACTERS, PAGE_LINES
+from gsd_review_broker.domain.patch.places import PAGE_CHARACTERS, PAGE_LINES, page_of
+from gsd_review_broker.domain.patch.reading import read
 from tests.support.diffs import Corpus, make_corpus
 
 _TEXTS = ["x", "é", "漢", "🎉", "\r", "\u2028", "--- a/x", "@@ -1 +1 @@", ""]

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.model import AffectedFile
-from gsd_review_broker.domain.patch import UnreadableDiffError, affected_files, read
-from gsd_review_broker.domain.patch.names import text
+from gsd_review_broker.domain.patch.headers import readable_name
+from gsd_review_broker.domain.patch.reading import UnreadableDiffError, affected_files, read
 from gsd_review_broker.domain.words import Operation
 from tests.support.diffs import FILE, LINK, PROGRAM, Corpus, Tree, diff_of_trees, git, make_corpus, run_git
 from tests.support.growth import LIMIT, times_a_loop
@@ -45,7 +45,7 @@ def _gits(folder: Path, diff: bytes) -> list[tuple[str, str, str]] | None:
     if answer.returncode != 0 or b"error: " in answer.stderr:
         return None
     records = (record.split(b"\t", 2) for record in answer.stdout.split(b"\0")[:-1])
-    return [(added.decode(), removed.decode(), text(path)) for added, removed, path in records]
+    return [(added.decode(), removed.decode(), readable_name(path)) for added, removed, path in records]
 
 
 def _our_summary(diff: bytes) -> list[tuple[str | None, ...]]:
@@ -99,7 +99,9 @@ def test_old_paths_of_renames_and_copies_are_those_of_git(corpus: Corpus) -> Non
         if odd.commit and moved and odd.name != "swap":
             options = ("-M", "-C", "--find-copies-harder", "--diff-filter=RC", "--name-status", "-z", "-r")
             fields = git(corpus.folder, "diff-tree", *options, "main", odd.commit).split(b"\0")[:-1]
-            gits[odd.name] = sorted(zip(map(text, fields[1::3]), map(text, fields[2::3]), strict=True))
+            gits[odd.name] = sorted(
+                zip(map(readable_name, fields[1::3]), map(readable_name, fields[2::3]), strict=True)
+            )
             ours[odd.name] = sorted(moved)
     assert len(ours) > 20
     assert ours == gits

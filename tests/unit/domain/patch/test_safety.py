@@ -2,8 +2,8 @@
 
 import pytest
 
-from gsd_review_broker.domain.patch import FilePatch, UnreadableDiffError, read, unsafe_paths
-from gsd_review_broker.domain.patch.safety import is_unsafe
+from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+from gsd_review_broker.domain.patch.safety import is_unsafe, unsafe_paths
 from tests.support.diffs import Corpus, make_corpus
 from tests.support.growth import LIMIT, times_a_loop
 from tests.support.hostile_diffs import UNSAFE_PATHS, Hostile, hostile

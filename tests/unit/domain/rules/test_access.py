@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.domain.caller import LOCAL, UNKNOWN, Caller, person, reviewer
-from gsd_review_broker.domain.characters import hidden_in
-from gsd_review_broker.domain.identity import is_reserved
 from gsd_review_broker.domain.model import Identity
 from gsd_review_broker.domain.rules import access
 from gsd_review_broker.domain.rules.access import Right
+from gsd_review_broker.domain.text import hidden_in, is_reserved
 from gsd_review_broker.domain.words import CallerKind, Role
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.reviews import OTHER, PERSON, REVIEWER, claimed, created, finding

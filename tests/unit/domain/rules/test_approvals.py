@@ -3,15 +3,15 @@
 import pytest
 
 from gsd_review_broker.domain.model import ApprovalPolicy, Change, Identity, Review
-from gsd_review_broker.domain.rules import approvals, transitions, verdicts
-from gsd_review_broker.domain.rules.approvals import (
+from gsd_review_broker.domain.rules import transitions, verdicts
+from gsd_review_broker.domain.rules.verdicts import (
     ApprovalsSoFar,
-    missing,
+    Judgement,
+    missing_approvals,
     refuse_useless_approver,
     texts_of,
     vendor_of,
 )
-from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.domain.words import EventType, Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code
 from tests.support.policies import approval_policy, review_policy
@@ -63,7 +63,7 @@ def by(*approvers: Identity, touched: tuple[str, ...] = ()) -> ApprovalsSoFar:
 def test_the_policy_says_what_is_missing(
     policy: ApprovalPolicy, so_far: ApprovalsSoFar, lacking: tuple[str, ...]
 ) -> None:
-    assert tuple(texts_of(missing(policy, so_far))) == lacking
+    assert tuple(texts_of(missing_approvals(policy, so_far))) == lacking
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_an_approval_that_is_not_enough_is_kept_and_the_claim_goes_back() -> Non
     after = change.review
     assert (after.status, after.verdict, after.claimed_by) == (Status.PENDING, None, None)
     assert after.claim_generation == review.claim_generation + 1
-    assert approvals.approvers_in(change.events, after, review.digest) == (REVIEWER,)
+    assert verdicts.approvers_in(change.events, after, review.digest) == (REVIEWER,)
 
 
 def test_an_approval_of_other_content_does_not_count() -> None:
     change = judged(claimed(), TWO, by())
-    assert approvals.approvers_in(change.events, change.review, "sha256:other") == ()
+    assert verdicts.approvers_in(change.events, change.review, "sha256:other") == ()
     comment = judged(claimed(), TWO, by(), Verdict.COMMENT)
-    assert approvals.approvers_in(comment.events, comment.review, comment.review.digest) == ()
+    assert verdicts.approvers_in(comment.events, comment.review, comment.review.digest) == ()
 
 
 def test_the_approval_that_meets_the_policy_makes_it_approved() -> None:

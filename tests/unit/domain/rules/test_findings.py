@@ -2,7 +2,7 @@
 
 import pytest
 
-from gsd_review_broker.domain.patch import LinePlace
+from gsd_review_broker.domain.patch.places import LinePlace
 from gsd_review_broker.domain.rules.discussion import same_finding
 from gsd_review_broker.domain.words import Anchor, Side, Status
 from tests.support.reviews import finding, in_status

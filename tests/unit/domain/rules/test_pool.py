@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsd_review_broker.domain.model import Identity, Milliseconds, Review, ReviewId
-from gsd_review_broker.domain.pool import Failure, Reviewer, Usage, Work
 from gsd_review_broker.domain.rules import claims, pool
+from gsd_review_broker.domain.rules.pool import Failure, Reviewer, Usage, Work
 from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, Verdict, WorkOutcome
 from tests.support.policies import review_policy
 from tests.support.reviews import LATER, NOW, PERSON, created, in_status, judged
@@ -69,7 +69,7 @@ def test_who_failed_on_what(
     )
 
 
-def blame(review: Review, before: int | None) -> pool.Blame:
+def blame(review: Review, before: int | None) -> tuple[Failure, str | None]:
     failure = None if before is None else Failure(review_id=review.id, failures=before, retry_at=NOW)
     failures = pool.failures_after(review, failure)
     return pool.blamed(review, failures, last="codex-r1, exit code 1", pause=failures * 1_000, now=NOW)
@@ -77,24 +77,26 @@ def blame(review: Review, before: int | None) -> pool.Blame:
 
 @pytest.mark.parametrize(("before", "failures"), [(None, 1), (0, 1), (1, 2)])
 def test_a_failure_is_counted_and_the_review_left_alone_for_a_while(before: int | None, failures: int) -> None:
-    blamed = blame(created().review, before)
-    assert (blamed.failure.failures, blamed.failure.retry_at) == (failures, NOW + failures * 1_000)
-    assert blamed.asks is None
+    failure, reason = blame(created().review, before)
+    assert (failure.failures, failure.retry_at) == (failures, NOW + failures * 1_000)
+    assert reason is None
 
 
 def test_after_the_third_a_person_is_asked() -> None:
-    blamed = blame(created().review, 2)
-    assert blamed.asks == "3 reviewers ended without a verdict, the last of them codex-r1, exit code 1"
+    _, reason = blame(created().review, 2)
+    assert reason == "3 reviewers ended without a verdict, the last of them codex-r1, exit code 1"
 
 
 def test_a_person_is_not_asked_twice_and_not_about_what_somebody_has() -> None:
     asked = replace(created().review, needs_human="3 reviewers ended")
-    assert (blame(asked, 3).failure.failures, blame(asked, 3).asks) == (4, None)
-    assert blame(in_status(Status.CLAIMED), 2).asks is None
+    failure, reason = blame(asked, 3)
+    assert (failure.failures, reason) == (4, None)
+    assert blame(in_status(Status.CLAIMED), 2)[1] is None
 
 
 def test_when_a_person_has_looked_it_begins_again() -> None:
-    assert (blame(created().review, 3).failure.failures, blame(created().review, 3).asks) == (1, None)
+    failure, reason = blame(created().review, 3)
+    assert (failure.failures, reason) == (1, None)
 
 
 def test_what_is_judged_is_forgiven() -> None:

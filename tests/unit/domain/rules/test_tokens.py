@@ -2,9 +2,9 @@
 
 import pytest
 
+from gsd_review_broker.domain.caller import Token
 from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.rules import access
-from gsd_review_broker.domain.tokens import Token
 from gsd_review_broker.domain.words import CallerKind, TokenRole, TokenState
 from gsd_review_broker.errors import BrokerError, Code
 

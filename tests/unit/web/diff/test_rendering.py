@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from gsd_review_broker.domain.characters import hidden_in
+from gsd_review_broker.domain.text import hidden_in
 from gsd_review_broker.web.diff import document, documents, highlighting, rendering
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.rendering import changed_words

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
 
-from gsd_review_broker.domain.characters import hidden_in
+from gsd_review_broker.domain.text import hidden_in
 from gsd_review_broker.web.diff import rendered_markdown
 from gsd_review_broker.web.diff.document import Row, ShownFile, ShownHunk
 from gsd_review_broker.web.diff.markdown import MARKS

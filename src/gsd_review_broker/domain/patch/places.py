@@ -1,10 +1,11 @@
-"""The lines that a diff shows of a file, each with its place on both sides."""
+"""Places in a diff: the lines that it shows of each file, and the pages that it is cut into."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read
+from gsd_review_broker.domain.patch.reading import FilePatch, UnreadableDiffError, read, readable_part
 from gsd_review_broker.domain.words import Anchor, Side
 
 
@@ -60,7 +61,7 @@ class LinePlace:
 
 
 class ShownLines:
-    """The lines that a diff shows, indexed once for all the remarks that are looked up in it."""
+    """The lines that a diff shows, indexed once for all findings."""
 
     def __init__(self, diff: bytes | None) -> None:
         self._diff = diff or b""
@@ -78,7 +79,7 @@ class ShownLines:
         return self._cache[key]
 
     def place(self, path: str | None, line_start: int | None, line_end: int | None, side: Side) -> LinePlace:
-        """Anchored if the diff shows both ends of the range on that side."""
+        """Place a range. It is anchored if the diff shows both ends on that side."""
         end = line_end if line_end is not None else line_start
         nowhere = LinePlace(path, line_start, end, side, Anchor.UNANCHORED, None)
         if path is None or line_start is None or end is None or end < line_start:
@@ -95,7 +96,7 @@ class ShownLines:
     def find_again(self, place: LinePlace) -> LinePlace:
         """Find the same text in this diff: in its file, under the file's new name, or moved to another file.
 
-        A place that is not found again is kept and marked outdated. A remark that never had a place stays without.
+        A place that is not found again is kept and marked outdated. A finding without a place stays without.
         """
         if place.text is None:
             return place
@@ -130,3 +131,85 @@ def _occurrences(texts: list[str], wanted: list[str]) -> list[int]:
         for index in range(len(texts) - size + 1)
         if texts[index] == wanted[0] and texts[index : index + size] == wanted
     ]
+
+
+PAGE_CHARACTERS = 30_000
+PAGE_LINES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    text: str
+    next_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The room that is left on a page."""
+
+    characters: int = PAGE_CHARACTERS
+    lines: int = PAGE_LINES
+
+    def after(self, text: str) -> "_Room":
+        return _Room(self.characters - len(text), self.lines - text.count("\n"))
+
+
+def page_of(diff: bytes, offset: int, *, path: str | None = None) -> Page:
+    """Cut the page that begins at this byte of a UTF-8 diff; with `path`, of one file alone."""
+    begin = _start_of_character(diff, offset)
+    if path is None and _limit(diff, begin, len(diff), _Room()) == len(diff):
+        return Page(diff[begin:].decode("utf-8"), None)
+    files = readable_part(diff)
+    if path is None:
+        spans = [(0, len(diff))]
+    else:
+        spans = [(file.start, file.end) for file in files if path in {file.new_path, file.old_path}]
+    return _page(diff, [(max(start, begin), end) for start, end in spans if end > begin], _borders(files))
+
+
+def _page(diff: bytes, spans: list[tuple[int, int]], borders: list[int]) -> Page:
+    text, room = "", _Room()
+    for begin, end in spans:
+        stop = _fitting(diff, begin, end, room, borders, must_move=not text)
+        piece = diff[begin:stop].decode("utf-8")
+        text, room = text + piece, room.after(piece)
+        if stop < end:
+            return Page(text, stop)
+    return Page(text, None)
+
+
+def _start_of_character(diff: bytes, offset: int) -> int:
+    offset = max(0, offset)
+    while offset < len(diff) and diff[offset] & 0xC0 == 0x80:  # noqa: PLR2004 - UTF-8's continuation bytes
+        offset += 1
+    return offset
+
+
+def _borders(files: tuple[FilePatch, ...]) -> list[int]:
+    """Find the borders of files and hunks; a header stays with its first hunk."""
+    return [start for file in files for start in (file.start, *(hunk.start for hunk in file.hunks[1:]))]
+
+
+def _fitting(diff: bytes, begin: int, end: int, room: _Room, borders: list[int], *, must_move: bool) -> int:
+    """End the page at a file's or hunk's border, else at the end of a line, else inside the line."""
+    limit = _limit(diff, begin, end, room)
+    if limit == end:
+        return end
+    border = bisect_right(borders, limit) - 1
+    if border >= 0 and borders[border] > begin:
+        return borders[border]
+    if not must_move:
+        return begin
+    line = diff.rfind(b"\n", begin, limit) + 1
+    return line or limit
+
+
+def _limit(diff: bytes, begin: int, end: int, room: _Room) -> int:
+    """Find the last byte that fits, never inside a character."""
+    window = diff[begin : min(end, begin + 4 * room.characters)].decode("utf-8", "ignore")[: room.characters]
+    position = -1
+    for _ in range(room.lines):
+        position = window.find("\n", position + 1)
+        if position < 0:
+            return begin + len(window.encode("utf-8"))
+    return begin + len(window[: position + 1].encode("utf-8"))
