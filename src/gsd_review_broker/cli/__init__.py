@@ -1,0 +1,1 @@
+"""The command line, `tandem`: one module for several commands, and what they share. It starts quickly (ADR 5)."""

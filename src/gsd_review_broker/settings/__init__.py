@@ -1,0 +1,1 @@
+"""Every setting, declared once, its sources, and where files are."""

@@ -1,1 +1,1 @@
-"""HTTP beside MCP: the guard on every route, and the broker's health."""
+"""HTTP: what every request passes first, the dashboard, its event stream, and JSON routes."""

@@ -1,0 +1,1 @@
+"""What reads: lists, the inbox, a proposal, a review's page."""

@@ -1,0 +1,1 @@
+"""Each result that clients see, with the function that makes it."""

@@ -1,0 +1,1 @@
+"""JSON for the command line, the git hook and monitors."""
