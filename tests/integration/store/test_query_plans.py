@@ -14,11 +14,13 @@ from tests.support.local import LocalBroker
 pytestmark = pytest.mark.slow
 
 SUMMARY = ReviewSummary._fields
+# The statements on these tables are not looked at here.
+LEFT_OUT = {"gate_overrides", "landed_commits", "reviewed_changes", "sign_in_links", "tokens"}
 STATEMENTS = {
     name: value
     for module in (reads, statistics, beside_reviews)
     for name, value in vars(module).items()
-    if isinstance(value, sa.Select)
+    if isinstance(value, sa.Select) and not LEFT_OUT & {str(each) for each in value.get_final_froms()}
 }
 FILTERS = [
     (),
