@@ -59,7 +59,7 @@ def test_approved_code_lands_only_after_its_plan_and_only_as_long_as_the_plan_st
     assert refused.code != 0
     assert "tandem gate: refused: code waits until its plan is approved (gate.plan_first)." in refused.err
     assert f"not approved as it is: {PLAN}" in refused.err
-    assert f"one in {here.folder}; run the command there" in refused.err
+    assert f"The plan in {here.folder} applies; run the command there" in refused.err
     assert f"Next: tandem propose --path {PLAN} " in refused.err
     assert here.events("gate_refused")[-1]["metadata"]["plans"] == [PLAN]
 

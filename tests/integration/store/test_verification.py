@@ -248,8 +248,8 @@ FORGED = {
     "UPDATE events SET old_status = 'claimed' WHERE id = 6": (
         "event 6: review {rich} was in_review, the event says claimed"
     ),
-    "UPDATE events SET actor = 'ada' WHERE id = 14": "event 14: ada approved what it alone stands behind",
-    "UPDATE events SET actor = ' ADA' WHERE id = 14": "event 14:  ADA approved what it alone stands behind",
+    "UPDATE events SET actor = 'ada' WHERE id = 14": "event 14: ada approved its own work",
+    "UPDATE events SET actor = ' ADA' WHERE id = 14": "event 14:  ADA approved its own work",
     "UPDATE events SET metadata = json_set(metadata, '$.digest', 'sha256:0') WHERE id = 14": (
         "event 14: the approved digest is not the current revision's"
     ),
@@ -392,7 +392,7 @@ def test_a_review_that_no_event_tells_of_is_named(made: Made) -> None:
             )
     found = problems(made)
     for forged in ("0000000000000000", "ffffffffffffffff"):
-        assert f"review {forged} is stored, and no event tells of it" in found
+        assert f"review {forged} is stored and has no events" in found
 
 
 def test_two_reviews_that_exchanged_their_rows_are_both_named(made: Made) -> None:
