@@ -18,19 +18,9 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
-from gsd_review_broker.integrations.clients.setup import (
-    Asset,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    hook,
-    review_skill,
-)
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 Runtime = Literal["claude", "codex"]
@@ -219,8 +209,8 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
     return tuple(runtimes)
 
 
-def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[Asset, ...]:
-    return assets_below(runtime_folder(runtime, scope, around), (review_skill(runtime),))
+def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[ClientFile, ...]:
+    return setup.assets_below(runtime_folder(runtime, scope, around), (setup.review_skill(runtime),))
 
 
 def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
@@ -229,7 +219,7 @@ def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
     is_personal = choice.scope is Scope.PROJECT and not choice.shared
     name = "hooks.json" if runtime == "codex" else "settings.local.json" if is_personal else "settings.json"
     command = shlex.join([choice.tandem, "gsd", "session-start"])
-    entry = ConfigEntry(path=("hooks", "SessionStart"), value=hook(command), in_list=True)
+    entry = ConfigEntry(path=("hooks", "SessionStart"), value=setup.hook(command), in_list=True)
     return ClientFile(path=folder / name, entries=(entry,), personal=is_personal)
 
 
