@@ -54,10 +54,8 @@ class InstalledGsd:
     is_plugin: bool = False
 
     def __str__(self) -> str:
-        kind = (
-            f"as a plugin of {RUNTIME_NAMES[self.runtime]}" if self.is_plugin else f"for {RUNTIME_NAMES[self.runtime]}"
-        )
-        return f"{self.line} {self.version} {kind} in {self.folder}"
+        kind = "as a plugin of" if self.is_plugin else "for"
+        return f"{self.line} {self.version} {kind} {RUNTIME_NAMES[self.runtime]} in {self.folder}"
 
     @property
     def knows_capabilities(self) -> bool:
@@ -88,15 +86,9 @@ def runtime_folder(runtime: Runtime, scope: Scope, around: Environment) -> Path:
 def installed_gsd(around: Environment) -> tuple[InstalledGsd, ...]:
     """Return the project's own first: it is the one that runs there."""
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
-    plugins = tuple(_plugins(around))
-    return tuple(
-        found
-        for scope in scopes
-        for found in (
-            *(found for runtime in RUNTIMES for found in _below(runtime, scope, around)),
-            *(plugin for plugin in plugins if plugin.scope is scope),
-        )
-    )
+    below = [one for runtime in RUNTIMES for scope in scopes for one in _below(runtime, scope, around)]
+    everywhere = [*below, *_plugins(around)]
+    return tuple(one for scope in scopes for one in everywhere if one.scope is scope)
 
 
 def _plugins(around: Environment) -> Iterator[InstalledGsd]:
