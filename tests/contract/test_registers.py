@@ -69,7 +69,7 @@ from gsd_review_broker.domain.words import (
     proposer_must_act,
 )
 from gsd_review_broker.errors import BrokerError
-from gsd_review_broker.integrations import every_client
+from gsd_review_broker.integrations.clients import every_client
 from gsd_review_broker.mcp.tools import REGISTRY
 from gsd_review_broker.pool.agents import module_of
 from gsd_review_broker.ports.store import ReviewFilter, ReviewSummary

@@ -6,16 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations import (
-    Choice,
-    Client,
-    ClientPlan,
-    Environment,
-    Planner,
-    Scope,
-    carry_out,
-    every_client,
-)
+from gsd_review_broker.integrations.clients import every_client
+from gsd_review_broker.integrations.clients.setup import Choice, Client, Environment, Scope
+from gsd_review_broker.integrations.planning import ClientPlan, Planner, carry_out
 
 CLAUDE, CODEX, GEMINI, OPENCODE = every_client()
 URL = "http://127.0.0.1:8321/mcp/proposer"

@@ -324,9 +324,10 @@ def _seen_by_git(tree: Tree, names: Sequence[str]) -> list[str]:
 
 def _add_without_entry(tree: Tree, path: Path, name: str) -> None:
     """Add the others' part of a file that was there before us and has changed since."""
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.clients.setup import Environment
+    from gsd_review_broker.integrations.planning import without_ours
 
-    content = integrations.without_ours(path, integrations.Environment.of(tree.root))
+    content = without_ours(path, Environment.of(tree.root))
     copy = tree.scratch / "without-entry"
     copy.write_bytes(content or b"")
     answer = run_users_git(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
@@ -15,8 +14,11 @@ from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.errors import BrokerError, StartError
 from gsd_review_broker.git.discovery import find_root
-from gsd_review_broker.integrations import Environment, InstalledGsd
-from gsd_review_broker.integrations.clients.gsd import NAME, project_config
+from gsd_review_broker.integrations.clients import client_named
+from gsd_review_broker.integrations.clients.gsd import NAME, InstalledGsd, installed_gsd, project_config
+from gsd_review_broker.integrations.clients.setup import Environment
+from gsd_review_broker.integrations.detection import state_of
+from gsd_review_broker.integrations.planning import connected_role, repair
 from gsd_review_broker.settings import config
 from gsd_review_broker.settings.config import REVIEW_SETTINGS
 from gsd_review_broker.settings.schema import Settings
@@ -113,8 +115,8 @@ _STATES = {
 
 def show_status(context: Context) -> int:
     around = Environment.of(Path.cwd())
-    installed = integrations.installed_gsd(around)
-    overlay = integrations.state_of(integrations.client_named("gsd"), around)
+    installed = installed_gsd(around)
+    overlay = state_of(client_named("gsd"), around)
     rules = rules_here(Path.cwd(), config_file=context.options.config)
     if context.wants_json:
         context.screen.json(
@@ -167,12 +169,12 @@ def _is_ours(around: Environment) -> bool:
     """Is this a project of GSD, or one that was set up? An account's hook runs in every folder."""
     if around.root is None:
         return False
-    in_project = integrations.connected_role(NAME, around) is not None
+    in_project = connected_role(NAME, around) is not None
     return in_project or project_config(around.root).is_file()
 
 
 def _repaired(around: Environment) -> list[str]:
-    done = integrations.repair(integrations.client_named(NAME), around)
+    done = repair(client_named(NAME), around)
     return [str(change.path) for client in done for change in client.changes if change.is_change]
 
 

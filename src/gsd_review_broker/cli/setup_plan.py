@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gsd_review_broker import integrations
 from gsd_review_broker.cli.broker import background
 from gsd_review_broker.cli.commands.doctor import every_check
 from gsd_review_broker.cli.describe import counted
@@ -21,16 +20,12 @@ from gsd_review_broker.cli.screen import Screen, Span, Style
 from gsd_review_broker.client import Target
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import CLIENTS, VENDORS, Audience, either
-from gsd_review_broker.integrations import (
-    Choice,
-    Client,
-    ClientPlan,
-    ClientStatus,
-    Environment,
-    InstalledGsd,
-    Scope,
-    client_named,
-)
+from gsd_review_broker.integrations import detection, planning
+from gsd_review_broker.integrations.clients import client_named, pool_settings
+from gsd_review_broker.integrations.clients.gsd import InstalledGsd, installed_gsd
+from gsd_review_broker.integrations.clients.setup import Choice, Client, Environment, Scope, tandem_program
+from gsd_review_broker.integrations.detection import ClientStatus
+from gsd_review_broker.integrations.planning import ClientPlan, Planner, connected_role, kept_choice
 
 PERSON = "you"
 
@@ -119,13 +114,13 @@ class SetupPlan:
 def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPlan:
     around = Environment.of(Path.cwd())
     root = around.project("Go into one, or make one here with `git init`.")
-    found = tuple(status for status in integrations.status(around, versions=False) if status.program)
+    found = tuple(status for status in detection.status(around, versions=False) if status.program)
     pairs = every_pair([status.client.name for status in found])
     present = present_pair(_roles(around))
     pair = pair or chosen_pair(pairs, present, proposer=options.proposer, reviewer=options.reviewer)
-    leaving = tuple(map(integrations.client_named, left_out(present, pair)))
-    gsd = integrations.installed_gsd(around)
-    planner = integrations.Planner(around)
+    leaving = tuple(map(client_named, left_out(present, pair)))
+    gsd = installed_gsd(around)
+    planner = Planner(around)
     clients = [planner.uninstall(client, Scope.PROJECT) for client in leaving]
     wanted = _wanted(pair, options, around, with_gsd=bool(gsd))
     clients += [planner.install(client, choice) for client, choice in wanted]
@@ -143,7 +138,7 @@ def make_plan(options: argparse.Namespace, pair: Pair | None = None) -> SetupPla
 
 
 def _roles(around: Environment) -> dict[str, str]:
-    roles = {name: integrations.connected_role(name, around) for name in CLIENTS}
+    roles = {name: connected_role(name, around) for name in CLIENTS}
     return {name: role for name, role in roles.items() if role}
 
 
@@ -151,14 +146,14 @@ def _wanted(
     pair: Pair, options: argparse.Namespace, around: Environment, *, with_gsd: bool
 ) -> list[tuple[Client, Choice]]:
     names = {pair.proposer: Audience.PROPOSER, pair.reviewer: Audience.REVIEWER}
-    wanted = [(integrations.client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
+    wanted = [(client_named(name), role) for name, role in names.items() if name not in {None, PERSON}]
     if with_gsd:
-        wanted.append((integrations.client_named(_GSD), Audience.PROPOSER))
+        wanted.append((client_named(_GSD), Audience.PROPOSER))
     if options.pool:
-        wanted.append((integrations.pool_settings(options.pool), Audience.PROPOSER))
-    program = integrations.tandem_program(around, shared=options.shared)
+        wanted.append((pool_settings(options.pool), Audience.PROPOSER))
+    program = tandem_program(around, shared=options.shared)
     choice = Choice(url=None, trust=options.trust, shared=options.shared, tandem=program)
-    return [(client, integrations.kept_choice(client, replace(choice, role=role), around)) for client, role in wanted]
+    return [(client, kept_choice(client, replace(choice, role=role), around)) for client, role in wanted]
 
 
 _COLOURS = {"created": Style.GREEN, "changed": Style.YELLOW, "removed": Style.RED}
@@ -289,7 +284,7 @@ class SetupResult:
 
 def carry_out(plan: SetupPlan) -> SetupResult:
     """Write the files first: a broker that is started now already has the pool's settings."""
-    done = [integrations.carry_out(client) for client in plan.clients]
+    done = [planning.carry_out(client) for client in plan.clients]
     target = Target.of(Path.cwd())
     target = Target(locations=target.locations, is_explicit=target.is_explicit)
     if plan.changes_gate:

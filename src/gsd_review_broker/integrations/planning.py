@@ -14,22 +14,14 @@ from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.git.discovery import exclude_file
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import (
-    Asset,
-    Choice,
-    Client,
-    ClientSetup,
-    Environment,
-    Scope,
-)
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.detection import EntryOwner, places_of, receipts_of
 from gsd_review_broker.integrations.files import Snapshot
 from gsd_review_broker.integrations.receipts import (
     FileChange,
     InstallReceipt,
     InstallReceipts,
-    plan_asset,
-    plan_document,
+    plan_file,
     plan_undoing,
 )
 from gsd_review_broker.settings.locations import user_file
@@ -122,10 +114,7 @@ class Planner:
         changes: list[FileChange] = []
         for one in (*setup.documents, *setup.assets):
             record = receipt.record(one.path) if receipt else None
-            snapshot = self._read(one.path, base)
-            changes.append(
-                plan_asset(one, record, snapshot) if isinstance(one, Asset) else plan_document(one, record, snapshot)
-            )
+            changes.append(plan_file(one, record, self._read(one.path, base)))
         kept = {str(change.path) for change in changes}
         old = [record for record in receipt.files if record.path not in kept] if receipt else []
         return changes + [plan_undoing(self._read(Path(record.path), base), record) for record in old]

@@ -6,25 +6,23 @@ have written. After a process was killed halfway, `uninstall` can still undo eve
 
 import difflib
 import hashlib
-import json
 import os
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files import locked, make_private_folder
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Asset, ClientFile
+from gsd_review_broker.integrations.clients.setup import ClientFile
 from gsd_review_broker.integrations.files import Snapshot, text_of
 from gsd_review_broker.integrations.formats import (
     MISSING,
     ConfigEntry,
-    Edit,
     Format,
     InvalidConfigError,
     Language,
@@ -138,15 +136,13 @@ class InstallReceipts:
         if content is None:
             return None
         try:
-            values = json.loads(content)
-            if values["version"] == 1:
-                values = _of_version_1(values)
-            return InstallReceipt.model_validate_json(json.dumps(values))
-        except (ValidationError, ValueError, LookupError, TypeError) as error:
+            return InstallReceipt.model_validate_json(content)
+        except ValidationError as error:
             raise BrokerError(
                 Code.CONFLICT,
                 f"the receipt {path} is damaged or of another version",
-                "Move it away; tandem then leaves the files that it lists alone.",
+                "Run `tandem uninstall` of the version that wrote it. Or move it away, and remove our entries by hand: "
+                "tandem then leaves the files that it lists alone.",
             ) from error
 
     def write(self, receipt: InstallReceipt) -> None:
@@ -169,44 +165,6 @@ class InstallReceipts:
                 make_private_folder(self._folder)
                 stack.enter_context(locked(self._folder / "lock"))
             yield
-
-
-def _of_version_1(values: dict[str, Any]) -> dict[str, Any]:
-    """Compute the former content. The first version kept only the edits that lead back to it."""
-    return values | {"version": 2, "files": [_record_of_version_1(record) for record in values["files"]]}
-
-
-def _record_of_version_1(record: dict[str, Any]) -> dict[str, Any]:
-    if record["kind"] == "asset":
-        prior = record["prior"]
-        return {"path": record["path"], "created": prior is None, "former": prior, "digests": record["digests"]}
-    names = ("path", "created", "format", "start")
-    keys = ("path", "value", "in_list", "is_default")
-    entries = [{key: entry[key] for key in keys} for entry in record["entries"]]
-    now = files.read(Path(record["path"])).content
-    former = None if now is None else _former_of_version_1(now.decode("utf-8"), record)
-    if record["created"] and former == record["start"]:
-        former = None
-    digests = [digest(now)] if now is not None else []
-    return {name: record[name] for name in names} | {"entries": entries, "former": former, "digests": digests}
-
-
-def _former_of_version_1(text: str, record: dict[str, Any]) -> str:
-    steps = record["states"].get(digest(text.encode()))
-    if steps is not None:
-        for step in steps:
-            text = applied(text, [Edit(*parts) for parts in step["edits"]])
-        return text
-    form = FORMATS[record["format"]]
-    try:
-        for one in reversed(record["entries"]):
-            entry = ConfigEntry(path=tuple(one["path"]), value=one["value"], in_list=one["in_list"])
-            placed = PlacedEntry(entry=entry, edits=(), prior=one["prior"], existing=one["existing"])
-            text = applied(text, form.take(text, placed))
-    except (InvalidConfigError, UnfitError):
-        # `uninstall` names what is wrong with the file.
-        return text
-    return text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,7 +211,13 @@ def _lines(content: bytes | None) -> list[str]:
     return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
 
 
-def plan_document(document: ClientFile, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
+def plan_file(file: ClientFile, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
+    if file.text is None:
+        return _plan_document(file, record, snapshot)
+    return _plan_asset(file.path, file.text.encode(), record, snapshot)
+
+
+def _plan_document(document: ClientFile, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
     form = FORMATS[document.format]
     try:
         current = document.start if snapshot.content is None else text_of(snapshot)
@@ -315,8 +279,8 @@ def _with_entries(form: Format, text: str, document: ClientFile) -> tuple[str, l
     return text, placed
 
 
-def plan_asset(asset: Asset, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
-    now, after = snapshot.content, asset.text.encode()
+def _plan_asset(path: Path, after: bytes, record: FileRecord | None, snapshot: Snapshot) -> FileChange:
+    now = snapshot.content
     if now == after:
         return FileChange(snapshot=snapshot, after=now, record=record)
     if record is not None:
@@ -325,7 +289,7 @@ def plan_asset(asset: Asset, record: FileRecord | None, snapshot: Snapshot) -> F
         digests = tuple({digest(now or b""): None, digest(after): None})
         return FileChange(snapshot=snapshot, after=after, record=record.model_copy(update={"digests": digests}))
     former = text_of(snapshot) if now is not None else None
-    record = FileRecord(path=str(asset.path), created=now is None, former=former, digests=(digest(after),))
+    record = FileRecord(path=str(path), created=now is None, former=former, digests=(digest(after),))
     return FileChange(snapshot=snapshot, after=after, record=record)
 
 

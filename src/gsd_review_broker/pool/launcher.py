@@ -134,23 +134,15 @@ def host_name() -> str:
 
 
 class Launcher:
-    def __init__(self, settings: PoolSettings, place: PoolSite, inherited: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: PoolSettings, site: PoolSite, inherited: Mapping[str, str] | None = None) -> None:
         self._settings = settings
-        self._place = place
+        self.site = site
         self._inherited = os.environ if inherited is None else inherited
-
-    @property
-    def pool(self) -> str:
-        return self._place.pool
-
-    @property
-    def folder(self) -> Path:
-        return self._place.folder
 
     @property
     def mark(self) -> bytes:
         """Return the mark in the environment of every process of this pool."""
-        return f"{POOL_MARKER}={self._place.pool}".encode()
+        return f"{POOL_MARKER}={self.site.pool}".encode()
 
     def name(self, agent: Agent, taken: Collection[str]) -> tuple[Identity, str]:
         """Choose the lowest free number, and eight digits that are unique to this start."""
@@ -174,15 +166,15 @@ class Launcher:
         self, agent: Agent, project: str | None, *, identity: Identity, display_name: str, token: str
     ) -> StartedReviewer:
         """Raise BrokerError if the program cannot be started. The prompt is not written yet."""
-        home = self._place.folder / identity
+        home = self.site.folder / identity
         request = self._request(agent, project, identity, token, home / _WORK)
         launch = launch_for(request)
-        text = prompt(template(self._place.template), request)
+        text = prompt(template(self.site.template), request)
         try:
             await asyncio.to_thread(_make_folder, home / _WORK, launch.files)
             child = await Child.start(
                 launch.argv,
-                environment=environment(launch, request, self._place.pool),
+                environment=environment(launch, request, self.site.pool),
                 folder=home / _WORK,
                 log=LogFile(home / _LOG),
                 secret=token,
@@ -216,11 +208,11 @@ class Launcher:
         return LaunchRequest(
             agent=agent,
             reviewer_id=identity,
-            broker_url=self._place.broker_url,
+            broker_url=self.site.broker_url,
             token=token,
             model=settings.model_of(agent),
             effort=settings.effort_of(agent),
-            workspace=(on_windows and settings.workspace_wsl_path) or str(self._place.workspace),
+            workspace=(on_windows and settings.workspace_wsl_path) or str(self.site.workspace),
             scratch=inside_wsl(str(scratch)) if on_windows and not command else str(scratch),
             project=project,
             command=tuple(command) if command else None,
@@ -252,11 +244,11 @@ class Launcher:
         """Refuse a name that we did not make: it may not name a folder."""
         if not _OUR_NAME.fullmatch(identity):
             raise BrokerError(Code.NOT_FOUND, f"there is no log of {identity[:64]!r}", NextStep(Next.LIST_REVIEWERS))
-        return self._place.folder / identity / _LOG
+        return self.site.folder / identity / _LOG
 
     async def tidy(self, identity: Identity, running: Collection[str]) -> None:
         """Remove its scratch folder; the logs of the last reviewers stay."""
-        await asyncio.to_thread(_tidy, self._place.folder, identity, running)
+        await asyncio.to_thread(_tidy, self.site.folder, identity, running)
 
 
 def _make_folder(folder: Path, files: Mapping[str, str]) -> None:

@@ -59,8 +59,6 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[ChildEvent] = asyncio.Queue()
         self._kept = Allowance(per_second=KEPT_PER_SECOND, at_once=KEPT_AT_ONCE)
-        self.read_bytes = 0
-        self.left_out = 0
 
     @property
     def pid(self) -> int:
@@ -147,7 +145,6 @@ class Child:
         _widen(pipe.fileno())
         with contextlib.suppress(OSError, ValueError), pipe:
             while chunk := os.read(pipe.fileno(), _CHUNK):
-                self.read_bytes += len(chunk)
                 for start in range(0, len(chunk), _PIECE):
                     self._take(lines, chunk[start : start + _PIECE])
                 rest = _READ.owe(len(chunk))
@@ -167,7 +164,6 @@ class Child:
         if not lines and not (last and dropped):
             return
         counted.left_out = 0
-        self.left_out += dropped
         # Replaced here, before the lines go anywhere: list_reviewers and the pool's page show them too.
         shown = [self._redacted(line) for line in lines]
         notice = [f"[{dropped} bytes were left out]".encode()] if dropped else []

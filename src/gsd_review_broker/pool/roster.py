@@ -161,9 +161,6 @@ class Roster:
     def __iter__(self) -> Iterator[RunningReviewer]:
         return iter(list(self._roster.values()))
 
-    def __len__(self) -> int:
-        return len(self._roster)
-
     def get(self, reviewer_id: Identity) -> RunningReviewer | None:
         return self._roster.get(reviewer_id)
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -70,7 +69,7 @@ class Supervisor:
         limits: PoolLimits | None = None,
     ) -> None:
         self._settings = settings
-        self._launcher = launcher
+        self.launcher = launcher
         self._records = records
         self._clock = clock
         self._wakeups = wakeups
@@ -93,16 +92,6 @@ class Supervisor:
         self._hindrance: policy.Hindrance | None = None
         self._descendants_at = clock.steady()
 
-    @property
-    def name(self) -> str:
-        """Return the value that its processes carry in their environment (BROKER_POOL)."""
-        return self._launcher.pool
-
-    @property
-    def folder(self) -> Path:
-        """Return where its reviewers have their folders."""
-        return self._launcher.folder
-
     # Start and stop of the pool.
 
     async def start(self) -> None:
@@ -112,7 +101,7 @@ class Supervisor:
         if not self._settings.is_on:
             return
         tree.adopt_orphans()
-        self.roster.problem = self._launcher.missing(self._settings.agent)
+        self.roster.problem = self.launcher.missing(self._settings.agent)
         if self.roster.problem:
             log.warning("pool_cannot_start_reviewers", problem=self.roster.problem)
         self._running = asyncio.create_task(self._run())
@@ -135,7 +124,7 @@ class Supervisor:
             await self._records.ended(reviewer.id, self.roster.ending(EndReason.BROKER_DIED, None))
         if left or self._settings.is_on:
             here = [reviewer for reviewer in left if reviewer.host == host_name()]
-            await asyncio.to_thread(end_leftovers, here, self._launcher.mark, grace=SHUTDOWN_GRACE_SECONDS)
+            await asyncio.to_thread(end_leftovers, here, self.launcher.mark, grace=SHUTDOWN_GRACE_SECONDS)
 
     async def _run(self) -> None:
         """Runs until it is cancelled. A failure is logged, and the next look tries again."""
@@ -252,7 +241,7 @@ class Supervisor:
             max_tokens_per_day=self._limits.max_tokens_per_day,
             next_spawn_at=self._may_spawn_at,
             problem=_WHY_NOT[waits][0] if waits else self.roster.problem,
-            login=self._launcher.login(self._settings.agent),
+            login=self.launcher.login(self._settings.agent),
         )
 
     def doing(self, reviewer_id: Identity) -> str | None:
@@ -327,7 +316,7 @@ class Supervisor:
         self._wakeups.publish([POOL])
 
     async def tail(self, reviewer_id: Identity, characters: int) -> tuple[str, bool]:
-        return await asyncio.to_thread(tail, self._launcher.log_path(reviewer_id), characters)
+        return await asyncio.to_thread(tail, self.launcher.log_path(reviewer_id), characters)
 
 
 def _end_strays() -> None:

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,7 +176,7 @@ def _kill_again(group: int | None, find: FindProcesses) -> bool:
 
 def _tell_all(group: int | None, find: FindProcesses, kind: signal.Signals) -> None:
     if group is not None and sys.platform != "win32":
-        with suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, kind)
     for one in find():
         if one.group != group:

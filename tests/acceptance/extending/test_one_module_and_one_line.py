@@ -47,8 +47,7 @@ exec tail -f /dev/null
 """
 CLIENT = "gsd-core"
 CLIENT_MODULE = """
-from gsd_review_broker.integrations.clients.setup import Asset, Choice, Client, ClientFile, ClientSetup
-from gsd_review_broker.integrations.clients.setup import Environment
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 
@@ -57,7 +56,7 @@ def _more(choice: Choice, around: Environment) -> ClientSetup:
     hook = ConfigEntry(path=("hooks", "before"), value="tandem propose", in_list=True)
     return ClientSetup(
         documents=(ClientFile(path=folder / "hooks.json", format="json", entries=(hook,)),),
-        assets=(Asset(path=folder / "review.md", text="Propose first."),),
+        assets=(ClientFile(path=folder / "review.md", text="Propose first."),),
         notes=("It was made up.",),
     )
 

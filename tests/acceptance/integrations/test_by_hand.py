@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations import client_named
+from gsd_review_broker.integrations.clients import client_named
 from tests.acceptance.pool.test_clients import AGENTS
 from tests.support.model_server import SERVER, ModelServer, Step
 from tests.support.processes import git, make_repository

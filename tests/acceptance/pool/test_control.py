@@ -120,7 +120,7 @@ async def test_a_start_is_made_whole_though_whoever_asked_has_gone(
             await asyncio.wait([asking])
 
             async def known() -> bool:
-                running = alive("BROKER_POOL", pool.name)
+                running = alive("BROKER_POOL", pool.launcher.site.pool)
                 return {running.child.pid for running in pool.roster} == set(running) and not pool._starting
 
             await broker.until(known)
@@ -138,7 +138,7 @@ async def test_a_broker_that_ends_while_it_starts_a_reviewer_leaves_none(
             for _ in range(turns):
                 await asyncio.sleep(0)
         await asyncio.wait([asking])
-        assert alive("BROKER_POOL", pool.name) == []
+        assert alive("BROKER_POOL", pool.launcher.site.pool) == []
 
 
 async def test_everything_is_there_over_http(tmp_path: Path, own_home: Path, repository: Path) -> None:
@@ -272,7 +272,7 @@ async def test_logs_of_the_last_reviewers_are_kept_and_scratch_folders_are_not(
     async with pool_broker(tmp_path, own_home, repository, program("good"), limits=many) as broker:
         first = await broker.call("spawn_reviewer")
         await broker.call("kill_reviewer", reviewer_id=first["reviewer_id"], force=True)
-        folder = broker.application.pool.folder
+        folder = broker.application.pool.launcher.site.folder
 
         async def tidied() -> bool:
             return not (folder / first["reviewer_id"] / "work").exists()

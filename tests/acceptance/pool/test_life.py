@@ -88,7 +88,7 @@ async def test_many_reviews_are_judged_by_a_pool_that_grows_and_goes_to_zero(
                 assert one["approval_rate_pct"] == round(100 * mine.count("approved") / len(mine), 1)
                 assert one["avg_review_seconds"] > 0
                 assert one["input_tokens"] == 100 * len(mine)
-        assert alive("BROKER_POOL", broker.application.pool.name) == []
+        assert alive("BROKER_POOL", broker.application.pool.launcher.site.pool) == []
     assert invariants.problems(broker.database) == []
 
 

@@ -9,20 +9,11 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import (
-    Choice,
-    ClientPlan,
-    Planner,
-    Scope,
-    carry_out,
-    client_named,
-    installed_gsd,
-    repair,
-    state_of,
-    without_ours,
-)
-from gsd_review_broker.integrations.clients import setup
-from gsd_review_broker.integrations.clients.gsd import AGENTS
+from gsd_review_broker.integrations.clients import client_named, setup
+from gsd_review_broker.integrations.clients.gsd import AGENTS, installed_gsd
+from gsd_review_broker.integrations.clients.setup import Choice, Scope
+from gsd_review_broker.integrations.detection import state_of
+from gsd_review_broker.integrations.planning import ClientPlan, Planner, carry_out, repair, without_ours
 from tests.support.accounts import CLAUDE, Account, put
 from tests.support.gsd import CLASSIC, CONFIG, CORE, gsd_project, gsd_tree
 from tests.support.processes import git, make_repository
@@ -196,7 +187,7 @@ def test_a_new_text_of_ours_replaces_the_old_one(account: Account, monkeypatch: 
     gsd_tree(account.root)
     put_in(account)
     newer = replace(setup.review_skill("claude"), text="newer")
-    monkeypatch.setattr("gsd_review_broker.integrations.clients.gsd.review_skill", lambda runtime: newer)
+    monkeypatch.setattr(setup, "review_skill", lambda runtime: newer)
     repair(GSD, account.around)
     assert (account.root / LOCAL / "SKILL.md").read_text() == "newer"
 

@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.integrations import (
-    Choice,
-    Planner,
-    Scope,
-    carry_out,
-    client_named,
-    installed_gsd,
-    repair,
-    state_of,
-)
+from gsd_review_broker.integrations.clients import client_named
+from gsd_review_broker.integrations.clients.gsd import installed_gsd
 from gsd_review_broker.integrations.clients.gsd_capability import content_hash
+from gsd_review_broker.integrations.clients.setup import Choice, Scope
+from gsd_review_broker.integrations.detection import state_of
+from gsd_review_broker.integrations.planning import Planner, carry_out, repair
 from tests.support.accounts import Account, put
 from tests.support.gsd import CLASSIC, CORE, gsd_project, gsd_tree
 from tests.support.processes import git, make_repository

@@ -15,22 +15,18 @@ import pytest
 from gsd_review_broker.cli.main import build
 from gsd_review_broker.domain.words import Audience
 from gsd_review_broker.errors import BrokerError, Code
-from gsd_review_broker.integrations import (
+from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.clients import every_client, setup
+from gsd_review_broker.integrations.clients.setup import (
     Choice,
     Client,
-    EntryOwner,
-    Planner,
     Scope,
-    carry_out,
-    every_client,
-    files,
     given_endpoint,
     running_endpoint,
-    status,
     tandem_program,
 )
-from gsd_review_broker.integrations.clients import setup
-from gsd_review_broker.integrations.receipts import InstallReceipts, digest
+from gsd_review_broker.integrations.detection import EntryOwner, status
+from gsd_review_broker.integrations.planning import Planner, carry_out
 from tests.support.accounts import CLAUDE, CODEX, GEMINI, OPENCODE, URL, Account, put
 from tests.support.processes import git, make_repository
 
@@ -814,47 +810,3 @@ def test_a_plan_is_made_again_if_its_files_were_written_since(account: Account) 
     assert set(json.loads(path.read_text())["mcpServers"]) == {"new", "gsdreview"}
     account.uninstall()
     assert path.read_text() == '{"mcpServers": {"new": {"command": "x"}}}'
-
-
-def first_form(account: Account) -> None:
-    """What `tandem install gemini` left when a receipt still held edits: a file of each kind, and the receipt."""
-    before = '{\n  // mine\n  "mcpServers": {"gsdreview": {"httpUrl" : "mine"}}\n}'
-    value = {"httpUrl": OURS, "timeout": 270_000}
-    written = before.replace('{"httpUrl" : "mine"}', json.dumps(value))
-    start = before.index('{"httpUrl"')
-    step = {"edits": [[start, start + len(json.dumps(value)), '{"httpUrl" : "mine"}']]}
-    entry = {"path": ["mcpServers", "gsdreview"], "value": value, "in_list": False, "is_default": False}
-    document = put(account.root / ".gemini/settings.json", written)
-    command = put(account.root / ".gemini/commands/tandem/propose.toml", "ours")
-    files_written = [
-        {
-            "kind": "document", "path": str(document), "format": "json", "created": False, "start": "",
-            "entries": [entry | {"prior": '{"httpUrl" : "mine"}', "existing": 2}],
-            "states": {digest(written.encode()): [step]},
-        },
-        {"kind": "asset", "path": str(command), "digests": [digest(b"ours")], "prior": "foreign\r\n"},
-    ]  # fmt: skip
-    receipt = {
-        "version": 1, "client": "gemini", "scope": "project", "root": str(account.root), "address": OURS,
-        "role": "proposer", "files": files_written, "folders": [], "exclude": None, "excluded": [],
-        "shared": False, "trust": False, "gate": False, "runtimes": [],
-    }  # fmt: skip
-    put(InstallReceipts(account.around.state).path("gemini", account.root), json.dumps(receipt), mode=0o600)
-
-
-@pytest.mark.parametrize("later", ["", ' "new": {"httpUrl": "new"},'])
-@pytest.mark.parametrize("again", [False, True])
-def test_a_receipt_of_the_first_form_is_still_taken_back(account: Account, later: str, again: bool) -> None:
-    first_form(account)
-    document = account.root / ".gemini/settings.json"
-    document.write_text(document.read_text().replace('"mcpServers": {', f'"mcpServers": {{{later}'))
-    assert configured(account, GEMINI) == (EntryOwner.OURS, OURS)
-    if again:
-        assert account.install(GEMINI).is_change
-
-    account.uninstall(GEMINI)
-
-    mine = '{\n  // mine\n  "mcpServers": {"gsdreview": {"httpUrl" : "mine"}}\n}'
-    assert document.read_text() == mine.replace('"mcpServers": {', f'"mcpServers": {{{later}')
-    assert (account.root / ".gemini/commands/tandem/propose.toml").read_bytes() == b"foreign\r\n"
-    assert account.receipts() == []

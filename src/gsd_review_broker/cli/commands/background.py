@@ -138,9 +138,11 @@ def run_status(options: argparse.Namespace) -> int:
 
 
 def _integrations() -> Json:
-    from gsd_review_broker import integrations
     from gsd_review_broker.cli.project_files import gate_state
+    from gsd_review_broker.integrations.clients import everything_installable
+    from gsd_review_broker.integrations.clients.setup import Environment
+    from gsd_review_broker.integrations.detection import state_of
 
-    around = integrations.Environment.of(Path.cwd())
-    states = {str(one): integrations.state_of(one, around).facts() for one in integrations.everything_installable()}
+    around = Environment.of(Path.cwd())
+    states = {str(one): state_of(one, around).facts() for one in everything_installable()}
     return {**states, "gate": {"state": gate_state(Path.cwd()).state}}

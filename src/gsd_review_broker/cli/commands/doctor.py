@@ -40,7 +40,7 @@ from gsd_review_broker.settings import locations
 from gsd_review_broker.settings.locations import own_token
 
 if TYPE_CHECKING:
-    from gsd_review_broker.integrations import ClientStatus, ConfigFile
+    from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile
 
 _RESTART = "Restart the broker from here: `tandem down; tandem up`."
 
@@ -118,10 +118,11 @@ def gate(target: Target) -> Check:
 
 
 def clients(target: Target) -> Iterator[Check]:
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations import detection
+    from gsd_review_broker.integrations.clients.setup import Environment
 
-    around = integrations.Environment.of(Path.cwd())
-    statuses = integrations.status(around, versions=False)
+    around = Environment.of(Path.cwd())
+    statuses = detection.status(around, versions=False)
     is_connected = any(place.url for status in statuses for place in status.places)
     for status in statuses:
         check = _check(status, target, is_enough=is_connected)

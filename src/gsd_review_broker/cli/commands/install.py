@@ -12,15 +12,9 @@ from gsd_review_broker.domain.words import INSTALLABLE, ROLES_WITH_TOOLS, Audien
 from gsd_review_broker.errors import BrokerError, Code
 
 if TYPE_CHECKING:
-    from gsd_review_broker.integrations import (
-        Choice,
-        Client,
-        ClientPlan,
-        ClientStatus,
-        ConfigFile,
-        Environment,
-        Scope,
-    )
+    from gsd_review_broker.integrations.clients.setup import Choice, Client, Environment, Scope
+    from gsd_review_broker.integrations.detection import ClientStatus, ConfigFile
+    from gsd_review_broker.integrations.planning import ClientPlan
 
 _STATUS = "status"
 _SCOPES = {"local": "project", "global": "user"}
@@ -97,54 +91,58 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_install(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.clients.setup import Environment
+    from gsd_review_broker.integrations.planning import Planner
 
     if _STATUS in options.clients:
         return _show_status(options)
-    around = integrations.Environment.of(Path.cwd())
+    around = Environment.of(Path.cwd())
     choice = _choice(options, around)
     clients = _chosen(options)
     # All are planned before the first is written: a refusal comes before any file is changed.
-    planner = integrations.Planner(around)
+    planner = Planner(around)
     return _carried_out([planner.install(client, choice) for client in clients], options, around, undo=True)
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.clients.setup import Environment
+    from gsd_review_broker.integrations.planning import Planner
 
-    around = integrations.Environment.of(Path.cwd())
+    around = Environment.of(Path.cwd())
     if options.all:
         return _uninstall_all(options, around)
     scope = _scope(options, around)
     clients = _chosen(options)
-    planner = integrations.Planner(around)
+    planner = Planner(around)
     return _carried_out([planner.uninstall(client, scope) for client in clients], options, around, undo=False)
 
 
 def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.planning import carry_out
 
     if not options.dry_run:
-        plans = [integrations.carry_out(plan) for plan in plans]
+        plans = [carry_out(plan) for plan in plans]
     return _report(plans, options, around, undo=undo)
 
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
-    from gsd_review_broker import integrations
     from gsd_review_broker.cli.project_files import gate_state, uninstall_gate
+    from gsd_review_broker.integrations.clients import everything_installable, pool_settings
+    from gsd_review_broker.integrations.clients.setup import Scope
+    from gsd_review_broker.integrations.planning import Planner, carry_out
 
     if options.clients or options.scope == "user":
         raise BrokerError(
             Code.INVALID_ARGUMENT, "--all takes back one project as a whole", "Leave the clients and --scope out."
         )
-    scope = integrations.Scope.PROJECT
-    everything = [*integrations.everything_installable(), integrations.pool_settings()]
-    planner = integrations.Planner(around)
+    scope = Scope.PROJECT
+    everything = [*everything_installable(), pool_settings()]
+    planner = Planner(around)
     plans = [planner.uninstall(client, scope) for client in everything]
     present = gate_state(around.project())
     has_gate = present.state != "absent"
     if not options.dry_run:
-        plans = [integrations.carry_out(plan) for plan in plans]
+        plans = [carry_out(plan) for plan in plans]
         uninstall_gate(around.project())
     plans = [plan for plan in plans if plan.address]
     if options.json:
@@ -160,7 +158,7 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
 
 
 def _chosen(options: argparse.Namespace) -> "list[Client]":
-    from gsd_review_broker.integrations import client_named
+    from gsd_review_broker.integrations.clients import client_named
 
     if not options.clients:
         raise BrokerError(Code.INVALID_ARGUMENT, "no client is named", f"Name some of {_named()}, or use --all.")
@@ -168,13 +166,13 @@ def _chosen(options: argparse.Namespace) -> "list[Client]":
 
 
 def _scope(options: argparse.Namespace, around: "Environment") -> "Scope":
-    from gsd_review_broker.integrations import Scope
+    from gsd_review_broker.integrations.clients.setup import Scope
 
     return Scope(options.scope or ("project" if around.root else "user"))
 
 
 def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.clients.setup import Choice, given_endpoint, running_endpoint, tandem_program
 
     scope = _scope(options, around)
     role = Audience(options.role)
@@ -186,10 +184,10 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
         )
     url = None
     if options.url is not None:
-        url = integrations.given_endpoint(options.url, role, scope, around)
+        url = given_endpoint(options.url, role, scope, around)
     elif options.http:
-        url = integrations.running_endpoint(role, scope, around)
-    return integrations.Choice(
+        url = running_endpoint(role, scope, around)
+    return Choice(
         url=url,
         role=role,
         scope=scope,
@@ -197,7 +195,7 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
         gate=options.gate,
         shared=options.shared,
         runtimes=tuple(options.runtime or ()),
-        tandem=integrations.tandem_program(around, shared=options.shared),
+        tandem=tandem_program(around, shared=options.shared),
     )
 
 
@@ -276,14 +274,15 @@ def _facts(plan: "ClientPlan", around: "Environment") -> dict[str, Any]:
 
 
 def _show_status(options: argparse.Namespace) -> int:
-    from gsd_review_broker import integrations
+    from gsd_review_broker.integrations.clients.setup import Environment
+    from gsd_review_broker.integrations.detection import status
 
     if options.clients != [_STATUS]:
         raise BrokerError(Code.INVALID_ARGUMENT, "status cannot be combined with clients", "Run tandem install status.")
     screen = Screen()
-    around = integrations.Environment.of(Path.cwd())
+    around = Environment.of(Path.cwd())
     with screen.progress("asking the clients for their versions"):
-        clients = integrations.status(around)
+        clients = status(around)
     if options.json:
         screen.json({"clients": [_client_facts(client) for client in clients]})
         return Exit.DONE

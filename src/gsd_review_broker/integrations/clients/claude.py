@@ -5,21 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients.setup import (
-    HOOK_TIMEOUT,
-    SERVER,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    claude_command,
-    commands,
-    skills,
-    start_hooks,
-)
+from gsd_review_broker.integrations.clients import setup
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 
@@ -27,16 +14,16 @@ def _server(choice: Choice, around: Environment) -> ClientFile:
     in_project = choice.scope is Scope.PROJECT
     path = around.project() / ".mcp.json" if in_project else around.folder("CLAUDE_CONFIG_DIR") / ".claude.json"
     value = {"type": "http", "url": choice.url} if choice.url else {"type": "stdio", **choice.as_program}
-    return ClientFile(path=path, entries=(ConfigEntry(path=("mcpServers", SERVER), value=value),))
+    return ClientFile(path=path, entries=(ConfigEntry(path=("mcpServers", setup.SERVER), value=value),))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     in_project = choice.scope is Scope.PROJECT
     folder = around.project() / ".claude" if in_project else around.folder("CLAUDE_CONFIG_DIR", ".claude")
-    read = (*commands(choice.role, claude_command), *skills(choice.role, "claude", "claude-code"))
+    read = (*setup.commands(choice.role, setup.claude_command), *setup.skills(choice.role, "claude", "claude-code"))
     return ClientSetup(
         documents=_settings(choice, folder),
-        assets=assets_below(folder, read),
+        assets=setup.assets_below(folder, read),
         notes=tuple(_notes(choice)) if in_project else (),
     )
 
@@ -49,14 +36,14 @@ def _notes(choice: Choice) -> list[str]:
 
 def _settings(choice: Choice, folder: Path) -> tuple[ClientFile, ...]:
     """Trust is personal: in a project it goes into the settings that are not shared."""
-    hooks = (*start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
-    allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{SERVER}", in_list=True)
+    hooks = (*setup.start_hooks(choice), *(_gate_hooks(choice) if choice.gate else ()))
+    allowed = ConfigEntry(path=("permissions", "allow"), value=f"mcp__{setup.SERVER}", in_list=True)
     if choice.trust and choice.scope is Scope.USER:
         hooks = (*hooks, allowed)
     settings = ClientFile(path=folder / "settings.json", entries=hooks)
     if not choice.trust or choice.scope is Scope.USER:
         return (settings,)
-    enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=SERVER, in_list=True)
+    enabled = ConfigEntry(path=("enabledMcpjsonServers",), value=setup.SERVER, in_list=True)
     local = ClientFile(path=folder / "settings.local.json", entries=(enabled, allowed), personal=True)
     return settings, local
 
@@ -77,7 +64,7 @@ def _gate_hook(choice: Choice, event: str, *, only: str) -> dict[str, Any]:
     problem = f"tandem gate: refused, because `{program}` failed. Install gsd-review-broker, or remove this hook."
     check = f'printf %s "$event" | {program} || {{ echo {shlex.quote(problem)} >&2; exit 2; }}'
     command = f"event=$(cat); case $event in *{only}*) {check};; esac"
-    return {"type": "command", "command": command, "timeout": HOOK_TIMEOUT}
+    return {"type": "command", "command": command, "timeout": setup.HOOK_TIMEOUT}
 
 
 CLIENT = Client(

@@ -4,18 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients.setup import (
-    SERVER,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    skills,
-    start_hooks,
-)
+from gsd_review_broker.integrations.clients import setup
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 # For a model that it does not know, Codex would cut a page of a diff at 12,000 characters.
@@ -39,20 +29,20 @@ def _folder(scope: Scope, around: Environment) -> Path:
 def _server(choice: Choice, around: Environment) -> ClientFile:
     address: dict[str, Any] = {"url": choice.url} if choice.url else {**choice.as_program, "env_vars": list(_VARIABLES)}
     trust = {"default_tools_approval_mode": "approve"} if choice.trust else {}
-    entry = ConfigEntry(path=("mcp_servers", SERVER), value={**address, **_TOOLS, **trust})
+    entry = ConfigEntry(path=("mcp_servers", setup.SERVER), value={**address, **_TOOLS, **trust})
     return ClientFile(path=_folder(choice.scope, around) / "config.toml", format="toml", entries=(entry,))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = _folder(choice.scope, around)
     limit = ConfigEntry(path=("tool_output_token_limit",), value=_OUTPUT_TOKENS, is_default=True)
-    hooks = start_hooks(choice)
+    hooks = setup.start_hooks(choice)
     documents = [ClientFile(path=folder / "config.toml", format="toml", entries=(limit,))]
     if hooks:
         documents.append(ClientFile(path=folder / "hooks.json", entries=hooks))
     return ClientSetup(
         documents=tuple(documents),
-        assets=assets_below(folder, skills(choice.role, "codex", "codex")),
+        assets=setup.assets_below(folder, setup.skills(choice.role, "codex", "codex")),
         notes=tuple(_notes(choice)),
     )
 

@@ -4,20 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients.setup import (
-    LONGEST_CALL_MS,
-    SERVER,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    commands,
-    gemini_command,
-    skills,
-)
+from gsd_review_broker.integrations.clients import setup
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 _WAITING = (
@@ -32,16 +20,17 @@ def _folder(scope: Scope, around: Environment) -> Path:
 
 def _server(choice: Choice, around: Environment) -> ClientFile:
     address: dict[str, Any] = {"httpUrl": choice.url} if choice.url else choice.as_program
-    value = {**address, "timeout": LONGEST_CALL_MS, **({"trust": True} if choice.trust else {})}
-    entry = ConfigEntry(path=("mcpServers", SERVER), value=value)
+    value = {**address, "timeout": setup.LONGEST_CALL_MS, **({"trust": True} if choice.trust else {})}
+    entry = ConfigEntry(path=("mcpServers", setup.SERVER), value=value)
     return ClientFile(path=_folder(choice.scope, around) / "settings.json", entries=(entry,))
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
-    read = (*commands(choice.role, gemini_command), *skills(choice.role, "gemini", "gemini-cli", waiting=_WAITING))
+    skills = setup.skills(choice.role, "gemini", "gemini-cli", waiting=_WAITING)
+    read = (*setup.commands(choice.role, setup.gemini_command), *skills)
     notes = ("Gemini CLI connects once you trust the folder; it asks when you start it there.",)
     return ClientSetup(
-        assets=assets_below(_folder(choice.scope, around), read),
+        assets=setup.assets_below(_folder(choice.scope, around), read),
         notes=notes if choice.scope is Scope.PROJECT else (),
     )
 

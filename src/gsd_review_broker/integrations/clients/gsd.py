@@ -18,19 +18,9 @@ from typing import Any, Literal, cast
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.files import UnfitFileError, read_regular
 from gsd_review_broker.integrations import files
+from gsd_review_broker.integrations.clients import setup
 from gsd_review_broker.integrations.clients.gsd_capability import capability_setup
-from gsd_review_broker.integrations.clients.setup import (
-    Asset,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    hook,
-    review_skill,
-)
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 Runtime = Literal["claude", "codex"]
@@ -64,10 +54,8 @@ class InstalledGsd:
     is_plugin: bool = False
 
     def __str__(self) -> str:
-        kind = (
-            f"as a plugin of {RUNTIME_NAMES[self.runtime]}" if self.is_plugin else f"for {RUNTIME_NAMES[self.runtime]}"
-        )
-        return f"{self.line} {self.version} {kind} in {self.folder}"
+        kind = "as a plugin of" if self.is_plugin else "for"
+        return f"{self.line} {self.version} {kind} {RUNTIME_NAMES[self.runtime]} in {self.folder}"
 
     @property
     def knows_capabilities(self) -> bool:
@@ -98,15 +86,9 @@ def runtime_folder(runtime: Runtime, scope: Scope, around: Environment) -> Path:
 def installed_gsd(around: Environment) -> tuple[InstalledGsd, ...]:
     """Return the project's own first: it is the one that runs there."""
     scopes = [scope for scope in Scope if scope is Scope.USER or around.root]
-    plugins = tuple(_plugins(around))
-    return tuple(
-        found
-        for scope in scopes
-        for found in (
-            *(found for runtime in RUNTIMES for found in _below(runtime, scope, around)),
-            *(plugin for plugin in plugins if plugin.scope is scope),
-        )
-    )
+    below = [one for runtime in RUNTIMES for scope in scopes for one in _below(runtime, scope, around)]
+    everywhere = [*below, *_plugins(around)]
+    return tuple(one for scope in scopes for one in everywhere if one.scope is scope)
 
 
 def _plugins(around: Environment) -> Iterator[InstalledGsd]:
@@ -219,8 +201,8 @@ def _runtimes(choice: Choice, installed: tuple[InstalledGsd, ...]) -> tuple[Runt
     return tuple(runtimes)
 
 
-def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[Asset, ...]:
-    return assets_below(runtime_folder(runtime, scope, around), (review_skill(runtime),))
+def _skill(runtime: Runtime, scope: Scope, around: Environment) -> tuple[ClientFile, ...]:
+    return setup.assets_below(runtime_folder(runtime, scope, around), (setup.review_skill(runtime),))
 
 
 def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
@@ -229,7 +211,7 @@ def _hook(runtime: Runtime, choice: Choice, around: Environment) -> ClientFile:
     is_personal = choice.scope is Scope.PROJECT and not choice.shared
     name = "hooks.json" if runtime == "codex" else "settings.local.json" if is_personal else "settings.json"
     command = shlex.join([choice.tandem, "gsd", "session-start"])
-    entry = ConfigEntry(path=("hooks", "SessionStart"), value=hook(command), in_list=True)
+    entry = ConfigEntry(path=("hooks", "SessionStart"), value=setup.hook(command), in_list=True)
     return ClientFile(path=folder / name, entries=(entry,), personal=is_personal)
 
 

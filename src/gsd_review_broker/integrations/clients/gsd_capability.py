@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.integrations import files
-from gsd_review_broker.integrations.clients.setup import Asset, ClientFile, ClientSetup, Environment
+from gsd_review_broker.integrations.clients.setup import ClientFile, ClientSetup, Environment
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 LOOP, LANE = "tandem", "tandem-reviewer"
@@ -54,7 +54,7 @@ def capability_setup(tandem: str, skill: str, around: Environment) -> ClientSetu
     root = around.project()
     manifests = {LOOP: _text(_loop(tandem, skill)), LANE: _text(_lane(tandem))}
     assets = tuple(
-        Asset(path=_folder(root, name) / _MANIFEST, text=text, personal=True) for name, text in manifests.items()
+        ClientFile(path=_folder(root, name) / _MANIFEST, text=text, personal=True) for name, text in manifests.items()
     )
     return ClientSetup(documents=(_ledger(root), _consents(root, tandem, manifests, around)), assets=assets)
 

@@ -4,20 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.domain.words import Audience
-from gsd_review_broker.integrations.clients.setup import (
-    LONGEST_CALL_MS,
-    SERVER,
-    Choice,
-    Client,
-    ClientFile,
-    ClientSetup,
-    Environment,
-    Scope,
-    assets_below,
-    commands,
-    opencode_command,
-    skills,
-)
+from gsd_review_broker.integrations.clients import setup
+from gsd_review_broker.integrations.clients.setup import Choice, Client, ClientFile, ClientSetup, Environment, Scope
 from gsd_review_broker.integrations.formats import ConfigEntry
 
 # It writes this into every file that lacks it. Our file has it from the beginning, so that it stays unchanged.
@@ -39,14 +27,14 @@ def _server(choice: Choice, around: Environment) -> ClientFile:
         else {"type": "local", "command": list(choice.program)}
     )
     # Its own limit is 60 s.
-    entry = ConfigEntry(path=("mcp", SERVER), value=address | {"enabled": True, "timeout": LONGEST_CALL_MS})
+    entry = ConfigEntry(path=("mcp", setup.SERVER), value=address | {"enabled": True, "timeout": setup.LONGEST_CALL_MS})
     return ClientFile(path=path, entries=(entry,), start=_START)
 
 
 def _more(choice: Choice, around: Environment) -> ClientSetup:
     folder = around.project() / ".opencode" if choice.scope is Scope.PROJECT else _user_folder(around)
-    read = (*commands(choice.role, opencode_command), *skills(choice.role, "opencode", "opencode"))
-    return ClientSetup(assets=assets_below(folder, read))
+    read = (*setup.commands(choice.role, setup.opencode_command), *setup.skills(choice.role, "opencode", "opencode"))
+    return ClientSetup(assets=setup.assets_below(folder, read))
 
 
 CLIENT = Client(

@@ -144,19 +144,24 @@ _SHELLS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asset:
-    """A file that is ours as a whole."""
+class ClientFile:
+    """A file that is ours as a whole, or one with entries of ours beside those of others."""
 
     path: Path
-    text: str
+    text: str | None = None
+    """All of it, if the file is ours as a whole."""
+    format: Language = "json"
+    entries: tuple[ConfigEntry, ...] = ()
+    start: str = ""
+    """What a new file begins with."""
     personal: bool = False
     """Never shared, also where the project's other files are."""
 
 
-CommandForm = Callable[[str, str], Asset]
+CommandForm = Callable[[str, str], ClientFile]
 
 
-def skills(role: Audience, client: str, agent_type: str, *, waiting: str = "") -> tuple[Asset, ...]:
+def skills(role: Audience, client: str, agent_type: str, *, waiting: str = "") -> tuple[ClientFile, ...]:
     """Return what the endpoint's tools can do. `waiting` is what the client's model must know about waiting."""
     values = {
         "{agent_type}": agent_type,
@@ -167,41 +172,43 @@ def skills(role: Audience, client: str, agent_type: str, *, waiting: str = "") -
     return tuple(_skill(name, values) for name in fitting)
 
 
-def review_skill(runtime: str) -> Asset:
+def review_skill(runtime: str) -> ClientFile:
     """Return the skill of GSD's agents. Only what a runtime's shell does with a command that waits differs."""
     return _skill(_REVIEW, {"{waiting}": _SHELLS[runtime]})
 
 
-def _skill(name: str, values: Mapping[str, str]) -> Asset:
+def _skill(name: str, values: Mapping[str, str]) -> ClientFile:
     text = _asset("skills", name, "SKILL.md")
     for placeholder, value in values.items():
         text = text.replace(placeholder, value)
-    return Asset(path=Path("skills", name, "SKILL.md"), text=text)
+    return ClientFile(path=Path("skills", name, "SKILL.md"), text=text)
 
 
-def commands(role: Audience, form: CommandForm) -> tuple[Asset, ...]:
+def commands(role: Audience, form: CommandForm) -> tuple[ClientFile, ...]:
     """Return what the role can do: no command to review if nothing can be claimed."""
     fits = {"status": True, "propose": role.proposes, "review": role.reviews}
     return tuple(form(name, _asset("commands", f"{name}.md")) for name in _COMMANDS if fits[name])
 
 
-def claude_command(name: str, source: str) -> Asset:
+def claude_command(name: str, source: str) -> ClientFile:
     """Return /tandem:propose; the folder gives the prefix."""
-    return Asset(path=Path("commands", "tandem", f"{name}.md"), text=source)
+    return ClientFile(path=Path("commands", "tandem", f"{name}.md"), text=source)
 
 
-def gemini_command(name: str, source: str) -> Asset:
+def gemini_command(name: str, source: str) -> ClientFile:
     """Return /tandem:propose. JSON's strings are valid TOML."""
     description, body = _parts(source)
     prompt = body.replace("$ARGUMENTS", "{{args}}")
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in (("description", description), ("prompt", prompt)))
-    return Asset(path=Path("commands", "tandem", f"{name}.toml"), text="".join(lines))
+    return ClientFile(path=Path("commands", "tandem", f"{name}.toml"), text="".join(lines))
 
 
-def opencode_command(name: str, source: str) -> Asset:
+def opencode_command(name: str, source: str) -> ClientFile:
     """Return /tandem-propose."""
     description, body = _parts(source)
-    return Asset(path=Path("commands", f"tandem-{name}.md"), text=f"---\ndescription: {description}\n---\n\n{body}")
+    return ClientFile(
+        path=Path("commands", f"tandem-{name}.md"), text=f"---\ndescription: {description}\n---\n\n{body}"
+    )
 
 
 def _parts(source: str) -> tuple[str, str]:
@@ -255,22 +262,9 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClientFile:
-    """A file with entries of ours beside those of others."""
-
-    path: Path
-    format: Language = "json"
-    entries: tuple[ConfigEntry, ...]
-    start: str = ""
-    """What a new file begins with."""
-    personal: bool = False
-    """Never shared, also where the project's other files are."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSetup:
     documents: tuple[ClientFile, ...] = ()
-    assets: tuple[Asset, ...] = ()
+    assets: tuple[ClientFile, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -320,7 +314,7 @@ def tandem_program(around: Environment, *, shared: bool) -> str:
     return shutil.which("tandem", path=str(around.programs)) or "tandem"
 
 
-def assets_below(folder: Path, assets: Iterable[Asset]) -> tuple[Asset, ...]:
+def assets_below(folder: Path, assets: Iterable[ClientFile]) -> tuple[ClientFile, ...]:
     return tuple(replace(asset, path=folder / asset.path) for asset in assets)
 
 
