@@ -111,6 +111,16 @@ _STATES = {
 }
 
 
+def show_rules(context: Context) -> int:
+    rules = rules_here(Path.cwd(), config_file=context.options.config)
+    if context.wants_json:
+        context.screen.json(rules.facts())
+    else:
+        for line in rules.lines():
+            context.screen.say(line)
+    return Exit.DONE
+
+
 def show_status(context: Context) -> int:
     around = Environment.of(Path.cwd())
     installed = integrations.installed_gsd(around)
