@@ -12,7 +12,7 @@ from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.screen import visible_block
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
-from gsd_review_broker.domain.gate.decision import Because, Commit, RepositoryId
+from gsd_review_broker.domain.gate.decision import Because, RepositoryId
 from gsd_review_broker.domain.gate.judge import judge
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode, stricter, strictest
 from gsd_review_broker.domain.gate.refusal import plan_command
@@ -305,7 +305,7 @@ def check_offline(context: Context, revisions: list[str], *, key: str | None, po
     log = range_log(site, revisions)
     clean = frozenset(line.decode().removeprefix("clean=") for line in hook.clean_merges(log).splitlines())
     commits = parse_log(log, clean)
-    root = root_commit(site.folder, _newest(commits), environment=places())
+    root = root_commit(site.folder, commits[-1].id if commits else "HEAD", environment=places())
     origin = RepositoryId(root=root, folder=str(site.common))
     request = GateRequest(origin=origin, asker=Asker.CHECK, root=None, branches=(), commits=commits)
     proofs = read_proofs(noted_receipts(site.folder), public_key, origin, commits, rules)
@@ -334,10 +334,6 @@ def _row(row: dict[str, Any], proofs: Proofs) -> dict[str, Any]:
 def _override_line(row: dict[str, Any]) -> str:
     override = row["override"]
     return f"overridden by {override['person']}: {row['commit'][:12]} {row['subject']} ({override['reason']})"
-
-
-def _newest(commits: tuple[Commit, ...]) -> str:
-    return commits[-1].id if commits else "HEAD"
 
 
 def _public_key(file: str | None) -> "PublicKey":

@@ -42,7 +42,8 @@ def register(commands: Commands) -> None:
     receipt.add_argument("--note", metavar="COMMIT", help="store it in git notes (refs/notes/tandem) of this commit")
     group.add("key", later("gate_questions", "show_key"), summary="print the public key that receipts are checked with")
     claude = group.add(
-        "claude", _claude, summary="answer a hook of Claude Code, which `tandem install claude --gate` puts in place",
+        "claude", later("claude_hook", "answer"),
+        summary="answer a hook of Claude Code, which `tandem install claude --gate` puts in place",
         details="It reads the event as JSON from standard input.", parents=(),
     )  # fmt: skip
     claude.add_argument("event", choices=("pre-tool-use", "stop"), help="the event that Claude Code reports")
@@ -81,12 +82,6 @@ def _uninstall(options: argparse.Namespace) -> int:
     changed = uninstall_gate(Path.cwd())
     context.answer({"installed": False, "changed": changed}, "The gate is gone." if changed else "There was no gate.")
     return Exit.DONE
-
-
-def _claude(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.claude_hook import answer
-
-    return answer(options.event)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -106,7 +106,8 @@ def run_install(options: argparse.Namespace) -> int:
     clients = _chosen(options)
     # All are planned before the first is written: a refusal comes before any file is changed.
     planner = integrations.Planner(around)
-    return _carried_out([planner.install(client, choice) for client in clients], options, around, undo=True)
+    plans = _carried_out([planner.install(client, choice) for client in clients], options)
+    return _report(plans, options, around, undo=True)
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
@@ -118,15 +119,14 @@ def run_uninstall(options: argparse.Namespace) -> int:
     scope = _scope(options, around)
     clients = _chosen(options)
     planner = integrations.Planner(around)
-    return _carried_out([planner.uninstall(client, scope) for client in clients], options, around, undo=False)
+    plans = _carried_out([planner.uninstall(client, scope) for client in clients], options)
+    return _report(plans, options, around, undo=False)
 
 
-def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
-    from gsd_review_broker import integrations
+def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace) -> "list[ClientPlan]":
+    from gsd_review_broker.integrations import carry_out
 
-    if not options.dry_run:
-        plans = [integrations.carry_out(plan) for plan in plans]
-    return _report(plans, options, around, undo=undo)
+    return plans if options.dry_run else [carry_out(plan) for plan in plans]
 
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
@@ -140,18 +140,13 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     scope = integrations.Scope.PROJECT
     everything = [*integrations.everything_installable(), integrations.pool_settings()]
     planner = integrations.Planner(around)
-    plans = [planner.uninstall(client, scope) for client in everything]
-    present = gate_state(around.project())
-    has_gate = present.state != "absent"
+    has_gate = gate_state(around.project()).state != "absent"
+    plans = _carried_out([planner.uninstall(client, scope) for client in everything], options)
     if not options.dry_run:
-        plans = [integrations.carry_out(plan) for plan in plans]
         uninstall_gate(around.project())
-    plans = [plan for plan in plans if plan.address]
+    _report([plan for plan in plans if plan.address], options, around, undo=False, gate=has_gate)
     if options.json:
-        results = [_facts(plan, around) for plan in plans]
-        Screen().json({"dry_run": options.dry_run, "results": results, "gate": has_gate})
         return Exit.DONE
-    _report(plans, options, around, undo=False)
     screen = Screen()
     taken_back = "would be taken back" if options.dry_run else "taken back"
     screen.say("The gate: ", taken_back if has_gate else "nothing to remove")
@@ -201,10 +196,12 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
     )
 
 
-def _report(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+def _report(
+    plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool, **facts: bool
+) -> int:
     screen = Screen()
     if options.json:
-        screen.json({"dry_run": options.dry_run, "results": [_facts(plan, around) for plan in plans]})
+        screen.json({"dry_run": options.dry_run, "results": [_facts(plan, around) for plan in plans], **facts})
         return Exit.DONE
     for plan in plans:
         if options.dry_run:
