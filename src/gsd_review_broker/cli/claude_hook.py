@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gsd_review_broker.cli import changes
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.gate_questions import guarded_log
 from gsd_review_broker.domain.gate.policy import GatePolicy, Mode
@@ -35,17 +36,17 @@ _AUTHOR = {
 HookAnswer = tuple[str, str]
 
 
-def answer(event: str) -> int:
+def answer(context: Context) -> int:
     """Read the event from standard input, and print the answer for Claude Code."""
+    ask, refusal = _EVENTS[context.options.event]
     try:
-        facts = json.loads(sys.stdin.buffer.read(_LONGEST))
-        outcome, text = _EVENTS[event][0](facts)
+        outcome, text = ask(json.loads(sys.stdin.buffer.read(_LONGEST)))
     except BrokerError as error:
         outcome, text = "refuse", f"tandem gate: refused, because {error.message}. {error.hint}\n{_EARLY}"
     except Exception as error:  # noqa: BLE001 - Claude Code would go on
         outcome, text = "refuse", f"tandem gate: refused, because its hook failed: {error!r}\nRun `tandem doctor`."
     if outcome == "refuse":
-        print(json.dumps(_EVENTS[event][1](text)))
+        print(json.dumps(refusal(text)))
     elif text:
         print(json.dumps({"systemMessage": text}))
     return Exit.DONE

@@ -175,7 +175,8 @@ _SHORT = 12
 Findings = tuple[list[str], str | None]
 
 
-def check_point(context: Context, name: str) -> int:
+def check_point(context: Context) -> int:
+    name: str = context.options.checkpoint
     rules = rules_here(Path.cwd(), config_file=context.options.config)
     if not rules.is_on or not rules.gates[name]:
         return _answered(context, name, ([], None), note="No approval is needed at this checkpoint.")

@@ -113,6 +113,16 @@ _STATES = {
 }
 
 
+def show_rules(context: Context) -> int:
+    rules = rules_here(Path.cwd(), config_file=context.options.config)
+    if context.wants_json:
+        context.screen.json(rules.facts())
+    else:
+        for line in rules.lines():
+            context.screen.say(line)
+    return Exit.DONE
+
+
 def show_status(context: Context) -> int:
     around = Environment.of(Path.cwd())
     installed = installed_gsd(around)
@@ -153,7 +163,8 @@ def start_session(context: Context) -> int:
     """Print problems instead of failing: a failing hook would disturb a session that needs no review."""
     around = Environment.of(Path.cwd())
     result: Json = {"project": None, "broker": None, "repaired": [], "problems": []}
-    if around.root is None or not _is_ours(around):
+    # An account's hook runs in every folder: in projects of GSD, in those that were set up, and in others.
+    if around.root is None or not (connected_role(NAME, around) is not None or project_config(around.root).is_file()):
         return _finished(context, result)
     result["project"] = str(around.root)
     try:
@@ -163,14 +174,6 @@ def start_session(context: Context) -> int:
     except (BrokerError, StartError) as error:
         result["problems"].append(str(error))
     return _finished(context, result)
-
-
-def _is_ours(around: Environment) -> bool:
-    """Is this a project of GSD, or one that was set up? An account's hook runs in every folder."""
-    if around.root is None:
-        return False
-    in_project = connected_role(NAME, around) is not None
-    return in_project or project_config(around.root).is_file()
 
 
 def _repaired(around: Environment) -> list[str]:

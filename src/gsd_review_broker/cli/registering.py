@@ -2,23 +2,43 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
+from gsd_review_broker.cli.context import Context
 from gsd_review_broker.settings import locations
 
 Run = Callable[[argparse.Namespace], int]
 
 
+def later(module: str, function: str) -> Run:
+    """Import the function's module when the command runs. The function gets the command's context."""
+
+    def run(options: argparse.Namespace) -> int:
+        return getattr(import_module(f"gsd_review_broker.cli.{module}"), function)(Context(options))
+
+    return run
+
+
 class Commands:
     """Collects the commands of `tandem`, or those of a group such as `tandem audit`."""
 
-    def __init__(self, parser: argparse.ArgumentParser, *, title: str) -> None:
+    def __init__(
+        self, parser: argparse.ArgumentParser, *, title: str, parents: Sequence[argparse.ArgumentParser] = ()
+    ) -> None:
+        self._parents = parents
         self._parsers: Any = parser.add_subparsers(dest=title, required=True, metavar="COMMAND")
         self.groups: dict[str, Commands] = {}
         self.summaries: dict[str, str] = {}
 
     def add(
-        self, name: str, run: Run, *, summary: str, details: str = "", parents: Sequence[argparse.ArgumentParser] = ()
+        self,
+        name: str,
+        run: Run,
+        *,
+        summary: str,
+        details: str = "",
+        parents: Sequence[argparse.ArgumentParser] | None = None,
     ) -> argparse.ArgumentParser:
         """`run` gets the parsed options and returns the exit code; it imports heavy modules itself."""
         parser: argparse.ArgumentParser = self._parsers.add_parser(
@@ -26,7 +46,7 @@ class Commands:
             help=summary,
             description=f"{summary[:1].upper()}{summary[1:]}." + (f"\n\n{details}" if details else ""),
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            parents=list(parents),
+            parents=list(self._parents if parents is None else parents),
             allow_abbrev=False,
         )
         # The parser is kept for errors that argparse reports without the command's name.
@@ -34,12 +54,12 @@ class Commands:
         self.summaries[name] = summary
         return parser
 
-    def group(self, name: str, *, summary: str) -> "Commands":
-        """Add a command that has subcommands."""
+    def group(self, name: str, *, summary: str, parents: Sequence[argparse.ArgumentParser] = ()) -> "Commands":
+        """Add a command that has subcommands, which get the options of `parents`."""
         parser: argparse.ArgumentParser = self._parsers.add_parser(
             name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.", allow_abbrev=False
         )
-        self.groups[name] = Commands(parser, title=f"{name}_command")
+        self.groups[name] = Commands(parser, title=f"{name}_command", parents=parents)
         self.summaries[name] = summary
         return self.groups[name]
 

@@ -1,5 +1,6 @@
 """The gate's early layer in Claude Code, with the real broker and the real git hook beside it."""
 
+import argparse
 import io
 import json
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from gsd_review_broker.cli import claude_hook
+from gsd_review_broker.cli.context import Context
 from tests.support.gated import Gated, gated
 from tests.support.tandem import PROGRAM
 
@@ -36,7 +38,7 @@ def here(running: Gated, request: pytest.FixtureRequest) -> Gated:
 def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(event: str, text: str) -> dict[str, Any]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        assert claude_hook.answer(event) == 0
+        assert claude_hook.answer(Context(argparse.Namespace(event=event))) == 0
         printed = capsys.readouterr().out
         return json.loads(printed) if printed else {}
 

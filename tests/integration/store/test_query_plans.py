@@ -51,6 +51,7 @@ WHOLE = {
     "_ALL_TOKENS": "SCAN tokens USING INDEX ix_tokens_created_at",
     "_LATEST_LANDED": "SCAN landed_commits USING INDEX ix_landed_commits_landed_at",
     "_LATEST_OVERRIDES": "SCAN gate_overrides",
+    # Only commits without a review are in this index; those that were exempt, merged or empty are read and left out.
     "_WITHOUT_APPROVAL": "SCAN landed_commits USING INDEX ix_landed_commits_without_approval",
 }
 

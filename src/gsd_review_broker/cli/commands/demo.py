@@ -2,12 +2,10 @@
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import textwrap
 import webbrowser
-from collections.abc import Iterator
 
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.cli.registering import Commands
@@ -20,7 +18,6 @@ Makes a scratch repository, starts a broker on a free port, and runs two scripte
 real MCP in three rounds, with findings, a counter-patch and an approval. It does not touch your files or call a model,
 and it removes everything afterwards."""
 _PAUSE_SECONDS = 1.2
-_DEADLINE_SECONDS = 120.0
 _INDENT = " " * 12
 _NARROWEST = 20
 _COLOURS = {"proposer": Style.CYAN, "reviewer": Style.MAGENTA}
@@ -36,21 +33,23 @@ def register(commands: Commands) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.demo_stage import built
+    from gsd_review_broker.cli.demo import built, play
 
     screen = Screen()
     lines_shown: list[Json] = []
+
+    def tell(line: Json) -> None:
+        lines_shown.append(line)
+        if not options.json:
+            _tell(screen, line)
+
     with contextlib.ExitStack() as stack:
         with screen.progress("the stage is built"):
-            stage = stack.enter_context(built())
+            broker, folder = stack.enter_context(built())
         if not options.json:
-            _open(screen, stage.url, options)
-        pause = 0.0 if options.fast else _PAUSE_SECONDS
-        for line in _lines(stage.play(pause=pause, deadline=_DEADLINE_SECONDS)):
-            lines_shown.append(line)
-            if not options.json:
-                _tell(screen, line)
-        events = stage.broker.connection.call("get_audit_log", {"limit": 500})["events"]
+            _open(screen, broker.connection.url, options)
+        play(broker.connection, folder, tell, pause=0.0 if options.fast else _PAUSE_SECONDS)
+        events = broker.connection.call("get_audit_log", {"limit": 500})["events"]
     if options.json:
         screen.json({"steps": lines_shown, "events": [event["event_type"] for event in events]})
         return Exit.DONE
@@ -61,10 +60,6 @@ def run_demo(options: argparse.Namespace) -> int:
         f"Next, in your repository: `tandem up`, then `tandem install {CLIENTS[0]}` (or {', '.join(CLIENTS[1:])})."
     )
     return Exit.DONE
-
-
-def _lines(output: Iterator[bytes]) -> Iterator[Json]:
-    return (json.loads(line) for line in output)
 
 
 def _open(screen: Screen, url: str, options: argparse.Namespace) -> None:

@@ -5,26 +5,24 @@ from pathlib import Path
 
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option
+from gsd_review_broker.cli.registering import Commands, add_review, broker_options, identity_option, later
 from gsd_review_broker.errors import BrokerError, Code
 
 _MODES = ("off", "warn", "block")
 
 
 def register(commands: Commands) -> None:
-    group = commands.group("gate", summary="let only approved content land, and prove it")
-    options = broker_options()
-    install = group.add("install", _install, summary="install the git hook, for all worktrees", parents=[options])
+    group = commands.group("gate", summary="let only approved content land, and prove it", parents=[broker_options()])
+    install = group.add("install", _install, summary="install the git hook, for all worktrees")
     install.add_argument("--mode", choices=_MODES, help="write this mode into the project's file (warn)")
-    group.add("uninstall", _uninstall, summary="remove the hook and restore what was there before", parents=[options])
+    group.add("uninstall", _uninstall, summary="remove the hook and restore what was there before")
     group.add(
         "status",
-        _status,
+        later("gate_questions", "status_of"),
         summary="show whether the hook is in place and all commits have an approval",
-        parents=[options],
     )
     check = group.add(
-        "check", _check, summary="check that each commit of a range has an approval", parents=[options],
+        "check", _check, summary="check that each commit of a range has an approval",
         details="Exit code 0: all have. 5: some have not. 3: there is neither a broker nor anything else that knows.",
     )  # fmt: skip
     check.add_argument("range", nargs="*", metavar="A..B", help="commits, as git log takes them")
@@ -35,20 +33,23 @@ def register(commands: Commands) -> None:
     check.add_argument("--key", metavar="FILE", help="with --offline: the broker's public key")
     check.add_argument("--policy", metavar="FILE", help="with --offline: this policy instead of the default")
     receipt = group.add(
-        "receipt", _receipt, summary="print the signed receipt of an approval or an override", parents=[options]
+        "receipt",
+        later("gate_questions", "show_receipt"),
+        summary="print the signed receipt of an approval or an override",
     )
     add_review(receipt, is_optional=True)
     receipt.add_argument("--override", metavar="COMMIT", help="of the override that let this commit through")
     receipt.add_argument("--note", metavar="COMMIT", help="store it in git notes (refs/notes/tandem) of this commit")
-    group.add("key", _key, summary="print the public key that receipts are checked with", parents=[options])
+    group.add("key", later("gate_questions", "show_key"), summary="print the public key that receipts are checked with")
     claude = group.add(
-        "claude", _claude, summary="answer a hook of Claude Code, which `tandem install claude --gate` puts in place",
-        details="It reads the event as JSON from standard input.",
+        "claude", later("claude_hook", "answer"),
+        summary="answer a hook of Claude Code, which `tandem install claude --gate` puts in place",
+        details="It reads the event as JSON from standard input.", parents=(),
     )  # fmt: skip
     claude.add_argument("event", choices=("pre-tool-use", "stop"), help="the event that Claude Code reports")
     override = group.add(
         "override", _override, summary="let commits through for some minutes, with a reason",
-        parents=[options, identity_option()],
+        parents=[broker_options(), identity_option()],
     )  # fmt: skip
     override.add_argument("--reason", "-m", required=True, metavar="TEXT", help="why; it is in the audit")
     override.add_argument("--minutes", type=int, default=15, metavar="N", help="for how long (15)")
@@ -83,40 +84,16 @@ def _uninstall(options: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _claude(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.claude_hook import answer
-
-    return answer(options.event)
-
-
-def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate_questions import status_of
-
-    return status_of(Context(options))
-
-
 def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli import gate_questions, gate_receipts
+    from gsd_review_broker.cli import gate_questions
 
     if bool(options.range) == bool(options.plan) or (options.plan and options.offline):
         raise BrokerError(Code.INVALID_ARGUMENT, "give a range of commits, or --plan FILE", "For example main..HEAD.")
     if options.plan:
         return gate_questions.check_plan(Context(options), options.plan)
     if options.offline:
-        return gate_receipts.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
+        return gate_questions.check_offline(Context(options), options.range, key=options.key, policy=options.policy)
     return gate_questions.check_range(Context(options), options.range)
-
-
-def _receipt(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate_receipts import show_receipt
-
-    return show_receipt(Context(options), options.review, override=options.override, note=options.note)
-
-
-def _key(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gate_receipts import show_key
-
-    return show_key(Context(options))
 
 
 def _override(options: argparse.Namespace) -> int:

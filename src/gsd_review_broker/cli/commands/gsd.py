@@ -8,7 +8,7 @@ from pathlib import Path
 from gsd_review_broker.cli.broker.watching import exit_of, is_decided, wait_for_verdict
 from gsd_review_broker.cli.context import Context
 from gsd_review_broker.cli.exits import Exit
-from gsd_review_broker.cli.registering import Commands, broker_options
+from gsd_review_broker.cli.registering import Commands, broker_options, later
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import Status, Verdict
 from gsd_review_broker.errors import BrokerError, Code, StartError
@@ -37,27 +37,29 @@ _LANE_SECONDS = 1140.0
 
 
 def register(commands: Commands) -> None:
-    group = commands.group("gsd", summary="review inside GSD's workflow")
-    options = broker_options()
+    group = commands.group("gsd", summary="review inside GSD's workflow", parents=[broker_options()])
     group.add(
-        "rules", _rules, summary="say what GSD's agents have to do about reviews", details=_RULES, parents=[options]
+        "rules",
+        later("gsd_rules", "show_rules"),
+        summary="say what GSD's agents have to do about reviews",
+        details=_RULES,
     )
     group.add(
-        "status", _status, summary="show which GSD is installed, and whether the overlay is whole", parents=[options]
+        "status",
+        later("gsd_rules", "show_status"),
+        summary="show which GSD is installed, and whether the overlay is whole",
     )
     group.add(
         "check",
-        _check,
+        later("gsd_checkpoint", "check_commits"),
         summary="say which commits that landed before their verdict have to be taken back",
         details=_CHECK,
-        parents=[options],
     )
     checkpoint = group.add(
         "checkpoint",
-        _checkpoint,
+        later("gsd_checkpoint", "check_point"),
         summary="say whether a phase may go on: are its plans, or its commits, approved?",
         details=_CHECKPOINT,
-        parents=[options],
     )
     checkpoint.add_argument("checkpoint", choices=_CHECKPOINTS, help="which one")
     review = group.add(
@@ -65,7 +67,6 @@ def register(commands: Commands) -> None:
         _review,
         summary="have the prompt on standard input reviewed, and print the review",
         details=_REVIEW,
-        parents=[options],
     )
     review.add_argument(
         "--timeout", type=float, default=_LANE_SECONDS, metavar="SECONDS", help="how long to wait (1140)"
@@ -75,52 +76,13 @@ def register(commands: Commands) -> None:
         _statusline,
         summary="print the state of the reviews in a few words, for a status line",
         details="It never fails and waits for nothing: without a broker it says so.",
-        parents=[options],
     )
     group.add(
         "session-start",
-        _session_start,
+        later("gsd_rules", "start_session"),
         summary="start the broker and repair the overlay",
         details=_START,
-        parents=[options],
     )
-
-
-def _rules(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd_rules import rules_here
-
-    context = Context(options)
-    rules = rules_here(Path.cwd(), config_file=options.config)
-    if context.wants_json:
-        context.screen.json(rules.facts())
-    else:
-        for line in rules.lines():
-            context.screen.say(line)
-    return Exit.DONE
-
-
-def _check(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd_checkpoint import check_commits
-
-    return check_commits(Context(options))
-
-
-def _checkpoint(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd_checkpoint import check_point
-
-    return check_point(Context(options), options.checkpoint)
-
-
-def _status(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd_rules import show_status
-
-    return show_status(Context(options))
-
-
-def _session_start(options: argparse.Namespace) -> int:
-    from gsd_review_broker.cli.gsd_rules import start_session
-
-    return start_session(Context(options))
 
 
 _AGENT = "gsd-review"

@@ -101,7 +101,8 @@ def run_install(options: argparse.Namespace) -> int:
     clients = _chosen(options)
     # All are planned before the first is written: a refusal comes before any file is changed.
     planner = Planner(around)
-    return _carried_out([planner.install(client, choice) for client in clients], options, around, undo=True)
+    plans = _carried_out([planner.install(client, choice) for client in clients], options)
+    return _report(plans, options, around, undo=True)
 
 
 def run_uninstall(options: argparse.Namespace) -> int:
@@ -114,22 +115,21 @@ def run_uninstall(options: argparse.Namespace) -> int:
     scope = _scope(options, around)
     clients = _chosen(options)
     planner = Planner(around)
-    return _carried_out([planner.uninstall(client, scope) for client in clients], options, around, undo=False)
+    plans = _carried_out([planner.uninstall(client, scope) for client in clients], options)
+    return _report(plans, options, around, undo=False)
 
 
-def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+def _carried_out(plans: "list[ClientPlan]", options: argparse.Namespace) -> "list[ClientPlan]":
     from gsd_review_broker.integrations.planning import carry_out
 
-    if not options.dry_run:
-        plans = [carry_out(plan) for plan in plans]
-    return _report(plans, options, around, undo=undo)
+    return plans if options.dry_run else [carry_out(plan) for plan in plans]
 
 
 def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     from gsd_review_broker.cli.project_files import gate_state, uninstall_gate
     from gsd_review_broker.integrations.clients import everything_installable, pool_settings
     from gsd_review_broker.integrations.clients.setup import Scope
-    from gsd_review_broker.integrations.planning import Planner, carry_out
+    from gsd_review_broker.integrations.planning import Planner
 
     if options.clients or options.scope == "user":
         raise BrokerError(
@@ -138,18 +138,13 @@ def _uninstall_all(options: argparse.Namespace, around: "Environment") -> int:
     scope = Scope.PROJECT
     everything = [*everything_installable(), pool_settings()]
     planner = Planner(around)
-    plans = [planner.uninstall(client, scope) for client in everything]
-    present = gate_state(around.project())
-    has_gate = present.state != "absent"
+    has_gate = gate_state(around.project()).state != "absent"
+    plans = _carried_out([planner.uninstall(client, scope) for client in everything], options)
     if not options.dry_run:
-        plans = [carry_out(plan) for plan in plans]
         uninstall_gate(around.project())
-    plans = [plan for plan in plans if plan.address]
+    _report([plan for plan in plans if plan.address], options, around, undo=False, gate=has_gate)
     if options.json:
-        results = [_facts(plan, around) for plan in plans]
-        Screen().json({"dry_run": options.dry_run, "results": results, "gate": has_gate})
         return Exit.DONE
-    _report(plans, options, around, undo=False)
     screen = Screen()
     taken_back = "would be taken back" if options.dry_run else "taken back"
     screen.say("The gate: ", taken_back if has_gate else "nothing to remove")
@@ -199,10 +194,12 @@ def _choice(options: argparse.Namespace, around: "Environment") -> "Choice":
     )
 
 
-def _report(plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool) -> int:
+def _report(
+    plans: "list[ClientPlan]", options: argparse.Namespace, around: "Environment", *, undo: bool, **facts: bool
+) -> int:
     screen = Screen()
     if options.json:
-        screen.json({"dry_run": options.dry_run, "results": [_facts(plan, around) for plan in plans]})
+        screen.json({"dry_run": options.dry_run, "results": [_facts(plan, around) for plan in plans], **facts})
         return Exit.DONE
     for plan in plans:
         if options.dry_run:

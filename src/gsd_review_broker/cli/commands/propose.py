@@ -76,15 +76,12 @@ def run_propose(options: argparse.Namespace) -> int:
     context = Context(options)
     arguments = _arguments(options, context)
     created = context.call("create_review", **arguments)
-    page = f"/r/{created['review_id']}"
-    has_diff = arguments["diff"] is not None
-    if options.wait is None:
-        _tell(context, created, has_diff=has_diff)
-        return open_page(context, page) if options.web and not context.wants_json else Exit.DONE
-    if not context.wants_json:
-        _tell(context, created, has_diff=has_diff)
+    if options.wait is None or not context.wants_json:
+        _tell(context, created, has_diff=arguments["diff"] is not None)
     if options.web and not context.wants_json:
-        open_page(context, page)
+        open_page(context, f"/r/{created['review_id']}")
+    if options.wait is None:
+        return Exit.DONE
     # A reader of a pipe gets the review's id before the wait, not after it.
     context.screen.write("")
     status = wait_for_verdict(context, created["review_id"], seconds=options.wait)

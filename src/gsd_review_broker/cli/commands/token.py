@@ -21,22 +21,20 @@ _TITLES = ("NAME", "ROLE", "PROJECT", "STATE", "CREATED", "EXPIRES", "BY")
 
 
 def register(commands: Commands) -> None:
-    token = commands.group("token", summary="who may call the broker, and as what")
-    shared = [broker_options()]
+    token = commands.group("token", summary="who may call the broker, and as what", parents=[broker_options()])
     new = token.add(
         "new",
         run_new,
         summary="make a token and print it once",
         details="The broker stores only a hash of it. It applies where the setting auth is token. A user who\n"
         "can open the database may do this, whether the broker is running or not.",
-        parents=shared,
     )
     new.add_argument("--role", required=True, choices=values(TokenRole), help="what it allows")
     new.add_argument("--name", help="whose it is; rules compare this name (a new one)")
     new.add_argument("--project", help="its holder sees only this project")
     new.add_argument("--expires", metavar="TIME", help="in minutes, hours or days: 90m, 12h, 30d (never)")
-    token.add("list", run_list, summary="list tokens, the newest first", parents=shared)
-    revoke = token.add("revoke", run_revoke, summary="make a token invalid at once", parents=shared)
+    token.add("list", run_list, summary="list tokens, the newest first")
+    revoke = token.add("revoke", run_revoke, summary="make a token invalid at once")
     revoke.add_argument("name", metavar="NAME", help="its name, as `tandem token list` shows it")
 
 
