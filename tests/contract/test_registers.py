@@ -223,7 +223,7 @@ def test_a_field_that_is_not_stored_as_it_is_has_a_converter(kind: type) -> None
         for name, hint in hints.items()
         if any(getattr(part, "__supertype__", part) not in plain for part in parts(hint))
     }
-    assert STORED[kind]._converted.keys() == needed
+    assert STORED[kind]._conversions.keys() == needed
 
 
 # By model: what is shown under another name, and what is not shown.

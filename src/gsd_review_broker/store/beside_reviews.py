@@ -12,8 +12,8 @@ from gsd_review_broker.domain.gate.records import parse_records, path_key
 from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, values_of
 from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.domain.text import identity_key
-from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, TokenRole, WorkOutcome
-from gsd_review_broker.store.rows import Rows, member_of
+from gsd_review_broker.domain.words import Status
+from gsd_review_broker.store.rows import Rows
 from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     approved_paths,
@@ -30,8 +30,8 @@ from gsd_review_broker.store.tables import (
     tokens,
 )
 
-REVIEWERS = Rows(Reviewer, reviewers, state=member_of(ReviewerState), end_reason=member_of(EndReason))
-WORK = Rows(Work, reviewer_work, outcome=member_of(WorkOutcome))
+REVIEWERS = Rows(Reviewer, reviewers)
+WORK = Rows(Work, reviewer_work)
 FAILURES = Rows(Failure, review_failures)
 
 _REVIEWER = sa.select(*REVIEWERS.columns).where(reviewers.c.id == parameter("reviewer_id"))
@@ -207,7 +207,7 @@ class PoolWrites(PoolReads):
 
 REVIEWED_CHANGES = Rows(ReviewedChange, reviewed_changes)
 OVERRIDES = Rows(GateOverride, gate_overrides)
-LANDED = Rows(LandedCommit, landed_commits, because=member_of(Because), reviews=lambda text: tuple(json.loads(text)))
+LANDED = Rows(LandedCommit, landed_commits, reviews=lambda text: tuple(json.loads(text)))
 
 _CHANGE = sa.select(*REVIEWED_CHANGES.columns).where(reviewed_changes.c.review_id == parameter("review_id"))
 _ON_PATH = (
@@ -316,7 +316,7 @@ class GateWrites(GateReads):
             self._statements.run(_MARK_LANDED, {"of_review": review_id, "at": commit.landed_at})
 
 
-TOKENS = Rows(Token, tokens, role=member_of(TokenRole))
+TOKENS = Rows(Token, tokens)
 
 _TOKEN = sa.select(*TOKENS.columns).where(tokens.c.hash == parameter("hash"))
 _ALL_TOKENS = sa.select(*TOKENS.columns).order_by(tokens.c.created_at.desc(), tokens.c.hash).limit(parameter("most"))

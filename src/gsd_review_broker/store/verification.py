@@ -4,6 +4,7 @@ import contextlib
 import heapq
 import itertools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +55,10 @@ _METADATA = EVENTS.columns.index(events.c.metadata)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerificationReport:
     problems: list[str]
-    events: int
-    reviews: int
-    archived_events: int
-    statistics_checked: bool
+    events: int = 0
+    reviews: int = 0
+    archived_events: int = 0
+    statistics_checked: bool = False
 
 
 class _UnreadableError(Exception):
@@ -73,31 +74,23 @@ def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
             f"{path.name}: {problem}" for path, file in zip(paths, files, strict=True) for problem in file.damage()
         ]
         if damage:
-            return _not_whole(*damage)
+            return VerificationReport(problems=damage)
         try:
             return _verify_archive(files[0]) if files[0].is_archive else _verify_all(files)
         except (_UnreadableError, sqlite3.DatabaseError) as error:
-            return _not_whole(str(error))
+            return VerificationReport(problems=[str(error)])
 
 
 def differing_tables(one: Path, other: Path) -> list[str]:
     """Name the tables whose rows are not the same in both databases."""
+    differing: list[str] = []
     with opened(one) as first, opened(other) as second:
-        return [
-            table.name
-            for table in metadata.sorted_tables
-            if any(
-                left != right for left, right in itertools.zip_longest(*(_all(file, table) for file in (first, second)))
-            )
-        ]
-
-
-def _all(file: sqlite3.Connection, table: sa.Table) -> Iterator[Values]:
-    return file.execute(sql_of(sa.select(table).order_by(*table.primary_key)))
-
-
-def _not_whole(*problems: str) -> VerificationReport:
-    return VerificationReport(problems=list(problems), events=0, reviews=0, archived_events=0, statistics_checked=False)
+        for table in metadata.sorted_tables:
+            statement = sql_of(sa.select(table).order_by(*table.primary_key))
+            pairs = itertools.zip_longest(first.execute(statement), second.execute(statement))
+            if any(left != right for left, right in pairs):
+                differing.append(table.name)
+    return differing
 
 
 def _verify_all(files: list["_Whole"]) -> VerificationReport:
@@ -150,20 +143,9 @@ def _verify_archive(archive: "_Whole") -> VerificationReport:
             break
         before = event
     if not problems:
-        problems += audit.check_reviews(archive.by_review(), archive.stored(), _Ignored())
+        problems += audit.check_reviews(archive.by_review(), archive.stored(), defaultdict(Totals))
     count = archive.count("events")
-    return VerificationReport(
-        problems=problems,
-        events=count,
-        reviews=archive.count("reviews"),
-        archived_events=count,
-        statistics_checked=False,
-    )
-
-
-class _Ignored(dict[str, Totals]):
-    def __missing__(self, scope: str) -> Totals:
-        return Totals()
+    return VerificationReport(problems=problems, events=count, reviews=archive.count("reviews"), archived_events=count)
 
 
 def export(database: Path) -> Iterator[dict[str, Any]]:

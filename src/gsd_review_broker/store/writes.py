@@ -28,39 +28,16 @@ from gsd_review_broker.store.rows import (
 from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     audit_head,
-    brokers,
     counter_patches,
-    counters,
     events,
     findings,
-    histogram_buckets,
-    histograms,
     idempotency_keys,
     messages,
-    pool_switches,
     review_failures,
-    reviewer_work,
-    reviewers,
     reviews,
     revisions,
 )
 
-# The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
-# last the rows that every command writes. A lock on a review covers the rows that belong to it.
-LOCK_ORDER = (
-    reviews,
-    idempotency_keys,
-    review_failures,
-    reviewer_work,
-    reviewers,
-    brokers,
-    pool_switches,
-    audit_head,
-    events,
-    counters,
-    histogram_buckets,
-    histograms,
-)
 # FOR UPDATE where the database has it. SQLite has one writer, does not need it and ignores it.
 _LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
 _HEAD = (
