@@ -64,6 +64,7 @@ class Rows(Generic[T]):
         declared = {one.name: _conversion_to(one.type) for one in fields(cast("Any", kind))}
         self._conversions = {name: convert for name, convert in declared.items() if convert is not None} | converted
         self.columns = [table.c[name] for name in self._names]
+        self.select = sa.select(*self.columns)
 
     def find(self, statements: Statements, statement: Statement, parameters: Parameters) -> T | None:
         row = statements.row(statement, parameters)
@@ -106,16 +107,12 @@ def review_row(review: Review) -> dict[str, Any]:
     }
 
 
-def revision_row(revision: Revision) -> dict[str, Any]:
-    return values_of(revision) | {"affected_files": files_text(revision.affected_files)}
+def row_with_files(content: Revision | CounterPatch) -> dict[str, Any]:
+    return values_of(content) | {"affected_files": files_text(content.affected_files)}
 
 
 def message_row(message: Message) -> dict[str, Any]:
     return values_of(message) | {"metadata": None if message.metadata is None else canonical(message.metadata)}
-
-
-def counter_patch_row(patch: CounterPatch) -> dict[str, Any]:
-    return values_of(patch) | {"affected_files": files_text(patch.affected_files)}
 
 
 def event_row(event: NewEvent, *, number: int, previous_hash: str) -> dict[str, Any]:

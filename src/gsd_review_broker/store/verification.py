@@ -40,13 +40,13 @@ from gsd_review_broker.store.tables import (
 
 T = TypeVar("T")
 
-_CHAIN = sa.select(*EVENTS.columns).order_by(events.c.id)
-_BY_REVIEW = sa.select(*EVENTS.columns).where(events.c.review_id.is_not(None)).order_by(events.c.review_id, events.c.id)
-_REVIEWS = sa.select(*REVIEWS.columns).order_by(reviews.c.id)
-_REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revisions.c.number)
-_MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
-_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.position)
-_COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
+_CHAIN = EVENTS.select.order_by(events.c.id)
+_BY_REVIEW = EVENTS.select.where(events.c.review_id.is_not(None)).order_by(events.c.review_id, events.c.id)
+_REVIEWS = REVIEWS.select.order_by(reviews.c.id)
+_REVISIONS = REVISIONS.select.order_by(revisions.c.review_id, revisions.c.number)
+_MESSAGES = MESSAGES.select.order_by(messages.c.review_id, messages.c.id)
+_FINDINGS = FINDINGS.select.order_by(findings.c.review_id, findings.c.position)
+_COUNTER_PATCHES = COUNTER_PATCHES.select.order_by(counter_patches.c.review_id, counter_patches.c.id)
 _HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash)
 _EVERY_COUNT = 1 << 40
 _METADATA = EVENTS.columns.index(events.c.metadata)
