@@ -35,7 +35,7 @@ from gsd_review_broker.domain.rules.verdicts import Judgement
 from gsd_review_broker.domain.tally import Totals, scopes_of, tally_of
 from gsd_review_broker.domain.words import Category, Role, Verdict
 from gsd_review_broker.store import migrations
-from gsd_review_broker.store.rows import message_row, review_row, revision_row
+from gsd_review_broker.store.rows import message_row, review_row, row_with_files
 from gsd_review_broker.store.statistics import sum_row
 
 NOW = Milliseconds(1_800_000_000_000)
@@ -185,7 +185,7 @@ def _story(act: Act) -> Story:
     return Story(
         review=act.review,
         review_values=review_row(act.review),
-        revisions=[revision_row(change.revision) for change in act.changes if change.revision],
+        revisions=[row_with_files(change.revision) for change in act.changes if change.revision],
         messages=[message_row(change.message) for change in act.changes if change.message],
         events=[(event, canonical(event.metadata), event.timestamp - NOW) for event in events],
         is_open=act.review.closed_at is None,

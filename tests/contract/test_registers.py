@@ -6,17 +6,13 @@ fails here.
 
 import collections
 import dataclasses
+import gsd_review_broker
+import pytest
 import re
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-import gsd_review_broker
 from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.commands import all_modules, gsd, propose
@@ -51,19 +47,19 @@ from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.domain.words import (
     AGENTS,
-    CLIENTS,
-    PROPOSERS_TURN,
-    REVIEWERS_TURN,
-    VENDORS,
     Audience,
+    CLIENTS,
     CallerKind,
     CounterPatchStatus,
     EventType,
     Operation,
+    PROPOSERS_TURN,
+    REVIEWERS_TURN,
     Role,
     Severity,
     Status,
     TokenRole,
+    VENDORS,
     Verdict,
     WorkOutcome,
     proposer_must_act,
@@ -82,7 +78,10 @@ from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows
 from gsd_review_broker.web.conversation import _SENTENCES, _VERDICTS
 from gsd_review_broker.web.text import STATUS_MARKS
+from pathlib import Path
 from tests.support import reviews
+from typing import Any
+
 
 # Fields of a review that no fact of an event repeats: replay derives them from the events themselves.
 DERIVED = {
@@ -223,7 +222,7 @@ def test_a_field_that_is_not_stored_as_it_is_has_a_converter(kind: type) -> None
         for name, hint in hints.items()
         if any(getattr(part, "__supertype__", part) not in plain for part in parts(hint))
     }
-    assert STORED[kind]._converted.keys() == needed
+    assert STORED[kind]._conversions.keys() == needed
 
 
 # By model: what is shown under another name, and what is not shown.

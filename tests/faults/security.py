@@ -501,7 +501,7 @@ A_TOKEN = (
     fault(
         "security gate: a receipt is believed whatever its signature",
         "gate/receipts.py",
-        "            if candidate.is_signed_by(key):\n",
+        "            if candidate.is_signed_by(key.has_signed):\n",
         "            if candidate:\n",
         "tests/acceptance/gate/test_receipts.py::test_a_tampered_receipt_proves_nothing",
     ),

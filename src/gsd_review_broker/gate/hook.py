@@ -254,18 +254,15 @@ def common_folder() -> str:
 
 def question(site: Site, updates: "list[tuple[str, str]]", globs: "tuple[str, ...]", plans: bytes) -> "bytes | None":
     """Ask about all commits that the guarded branches would gain; None if there are none."""
-    log = new_commits([new for new, _ in updates], site.tips, globs)
+    # In state `prepared` the references still have their old values.
+    news = [new for new, _ in updates]
+    log = commits_log([*news, "--not", *guarded_globs(globs), "--remotes", *site.tips])
     if not log:
         return None
     import time
 
     names = "".join(f"branch={name}\n" for _, name in updates).encode("utf-8", "surrogateescape")
     return site.head("hook") + b"at=%d\n" % (time.time() * 1000) + names + plans + clean_merges(log) + b"\n" + log
-
-
-def new_commits(news: "list[str]", tips: "list[str]", globs: "tuple[str, ...]") -> bytes:
-    """List what the branches would gain. In state `prepared` the references still have their old values."""
-    return commits_log([*news, "--not", *guarded_globs(globs), "--remotes", *tips])
 
 
 def commits_log(revisions: "list[str]") -> bytes:

@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -323,17 +322,28 @@ def _restore_config(site: GateSite, receipt: dict[str, Any]) -> None:
 
 def _script(site: GateSite) -> str:
     package = str(Path(gsd_review_broker.__file__).resolve().parent.parent)
-    in_front = hook_file(site).parent == site.own / "hooks" or _receipt_kind(site) == "in front"
+    """Write the hook. `place` is our folder; `chained` is shell text for the path of the hook that was there before."""
     place, chained = "../tandem", f'"${{0%/*}}"/{CHAINED}'
-    if in_front:
+    if hook_file(site).parent == site.own / "hooks" or _receipt_kind(site) == "in front":
         named = json.loads(site.receipt_file.read_text())["hooks_path"]
         place, chained = "..", _pass_on_script(folder=named, name=_HOOK).splitlines()[2].removeprefix("hook=")
     known = hook_site(site).known
+    # A ticket must be newer than these.
     configuration = [known[key] for key in ("project_file", "user_file") if known.get(key)]
-    return _hook_script(
-        python=sys.executable, package=package, place=place, chained=chained, configuration=configuration,
-        has_tickets=not known.get("elsewhere"),
-    )  # fmt: skip
+    return _TEMPLATE.format(
+        mark=MARK,
+        python=shlex.quote(sys.executable),
+        place=place,
+        chained=chained,
+        program=shlex.quote(_PROGRAM.format(package=package)),
+        configuration=shlex.join(configuration),
+        tickets="none" if known.get("elsewhere") else "count",
+        foreign=" ".join(FOREIGN_VARIABLES),
+        demands="".join(f"${{{name}-}}" for name in _DEMANDS),
+        environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
+        diff=shlex.join(command_line(TICKET_DIFF)),
+        sum=shlex.join(command_line(_SUM)),
+    )
 
 
 def _receipt_kind(site: GateSite) -> str | None:
@@ -409,27 +419,6 @@ def _good(answer: Answer) -> bytes:
     if answer.code != 0:
         raise BrokerError(Code.UNAVAILABLE, f"git failed: {answer.why}", "Look at the repository.")
     return answer.output
-
-
-def _hook_script(
-    *, python: str, package: str, place: str, chained: str, configuration: Sequence[str], has_tickets: bool = True
-) -> str:
-    """`chained` is shell text for the path of the hook that was there before. `configuration` are the files that a
-    ticket must be newer than."""
-    return _TEMPLATE.format(
-        mark=MARK,
-        python=shlex.quote(python),
-        place=place,
-        chained=chained,
-        program=shlex.quote(_PROGRAM.format(package=package)),
-        configuration=shlex.join(configuration),
-        tickets="count" if has_tickets else "none",
-        foreign=" ".join(FOREIGN_VARIABLES),
-        demands="".join(f"${{{name}-}}" for name in _DEMANDS),
-        environment=" ".join(f"{name}={shlex.quote(value)}" for name, value in FIXED_ENVIRONMENT.items()),
-        diff=shlex.join(command_line(TICKET_DIFF)),
-        sum=shlex.join(command_line(_SUM)),
-    )
 
 
 def _pass_on_script(*, folder: str, name: str) -> str:

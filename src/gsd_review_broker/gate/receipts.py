@@ -105,55 +105,6 @@ def _bare_key(text: str) -> object:
     return Ed25519PublicKey.from_public_bytes(content) if len(content) == _KEY_BYTES else load_der_public_key(content)
 
 
-class PrivateKey:
-    def __init__(self, key: "Ed25519PrivateKey") -> None:
-        self._key = key
-        self.public = PublicKey(key.public_key())
-
-    @classmethod
-    def read(cls, path: Path) -> "PrivateKey":
-        """Read a key. Raises StartError."""
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        try:
-            key = load_pem_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError, UnsupportedAlgorithm) as error:
-            raise StartError(f"the key {path} cannot be read: {error}") from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise StartError(f"the key {path} is not an Ed25519 key.")
-        return cls(key)
-
-    @classmethod
-    def make(cls, path: Path) -> "PrivateKey":
-        """Make a key. Of two brokers that start at once, one makes the key and both use it."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-        content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - pathlib does not open a descriptor
-            file.write(content)
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-        return cls.read(path)
-
-    def sign(self, content: bytes) -> bytes:
-        return self._key.sign(content)
-
-    def public_text(self) -> str:
-        """Write the public half as PEM, which other tools read too."""
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-        return self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
-
-
 NOTES = "refs/notes/tandem"
 # A range is tried by all of its parts, so it must not be long.
 _LONGEST_RANGE = 60
@@ -166,7 +117,7 @@ class ReceiptSigner:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._key: PrivateKey | None = None
+        self._key: Ed25519PrivateKey | None = None
 
     @classmethod
     def of_file(cls, path: Path) -> "ReceiptSigner":
@@ -189,14 +140,53 @@ class ReceiptSigner:
             key = self._key or self._load()
         except StartError as error:
             raise BrokerError(Code.UNAVAILABLE, str(error), "Restore the key, or remove it for a new one.") from error
-        whole = document | {"key_id": key.public.id}
+        whole = document | {"key_id": PublicKey(key.public_key()).id}
         signature = base64.b64encode(key.sign(signed_bytes(whole))).decode("ascii")
         return json.dumps(whole | {"signature": signature}, ensure_ascii=False)
 
-    def _load(self) -> PrivateKey:
-        self._key = key = PrivateKey.read(self._path) if self._path.exists() else PrivateKey.make(self._path)
-        self._path.with_suffix(".pub").write_text(key.public_text())
+    def _load(self) -> "Ed25519PrivateKey":
+        """Read the key, and write its public half as PEM, which other tools read too."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        if not self._path.exists():
+            _make_key(self._path)
+        self._key = key = _read_key(self._path)
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        self._path.with_suffix(".pub").write_bytes(public)
         return key
+
+
+def _read_key(path: Path) -> "Ed25519PrivateKey":
+    """Read a key. Raises StartError."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise StartError(f"the key {path} cannot be read: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise StartError(f"the key {path} is not an Ed25519 key.")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Make a key. Of two brokers that start at once, one makes the key and both use it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    content = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - pathlib does not open a descriptor
+        file.write(content)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
 
 
 def parse_public_key(text: str) -> PublicKey:
@@ -268,7 +258,7 @@ def _genuine(
         if receipt.repository != repository:
             reasons.append(f"the receipt of {_about(receipt)} is of another repository")
         elif is_wanted(receipt):
-            if candidate.is_signed_by(key):
+            if candidate.is_signed_by(key.has_signed):
                 yield receipt
             else:
                 reasons.append("the signature does not fit: the receipt was altered")

@@ -265,8 +265,16 @@ def _permitted(file: _ProjectFile, problems: list[Problem]) -> dict[str, Any]:
                 fix=f"Move {name} to {user_file()}, or remove it.",
             )
         )
+    # Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too.
     if file.is_tracked and POOL not in file.users and _turns_pool_on(kept.get(POOL)):
-        problems.append(_foreign_pool(file.path))
+        problems.append(
+            Problem(
+                feature=POOL,
+                message=f"{file.path}: reviewer_pool: git tracks this file, so it may have come with the repository, "
+                "and a repository must not start reviewers by itself; the pool is off",
+                fix="Allow it with `tandem pool enable --scope user`, or set BROKER_REVIEWER_POOL__ENABLED.",
+            )
+        )
         kept[POOL] = _switched_off(kept[POOL])
     return kept
 
@@ -310,16 +318,6 @@ def _objection(
             is_tracked=file.is_tracked,
             allowed_models=file.allowed_models(path),
         )
-    )
-
-
-def _foreign_pool(path: Path) -> Problem:
-    """Reviewers cost money: a file that came with a clone cannot start them, unless the user has enabled them too."""
-    return Problem(
-        feature=POOL,
-        message=f"{path}: reviewer_pool: git tracks this file, so it may have come with the repository, "
-        "and a repository must not start reviewers by itself; the pool is off",
-        fix="Allow it with `tandem pool enable --scope user`, or set BROKER_REVIEWER_POOL__ENABLED.",
     )
 
 

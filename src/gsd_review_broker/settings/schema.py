@@ -107,10 +107,6 @@ def _each(check: Callable[[str], bool], kind: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _is_host(name: str) -> bool:
-    return _HOST.fullmatch(name) is not None
-
-
 def _is_network(address: str) -> bool:
     try:
         ipaddress.ip_network(address)
@@ -160,7 +156,10 @@ def _argument_list(command: list[str]) -> list[str]:
 Count = Annotated[int, Field(ge=1)]
 Bytes = Annotated[int, Field(ge=1)]
 Names = Annotated[list[str], Separated()]
-HostNames = Annotated[Names, _each(_is_host, "a name such as reviews.example.org or reviews.example.org:8443")]
+HostNames = Annotated[
+    Names,
+    _each(lambda name: bool(_HOST.fullmatch(name)), "a name such as reviews.example.org or reviews.example.org:8443"),
+]
 Networks = Annotated[Names, _each(_is_network, "an address or a network such as 10.0.0.5 or 10.0.0.0/24")]
 AbsoluteFolders = Annotated[
     list[str],

@@ -51,17 +51,14 @@ _CLOSED = (
     .order_by(reviews.c.closed_at)
     .limit(parameter("most"))
 )
-_ROWS = {
-    table: sa.select(*table.c).where((table.c.id if table is reviews else table.c.review_id) == parameter("review_id"))
-    for table in _TABLES
+_OF_REVIEW = {
+    table: (table.c.id if table is reviews else table.c.review_id) == parameter("review_id") for table in _TABLES
 }
+_ROWS = {table: sa.select(*table.c).where(is_of_review) for table, is_of_review in _OF_REVIEW.items()}
 _EVENTS = sa.select(events.c.id, events.c.previous_hash, events.c.hash).where(
     events.c.review_id == parameter("review_id")
 )
-_DELETIONS = [
-    sa.delete(table).where((table.c.id if table is reviews else table.c.review_id) == parameter("review_id"))
-    for table in reversed(_TABLES)
-]
+_DELETIONS = [sa.delete(table).where(_OF_REVIEW[table]) for table in reversed(_TABLES)]
 _GAP = (audit_gaps.c.first, audit_gaps.c.last, audit_gaps.c.previous_hash, audit_gaps.c.hash)
 GAPS = sa.select(*_GAP).order_by(audit_gaps.c.first)
 _GAP_ENDING = sa.select(*_GAP).where(audit_gaps.c.last == parameter("last"))
@@ -163,8 +160,8 @@ async def remove_copied(store: Store, batch: dict[ReviewId, int], *, archive: st
 
 def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, closed_before: str) -> list[ReviewId]:
     """Delete the reviews that were copied and have not changed since. Returns what was deleted."""
-    versions = {review_id: _locked_version(tx, review_id) for review_id in sorted(batch)}
-    gone = [review_id for review_id, version in batch.items() if versions[review_id] == version]
+    present = {review_id: tx.lock_review(review_id) for review_id in sorted(batch)}
+    gone = [id_ for id_, version in batch.items() if (review := present[id_]) and review.version == version]
     if not gone:
         return []
     removed = [event for review_id in gone for event in _delete_review(tx.statements, review_id)]
@@ -187,11 +184,6 @@ def remove(tx: SqlTransaction, batch: dict[ReviewId, int], *, archive: str, clos
         )
     )
     return gone
-
-
-def _locked_version(tx: SqlTransaction, review_id: ReviewId) -> int | None:
-    review = tx.lock_review(review_id)
-    return review.version if review else None
 
 
 def _delete_review(statements: Statements, review_id: ReviewId) -> list[Gap]:

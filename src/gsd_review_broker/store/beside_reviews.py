@@ -12,8 +12,8 @@ from gsd_review_broker.domain.gate.records import parse_records, path_key
 from gsd_review_broker.domain.model import Identity, Milliseconds, ReviewId, values_of
 from gsd_review_broker.domain.rules.pool import FAILURES_THAT_NEED_A_PERSON, Failure, Reviewer, Work
 from gsd_review_broker.domain.text import identity_key
-from gsd_review_broker.domain.words import EndReason, ReviewerState, Status, TokenRole, WorkOutcome
-from gsd_review_broker.store.rows import Rows, member_of
+from gsd_review_broker.domain.words import Status
+from gsd_review_broker.store.rows import Rows
 from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     approved_paths,
@@ -30,38 +30,32 @@ from gsd_review_broker.store.tables import (
     tokens,
 )
 
-REVIEWERS = Rows(Reviewer, reviewers, state=member_of(ReviewerState), end_reason=member_of(EndReason))
-WORK = Rows(Work, reviewer_work, outcome=member_of(WorkOutcome))
+REVIEWERS = Rows(Reviewer, reviewers)
+WORK = Rows(Work, reviewer_work)
 FAILURES = Rows(Failure, review_failures)
 
-_REVIEWER = sa.select(*REVIEWERS.columns).where(reviewers.c.id == parameter("reviewer_id"))
+_REVIEWER = REVIEWERS.select.where(reviewers.c.id == parameter("reviewer_id"))
 _LOCKED_REVIEWER = _REVIEWER.with_for_update()
 _REVIEWER_IDS = sa.select(reviewers.c.id)
-_RUNNING = (
-    sa.select(*REVIEWERS.columns).where(reviewers.c.ended_at.is_(None)).order_by(reviewers.c.started_at, reviewers.c.id)
-)
+_RUNNING = REVIEWERS.select.where(reviewers.c.ended_at.is_(None)).order_by(reviewers.c.started_at, reviewers.c.id)
 _ENDED = (
-    sa.select(*REVIEWERS.columns)
-    .where(reviewers.c.ended_at.is_not(None))
+    REVIEWERS.select.where(reviewers.c.ended_at.is_not(None))
     .order_by(reviewers.c.ended_at.desc(), reviewers.c.id)
     .limit(parameter("most"))
 )
-_UNDER_WAY = sa.select(*WORK.columns).where(reviewer_work.c.ended_at.is_(None)).order_by(reviewer_work.c.claimed_at)
-_WORK_ON = (
-    sa.select(*WORK.columns)
-    .where(reviewer_work.c.review_id == parameter("review_id"))
-    .order_by(reviewer_work.c.claim_generation)
+_UNDER_WAY = WORK.select.where(reviewer_work.c.ended_at.is_(None)).order_by(reviewer_work.c.claimed_at)
+_WORK_ON = WORK.select.where(reviewer_work.c.review_id == parameter("review_id")).order_by(
+    reviewer_work.c.claim_generation
 )
 _OPEN_WORK = _WORK_ON.where(reviewer_work.c.ended_at.is_(None))
 _LOCKED_OPEN_WORK = _OPEN_WORK.with_for_update()
 _WORK_OF = (
-    sa.select(*WORK.columns)
-    .where(reviewer_work.c.reviewer_id == parameter("reviewer_id"))
+    WORK.select.where(reviewer_work.c.reviewer_id == parameter("reviewer_id"))
     .order_by(reviewer_work.c.claimed_at.desc(), reviewer_work.c.review_id)
     .limit(parameter("most"))
 )
 _LOCKED_WORK_OF = _WORK_OF.with_for_update()
-_FAILURE_OF_REVIEW = sa.select(*FAILURES.columns).where(review_failures.c.review_id == parameter("review_id"))
+_FAILURE_OF_REVIEW = FAILURES.select.where(review_failures.c.review_id == parameter("review_id"))
 _TOKENS_SPENT = sa.func.coalesce(sa.func.sum(reviewers.c.input_tokens), sa.literal_column("0")) + sa.func.coalesce(
     sa.func.sum(reviewers.c.output_tokens), sa.literal_column("0")
 )
@@ -207,35 +201,34 @@ class PoolWrites(PoolReads):
 
 REVIEWED_CHANGES = Rows(ReviewedChange, reviewed_changes)
 OVERRIDES = Rows(GateOverride, gate_overrides)
-LANDED = Rows(LandedCommit, landed_commits, because=member_of(Because), reviews=lambda text: tuple(json.loads(text)))
+LANDED = Rows(LandedCommit, landed_commits, reviews=lambda text: tuple(json.loads(text)))
 
-_CHANGE = sa.select(*REVIEWED_CHANGES.columns).where(reviewed_changes.c.review_id == parameter("review_id"))
+_CHANGE = REVIEWED_CHANGES.select.where(reviewed_changes.c.review_id == parameter("review_id"))
 _ON_PATH = (
-    sa.select(*REVIEWED_CHANGES.columns)
-    .join(approved_paths, approved_paths.c.review_id == reviewed_changes.c.review_id)
+    REVIEWED_CHANGES.select.join(approved_paths, approved_paths.c.review_id == reviewed_changes.c.review_id)
     .where(approved_paths.c.path_key == parameter("path_key"))
     .order_by(reviewed_changes.c.approved_at.desc(), reviewed_changes.c.review_id)
     .limit(parameter("most"))
 )
 _BEGINNING_AT = _ON_PATH.where(approved_paths.c.old_id == parameter("old_id"))
 _NEVER_LANDED = (
-    sa.select(*REVIEWED_CHANGES.columns)
-    .where(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None))
+    REVIEWED_CHANGES.select.where(reviewed_changes.c.approved_at.is_not(None), reviewed_changes.c.landed_at.is_(None))
     .order_by(reviewed_changes.c.approved_at.desc())
     .limit(parameter("most"))
 )
-_OVERRIDE = sa.select(*OVERRIDES.columns).where(gate_overrides.c.id == parameter("override_id"))
+_OVERRIDE = OVERRIDES.select.where(gate_overrides.c.id == parameter("override_id"))
 _VALID_OVERRIDES = (
-    sa.select(*OVERRIDES.columns)
-    .where(gate_overrides.c.until > parameter("moment"), gate_overrides.c.created_at <= parameter("moment"))
+    OVERRIDES.select.where(
+        gate_overrides.c.until > parameter("moment"), gate_overrides.c.created_at <= parameter("moment")
+    )
     .order_by(gate_overrides.c.until.desc())
     .limit(parameter("most"))
 )
-_LATEST_OVERRIDES = sa.select(*OVERRIDES.columns).order_by(gate_overrides.c.id.desc()).limit(parameter("most"))
-_LANDED_COMMIT = sa.select(*LANDED.columns).where(
+_LATEST_OVERRIDES = OVERRIDES.select.order_by(gate_overrides.c.id.desc()).limit(parameter("most"))
+_LANDED_COMMIT = LANDED.select.where(
     landed_commits.c.folder == parameter("folder"), landed_commits.c.commit_id == parameter("commit_id")
 )
-_LATEST_LANDED = sa.select(*LANDED.columns).order_by(landed_commits.c.landed_at.desc()).limit(parameter("most"))
+_LATEST_LANDED = LANDED.select.order_by(landed_commits.c.landed_at.desc()).limit(parameter("most"))
 _WITHOUT_APPROVAL = _LATEST_LANDED.where(
     landed_commits.c.reviews == sa.literal_column("'[]'"),
     sa.or_(
@@ -316,15 +309,13 @@ class GateWrites(GateReads):
             self._statements.run(_MARK_LANDED, {"of_review": review_id, "at": commit.landed_at})
 
 
-TOKENS = Rows(Token, tokens, role=member_of(TokenRole))
+TOKENS = Rows(Token, tokens)
 
-_TOKEN = sa.select(*TOKENS.columns).where(tokens.c.hash == parameter("hash"))
-_ALL_TOKENS = sa.select(*TOKENS.columns).order_by(tokens.c.created_at.desc(), tokens.c.hash).limit(parameter("most"))
-_TOKEN_OF_NAME = (
-    sa.select(*TOKENS.columns)
-    .where(tokens.c.name_key == parameter("name_key"), tokens.c.revoked_at.is_(None))
-    .with_for_update()
-)
+_TOKEN = TOKENS.select.where(tokens.c.hash == parameter("hash"))
+_ALL_TOKENS = TOKENS.select.order_by(tokens.c.created_at.desc(), tokens.c.hash).limit(parameter("most"))
+_TOKEN_OF_NAME = TOKENS.select.where(
+    tokens.c.name_key == parameter("name_key"), tokens.c.revoked_at.is_(None)
+).with_for_update()
 _INSERT_TOKEN = sa.insert(tokens)
 _REVOKE_TOKEN = sa.update(tokens).where(tokens.c.hash == parameter("of_hash")).values(revoked_at=parameter("at"))
 

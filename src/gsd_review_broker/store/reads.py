@@ -45,12 +45,12 @@ from gsd_review_broker.store.tables import (
     revisions,
 )
 
-_REVIEW = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id"))
+_REVIEW = REVIEWS.select.where(reviews.c.id == parameter("review_id"))
 _THIS_REVISION = (
     revisions.c.review_id == parameter("review_id"),
     revisions.c.number == parameter("number"),
 )
-_REVISION = sa.select(*REVISIONS.columns).where(*_THIS_REVISION)
+_REVISION = REVISIONS.select.where(*_THIS_REVISION)
 _REVISION_WITHOUT_DIFF = sa.select(
     *(sa.null() if column is revisions.c.diff else column for column in REVISIONS.columns)
 ).where(*_THIS_REVISION)
@@ -61,8 +61,7 @@ _PREFIX = (
     .limit(parameter("most"))
 )
 _EXPIRED = (
-    sa.select(*REVIEWS.columns)
-    .where(reviews.c.claim_expires_at <= parameter("now"))
+    REVIEWS.select.where(reviews.c.claim_expires_at <= parameter("now"))
     .order_by(reviews.c.claim_expires_at)
     .limit(parameter("most"))
 )
@@ -71,9 +70,7 @@ _RESERVED = (
     .where(reviews.c.reserved_until > parameter("after"), reviews.c.reserved_until <= parameter("until"))
     .limit(parameter("most"))
 )
-_EVENTS = (
-    sa.select(*EVENTS.columns).where(events.c.id > parameter("after")).order_by(events.c.id).limit(parameter("most"))
-)
+_EVENTS = EVENTS.select.where(events.c.id > parameter("after")).order_by(events.c.id).limit(parameter("most"))
 _EVENTS_OF_REVIEW = _EVENTS.where(events.c.review_id == parameter("review_id"))
 # The list's own index answers this, once for each rank.
 _OLDEST = sa.select(
@@ -88,23 +85,17 @@ _OLDEST = sa.select(
 )
 _LAST_EVENT = sa.select(events.c.timestamp).order_by(events.c.id.desc()).limit(parameter("most"))
 _MESSAGES = (
-    sa.select(*MESSAGES.columns)
-    .where(messages.c.review_id == parameter("review_id"), messages.c.id > parameter("after"))
+    MESSAGES.select.where(messages.c.review_id == parameter("review_id"), messages.c.id > parameter("after"))
     .order_by(messages.c.id)
     .limit(parameter("most"))
 )
 _MESSAGES_OF_ROUND = _MESSAGES.where(messages.c.round == parameter("round"))
-_FINDINGS = (
-    sa.select(*FINDINGS.columns).where(findings.c.review_id == parameter("review_id")).order_by(findings.c.position)
-)
-_ALL_COUNTER_PATCHES = (
-    sa.select(*COUNTER_PATCHES.columns)
-    .where(counter_patches.c.review_id == parameter("review_id"))
-    .order_by(counter_patches.c.id)
+_FINDINGS = FINDINGS.select.where(findings.c.review_id == parameter("review_id")).order_by(findings.c.position)
+_ALL_COUNTER_PATCHES = COUNTER_PATCHES.select.where(counter_patches.c.review_id == parameter("review_id")).order_by(
+    counter_patches.c.id
 )
 _COUNTER_PATCHES = (
-    sa.select(*COUNTER_PATCHES.columns)
-    .where(counter_patches.c.review_id == parameter("review_id"))
+    COUNTER_PATCHES.select.where(counter_patches.c.review_id == parameter("review_id"))
     .order_by(counter_patches.c.id.desc())
     .limit(parameter("most"))
 )
@@ -118,17 +109,13 @@ _KEY = sa.select(idempotency_keys.c.arguments_hash, idempotency_keys.c.result).w
 )
 # Additional queries of the dashboard.
 _EVENTS_BEFORE = (
-    sa.select(*EVENTS.columns)
-    .where(events.c.id < parameter("before"))
-    .order_by(events.c.id.desc())
-    .limit(parameter("most"))
+    EVENTS.select.where(events.c.id < parameter("before")).order_by(events.c.id.desc()).limit(parameter("most"))
 )
 _EVENTS_OF_REVIEW_BEFORE = _EVENTS_BEFORE.where(events.c.review_id == parameter("review_id"))
 # The head of a database that was moved away has a higher number.
 _LAST_EVENT_ID = sa.select(audit_head.c.sequence).where(audit_head.c.id >= parameter("head"))
 _LAST_MESSAGE = (
-    sa.select(*MESSAGES.columns)
-    .where(messages.c.review_id == parameter("review_id"))
+    MESSAGES.select.where(messages.c.review_id == parameter("review_id"))
     .order_by(messages.c.id.desc())
     .limit(parameter("most"))
 )

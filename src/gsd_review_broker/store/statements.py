@@ -58,7 +58,10 @@ class Statements(Protocol):
 
     def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]: ...
 
-    def row(self, statement: Statement, parameters: Parameters) -> Values | None: ...
+    def row(self, statement: Statement, parameters: Parameters) -> Values | None:
+        # Fetch everything, so that the cursor is closed: an open one would hold its snapshot.
+        rows = self.rows(statement, parameters)
+        return rows[0] if rows else None
 
     def run(self, statement: Statement, parameters: Parameters) -> None: ...
 
@@ -141,18 +144,13 @@ def sql_of(statement: Statement) -> str:
     return _compiled(statement).text
 
 
-class SqliteStatements:
+class SqliteStatements(Statements):
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def rows(self, statement: Statement, parameters: Parameters) -> Sequence[Values]:
         sql = _compiled(statement)
         return self._connection.execute(sql.text, sql.values(parameters)).fetchall()
-
-    def row(self, statement: Statement, parameters: Parameters) -> Values | None:
-        # Fetch everything, so that the cursor is closed: an open one would hold its snapshot.
-        rows = self.rows(statement, parameters)
-        return rows[0] if rows else None
 
     def run(self, statement: Statement, parameters: Parameters) -> None:
         sql = _compiled(statement)

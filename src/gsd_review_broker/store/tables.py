@@ -28,9 +28,13 @@ _STATE = sa.String(32)
 # Tools accept 64-bit numbers. On SQLite only INTEGER is the row id itself and needs no index of its own.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-reviews = sa.Table(
+
+def _table(name: str, *columns: sa.Column[Any], **options: Any) -> sa.Table:
+    return sa.Table(name, metadata, *columns, **options)
+
+
+reviews = _table(
     "reviews",
-    metadata,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("status", _STATE, nullable=False),
     sa.Column("version", _NUMBER, nullable=False),
@@ -122,9 +126,8 @@ def prepare_for_postgresql() -> None:
                 index.dialect_options["postgresql"]["where"] = index.info["where"]
 
 
-revisions = sa.Table(
+revisions = _table(
     "revisions",
-    metadata,
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), primary_key=True),
     sa.Column("number", _NUMBER, primary_key=True),
     sa.Column("intent", sa.Text, nullable=False),
@@ -137,9 +140,8 @@ revisions = sa.Table(
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 
-messages = sa.Table(
+messages = _table(
     "messages",
-    metadata,
     sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
     sa.Column("round", _NUMBER, nullable=False),
@@ -156,9 +158,8 @@ messages = sa.Table(
 )
 sa.Index("ix_messages_review_id", messages.c.review_id, messages.c.id)
 
-counter_patches = sa.Table(
+counter_patches = _table(
     "counter_patches",
-    metadata,
     sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
     sa.Column("revision", _NUMBER, nullable=False),
@@ -173,9 +174,8 @@ counter_patches = sa.Table(
 )
 sa.Index("ix_counter_patches_review_id", counter_patches.c.review_id, counter_patches.c.id)
 
-findings = sa.Table(
+findings = _table(
     "findings",
-    metadata,
     sa.Column("id", _ID, primary_key=True),
     sa.Column("review_id", _ID, sa.ForeignKey("reviews.id"), nullable=False),
     sa.Column("position", _NUMBER, nullable=False),
@@ -200,9 +200,8 @@ findings = sa.Table(
 )
 sa.Index("ix_findings_review_id", findings.c.review_id, findings.c.position)
 
-events = sa.Table(
+events = _table(
     "events",
-    metadata,
     # Not an autoincrement: the chain's head numbers the events, so that a rolled back command leaves no gap.
     sa.Column("id", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("review_id", _ID),
@@ -218,18 +217,16 @@ events = sa.Table(
 sa.Index("ix_events_review_id", events.c.review_id, events.c.id)
 
 # One row, locked by each command that appends, so that the order of commits is the order of numbers on every database.
-audit_head = sa.Table(
+audit_head = _table(
     "audit_head",
-    metadata,
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("hash", sa.String(64), nullable=False),
 )
 
 # Runs of events that were moved into an archive. The chain continues from the hash before a run to its last hash.
-audit_gaps = sa.Table(
+audit_gaps = _table(
     "audit_gaps",
-    metadata,
     sa.Column("first", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("last", sa.BigInteger, nullable=False, unique=True),
     sa.Column("previous_hash", sa.String(64), nullable=False),
@@ -237,9 +234,8 @@ audit_gaps = sa.Table(
 )
 
 # Statistics, updated in the transaction that changes a review. A scope is a project, or '' for everything.
-counters = sa.Table(
+counters = _table(
     "counters",
-    metadata,
     sa.Column("scope", _IDENTITY, primary_key=True),
     sa.Column("name", _STATE, primary_key=True),
     sa.Column("key", _COUNTED, primary_key=True),
@@ -247,9 +243,8 @@ counters = sa.Table(
     sqlite_with_rowid=False,
 )
 # The values of a histogram up to some moment: how many each bucket holds, as numbers of eight bytes.
-histograms = sa.Table(
+histograms = _table(
     "histograms",
-    metadata,
     sa.Column("scope", _IDENTITY, primary_key=True),
     sa.Column("name", _STATE, primary_key=True),
     sa.Column("total", sa.BigInteger, nullable=False),
@@ -259,9 +254,8 @@ histograms = sa.Table(
 )
 # The values since then: one row for each bucket that is not empty. Adding to it reads nothing, and several writers add
 # up.
-histogram_buckets = sa.Table(
+histogram_buckets = _table(
     "histogram_buckets",
-    metadata,
     sa.Column("scope", _IDENTITY, primary_key=True),
     sa.Column("name", _STATE, primary_key=True),
     sa.Column("bucket", _NUMBER, primary_key=True, autoincrement=False),
@@ -272,9 +266,8 @@ histogram_buckets = sa.Table(
     sqlite_with_rowid=False,
 )
 
-idempotency_keys = sa.Table(
+idempotency_keys = _table(
     "idempotency_keys",
-    metadata,
     sa.Column("project", _IDENTITY, primary_key=True),
     sa.Column("tool", _STATE, primary_key=True),
     sa.Column("key", _IDENTITY, primary_key=True),
@@ -285,9 +278,8 @@ idempotency_keys = sa.Table(
 sa.Index("ix_idempotency_keys_created_at", idempotency_keys.c.created_at)
 
 # The pool: its reviewers, what they worked on, what failed. No foreign keys: statistics outlive pruned reviews.
-reviewers = sa.Table(
+reviewers = _table(
     "reviewers",
-    metadata,
     sa.Column("id", _IDENTITY, primary_key=True),
     sa.Column("display_name", _IDENTITY, nullable=False),
     sa.Column("agent", _STATE, nullable=False),
@@ -313,9 +305,8 @@ reviewers = sa.Table(
 sa.Index("ix_reviewers_ended_at", reviewers.c.ended_at, reviewers.c.started_at)
 sa.Index("ix_reviewers_started_at", reviewers.c.started_at)
 
-reviewer_work = sa.Table(
+reviewer_work = _table(
     "reviewer_work",
-    metadata,
     sa.Column("review_id", _ID, primary_key=True),
     sa.Column("claim_generation", _NUMBER, primary_key=True, autoincrement=False),
     sa.Column("reviewer_id", _IDENTITY, nullable=False),
@@ -329,33 +320,29 @@ reviewer_work = sa.Table(
 sa.Index("ix_reviewer_work_reviewer_id", reviewer_work.c.reviewer_id, reviewer_work.c.claimed_at)
 sa.Index("ix_reviewer_work_ended_at", reviewer_work.c.ended_at)
 
-review_failures = sa.Table(
+review_failures = _table(
     "review_failures",
-    metadata,
     sa.Column("review_id", _ID, primary_key=True),
     sa.Column("failures", _NUMBER, nullable=False),
     sa.Column("retry_at", sa.BigInteger, nullable=False),
 )
 
 # Brokers that share a database, each with the last time that it was heard of.
-brokers = sa.Table(
+brokers = _table(
     "brokers",
-    metadata,
     sa.Column("id", _IDENTITY, primary_key=True),
     sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
 )
 
-pool_switches = sa.Table(
+pool_switches = _table(
     "pool_switches",
-    metadata,
     sa.Column("name", _STATE, primary_key=True),
     sa.Column("on", sa.Boolean, nullable=False),
 )
 
 # The gate. No foreign keys: an approval applies, and a commit has landed, also when the review is in an archive.
-reviewed_changes = sa.Table(
+reviewed_changes = _table(
     "reviewed_changes",
-    metadata,
     sa.Column("review_id", _ID, primary_key=True),
     sa.Column("revision", _NUMBER, nullable=False),
     sa.Column("digest", sa.String(80), nullable=False),
@@ -372,18 +359,16 @@ _never_landed = sa.and_(reviewed_changes.c.approved_at.is_not(None), reviewed_ch
 _partial("ix_reviewed_changes_never_landed", _never_landed, reviewed_changes.c.approved_at)
 
 # Where each approved change begins: the path, as a hash, and the object that it changes.
-approved_paths = sa.Table(
+approved_paths = _table(
     "approved_paths",
-    metadata,
     sa.Column("path_key", sa.String(64), primary_key=True),
     sa.Column("old_id", sa.String(64), primary_key=True),
     sa.Column("review_id", _ID, primary_key=True),
     sqlite_with_rowid=False,
 )
 
-gate_overrides = sa.Table(
+gate_overrides = _table(
     "gate_overrides",
-    metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("repository", sa.String(64)),
     sa.Column("folder", sa.Text, nullable=False),
@@ -395,9 +380,8 @@ gate_overrides = sa.Table(
 )
 sa.Index("ix_gate_overrides_until", gate_overrides.c.until)
 
-landed_commits = sa.Table(
+landed_commits = _table(
     "landed_commits",
-    metadata,
     sa.Column("folder", sa.Text, primary_key=True),
     sa.Column("commit_id", sa.String(64), primary_key=True),
     sa.Column("branch", sa.Text, nullable=False),
@@ -413,9 +397,8 @@ _without_approval = landed_commits.c.reviews == sa.literal_column("'[]'")
 _partial("ix_landed_commits_without_approval", _without_approval, landed_commits.c.landed_at)
 
 # Links to the dashboard that were not used yet: any broker of the database may be asked for the page.
-sign_in_links = sa.Table(
+sign_in_links = _table(
     "sign_in_links",
-    metadata,
     sa.Column("hash", sa.String(64), primary_key=True),
     sa.Column("sealed_token", sa.Text, nullable=False),
     sa.Column("page", sa.Text, nullable=False),
@@ -424,9 +407,8 @@ sign_in_links = sa.Table(
 sa.Index("ix_sign_in_links_expires_at", sign_in_links.c.expires_at)
 
 # Only hashes: a reader of the database learns no token. Among tokens that were not revoked a name occurs once.
-tokens = sa.Table(
+tokens = _table(
     "tokens",
-    metadata,
     sa.Column("hash", sa.String(64), primary_key=True),
     sa.Column("name", _IDENTITY, nullable=False),
     sa.Column("name_key", _COMPARED, nullable=False),
@@ -439,3 +421,20 @@ tokens = sa.Table(
 )
 sa.Index("ix_tokens_created_at", tokens.c.created_at)
 _partial("ix_tokens_name_key", tokens.c.revoked_at.is_(None), tokens.c.name_key, unique=True)
+
+# The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
+# last the rows that every command writes. A lock on a review covers the rows that belong to it.
+LOCK_ORDER = (
+    reviews,
+    idempotency_keys,
+    review_failures,
+    reviewer_work,
+    reviewers,
+    brokers,
+    pool_switches,
+    audit_head,
+    events,
+    counters,
+    histogram_buckets,
+    histograms,
+)

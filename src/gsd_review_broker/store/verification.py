@@ -4,6 +4,7 @@ import contextlib
 import heapq
 import itertools
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +40,13 @@ from gsd_review_broker.store.tables import (
 
 T = TypeVar("T")
 
-_CHAIN = sa.select(*EVENTS.columns).order_by(events.c.id)
-_BY_REVIEW = sa.select(*EVENTS.columns).where(events.c.review_id.is_not(None)).order_by(events.c.review_id, events.c.id)
-_REVIEWS = sa.select(*REVIEWS.columns).order_by(reviews.c.id)
-_REVISIONS = sa.select(*REVISIONS.columns).order_by(revisions.c.review_id, revisions.c.number)
-_MESSAGES = sa.select(*MESSAGES.columns).order_by(messages.c.review_id, messages.c.id)
-_FINDINGS = sa.select(*FINDINGS.columns).order_by(findings.c.review_id, findings.c.position)
-_COUNTER_PATCHES = sa.select(*COUNTER_PATCHES.columns).order_by(counter_patches.c.review_id, counter_patches.c.id)
+_CHAIN = EVENTS.select.order_by(events.c.id)
+_BY_REVIEW = EVENTS.select.where(events.c.review_id.is_not(None)).order_by(events.c.review_id, events.c.id)
+_REVIEWS = REVIEWS.select.order_by(reviews.c.id)
+_REVISIONS = REVISIONS.select.order_by(revisions.c.review_id, revisions.c.number)
+_MESSAGES = MESSAGES.select.order_by(messages.c.review_id, messages.c.id)
+_FINDINGS = FINDINGS.select.order_by(findings.c.review_id, findings.c.position)
+_COUNTER_PATCHES = COUNTER_PATCHES.select.order_by(counter_patches.c.review_id, counter_patches.c.id)
 _HEAD = sa.select(audit_head.c.sequence, audit_head.c.hash)
 _EVERY_COUNT = 1 << 40
 _METADATA = EVENTS.columns.index(events.c.metadata)
@@ -54,10 +55,10 @@ _METADATA = EVENTS.columns.index(events.c.metadata)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerificationReport:
     problems: list[str]
-    events: int
-    reviews: int
-    archived_events: int
-    statistics_checked: bool
+    events: int = 0
+    reviews: int = 0
+    archived_events: int = 0
+    statistics_checked: bool = False
 
 
 class _UnreadableError(Exception):
@@ -73,31 +74,23 @@ def verify(database: Path, archives: Sequence[Path] = ()) -> VerificationReport:
             f"{path.name}: {problem}" for path, file in zip(paths, files, strict=True) for problem in file.damage()
         ]
         if damage:
-            return _not_whole(*damage)
+            return VerificationReport(problems=damage)
         try:
             return _verify_archive(files[0]) if files[0].is_archive else _verify_all(files)
         except (_UnreadableError, sqlite3.DatabaseError) as error:
-            return _not_whole(str(error))
+            return VerificationReport(problems=[str(error)])
 
 
 def differing_tables(one: Path, other: Path) -> list[str]:
     """Name the tables whose rows are not the same in both databases."""
+    differing: list[str] = []
     with opened(one) as first, opened(other) as second:
-        return [
-            table.name
-            for table in metadata.sorted_tables
-            if any(
-                left != right for left, right in itertools.zip_longest(*(_all(file, table) for file in (first, second)))
-            )
-        ]
-
-
-def _all(file: sqlite3.Connection, table: sa.Table) -> Iterator[Values]:
-    return file.execute(sql_of(sa.select(table).order_by(*table.primary_key)))
-
-
-def _not_whole(*problems: str) -> VerificationReport:
-    return VerificationReport(problems=list(problems), events=0, reviews=0, archived_events=0, statistics_checked=False)
+        for table in metadata.sorted_tables:
+            statement = sql_of(sa.select(table).order_by(*table.primary_key))
+            pairs = itertools.zip_longest(first.execute(statement), second.execute(statement))
+            if any(left != right for left, right in pairs):
+                differing.append(table.name)
+    return differing
 
 
 def _verify_all(files: list["_Whole"]) -> VerificationReport:
@@ -150,20 +143,9 @@ def _verify_archive(archive: "_Whole") -> VerificationReport:
             break
         before = event
     if not problems:
-        problems += audit.check_reviews(archive.by_review(), archive.stored(), _Ignored())
+        problems += audit.check_reviews(archive.by_review(), archive.stored(), defaultdict(Totals))
     count = archive.count("events")
-    return VerificationReport(
-        problems=problems,
-        events=count,
-        reviews=archive.count("reviews"),
-        archived_events=count,
-        statistics_checked=False,
-    )
-
-
-class _Ignored(dict[str, Totals]):
-    def __missing__(self, scope: str) -> Totals:
-        return Totals()
+    return VerificationReport(problems=problems, events=count, reviews=archive.count("reviews"), archived_events=count)
 
 
 def export(database: Path) -> Iterator[dict[str, Any]]:

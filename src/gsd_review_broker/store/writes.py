@@ -19,50 +19,26 @@ from gsd_review_broker.store.reads import UNANSWERED, SqlReader
 from gsd_review_broker.store.rows import (
     REVIEWS,
     changed_columns,
-    counter_patch_row,
     event_row,
     message_row,
     review_row,
-    revision_row,
+    row_with_files,
 )
 from gsd_review_broker.store.statements import Statements, Upsert, parameter, parameters_but_id
 from gsd_review_broker.store.tables import (
     audit_head,
-    brokers,
     counter_patches,
-    counters,
     events,
     findings,
-    histogram_buckets,
-    histograms,
     idempotency_keys,
     messages,
-    pool_switches,
     review_failures,
-    reviewer_work,
-    reviewers,
     reviews,
     revisions,
 )
 
-# The order in which a command locks rows that others may want too: first reviews (several in the order of their ids),
-# last the rows that every command writes. A lock on a review covers the rows that belong to it.
-LOCK_ORDER = (
-    reviews,
-    idempotency_keys,
-    review_failures,
-    reviewer_work,
-    reviewers,
-    brokers,
-    pool_switches,
-    audit_head,
-    events,
-    counters,
-    histogram_buckets,
-    histograms,
-)
 # FOR UPDATE where the database has it. SQLite has one writer, does not need it and ignores it.
-_LOCKED = sa.select(*REVIEWS.columns).where(reviews.c.id == parameter("review_id")).with_for_update()
+_LOCKED = REVIEWS.select.where(reviews.c.id == parameter("review_id")).with_for_update()
 _HEAD = (
     sa.select(audit_head.c.sequence, audit_head.c.hash).where(audit_head.c.id == parameter("head")).with_for_update()
 )
@@ -160,7 +136,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
         self._save_review(change.review)
         self.tallies.append((change.review.project, tally_of(before and progress_of(before), change.events)))
         if change.revision is not None:
-            self._statements.run(_INSERT_REVISION, revision_row(change.revision))
+            self._statements.run(_INSERT_REVISION, row_with_files(change.revision))
             self.stored_bytes += len(change.revision.diff or b"")
         self._save_counter_patch(change)
         self._save_findings(change.review.id, change.findings)
@@ -197,7 +173,7 @@ class SqlTransaction(SqlReader, PoolWrites, GateWrites, TokenWrites):
                 },
             )
         if change.counter_patch is not None:
-            self._statements.run(_INSERT_COUNTER_PATCH, counter_patch_row(change.counter_patch))
+            self._statements.run(_INSERT_COUNTER_PATCH, row_with_files(change.counter_patch))
             self.stored_bytes += len(change.counter_patch.diff)
 
     def _save_message(self, message: Message | None) -> int | None:
@@ -250,7 +226,7 @@ def finish(statements: Statements, done: Sequence[SqlTransaction]) -> LastEvent 
     """Write a commit's events and what they add to the statistics, as its last step. Returns the last event.
 
     The chain's head is one row for all writers. It is taken last, so that it is held for the shortest time and all
-    writers take their locks in one order (LOCK_ORDER).
+    writers take their locks in one order (tables.LOCK_ORDER).
     """
     new_events = [event for transaction in done for event in transaction.new_events]
     if not new_events:

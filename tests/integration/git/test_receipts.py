@@ -104,14 +104,14 @@ def test_only_the_receipts_that_are_about_the_commits_are_checked(
 def test_a_key_and_a_receipt_of_an_earlier_version_are_good() -> None:
     key = parse_public_key(EARLIER_KEY)
     noted = parse_receipt(EARLIER_RECEIPT, key.id)
-    assert noted.is_signed_by(key)
+    assert noted.is_signed_by(key.has_signed)
     assert noted.receipt == Receipt(
         repository="a" * 40, digest=f"sha256:{0:064}", review_id="r1", reviewer="human:zo\u00eb"
     )
     altered = parse_receipt(EARLIER_RECEIPT.replace("r1", "r2"), key.id)
-    assert not altered.is_signed_by(key)
+    assert not altered.is_signed_by(key.has_signed)
     unsigned = parse_receipt(EARLIER_RECEIPT.replace("Dlv7", "@@@@"), key.id)
-    assert not unsigned.is_signed_by(key)
+    assert not unsigned.is_signed_by(key.has_signed)
 
 
 @pytest.mark.parametrize(

@@ -237,13 +237,13 @@ async def test_a_receipt_of_an_override_names_the_commit_the_person_and_the_reas
     answer = await here.post("receipts/override", json.dumps(place | {"commit": commit}).encode())
     key = parse_public_key(locations.public_key_file().read_text())
     noted = parse_receipt(answer["receipt"], key.id)
-    assert noted.is_signed_by(key)
+    assert noted.is_signed_by(key.has_signed)
     assert noted.receipt == OverrideReceipt(
         repository=root, commit=commit, digest=json.loads(answer["receipt"])["digest"], person="human:ada",
         reason="the site is down",
     )  # fmt: skip
     altered = json.dumps(json.loads(answer["receipt"]) | {"commit": root})
-    assert not parse_receipt(altered, key.id).is_signed_by(key)
+    assert not parse_receipt(altered, key.id).is_signed_by(key.has_signed)
     answer = await here.post("receipts/override", json.dumps(place | {"commit": root}).encode())
     assert answer["error"]["code"] == "not_found"
 

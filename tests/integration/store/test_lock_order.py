@@ -15,7 +15,7 @@ from gsd_review_broker.service.pool_records import Ending
 from gsd_review_broker.store import statistics
 from gsd_review_broker.store.sqlite_writer import Writer
 from gsd_review_broker.store.statements import Parameters, SqliteStatements, Statement, Upsert
-from gsd_review_broker.store.writes import LOCK_ORDER
+from gsd_review_broker.store.tables import LOCK_ORDER
 from tests.support.local import LocalBroker
 
 RANKS = {table.name: rank for rank, table in enumerate(LOCK_ORDER)}

@@ -157,7 +157,8 @@ def _alone(commit: Commit, steps: Steps, approvals: Sequence[Approval]) -> Cover
     for approval in approvals:
         if approval.steps == steps:
             return Covered(because=Because.REVIEW, reviews=(approval.review_id,))
-    together = _together(steps, approvals)
+    used = _Search(steps, approvals).run() or ()
+    together = tuple(approvals[number].review_id for number in used)
     return Covered(because=Because.REVIEWS, reviews=together) if together else None
 
 
@@ -198,11 +199,6 @@ class _Search:
             if state.get(path, self._start[path]) != step.old:
                 return False
         return True
-
-
-def _together(steps: Steps, approvals: Sequence[Approval]) -> tuple[str, ...] | None:
-    used = _Search(steps, approvals).run()
-    return tuple(approvals[number].review_id for number in used) if used else None
 
 
 def chains(commits: Sequence[Commit]) -> list[list[Commit]]:

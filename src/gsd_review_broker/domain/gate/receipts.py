@@ -3,9 +3,9 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 FIELDS = (
     "repository", "digest", "review_id", "revision", "proposer", "reviewer", "verdict", "approved_at", "key_id",
@@ -16,12 +16,6 @@ OVERRIDE_FIELDS = (
 )  # fmt: skip
 _APPROVED, _OVERRIDDEN = "approved", "overridden"
 _KEY_ID_LENGTH = 16
-
-
-class VerifyingKey(Protocol):
-    """The public half of a broker's key."""
-
-    def has_signed(self, content: bytes, signature: bytes) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +54,9 @@ class NotedReceipt:
     receipt: Receipt | OverrideReceipt
     document: Mapping[str, Any]
 
-    def is_signed_by(self, key: VerifyingKey) -> bool:
-        return key.has_signed(signed_bytes(self.document), _signature(self.document["signature"]))
+    def is_signed_by(self, has_signed: Callable[[bytes, bytes], bool]) -> bool:
+        """Ask the public half of the key about the content and its signature."""
+        return has_signed(signed_bytes(self.document), _signature(self.document["signature"]))
 
 
 def parse_receipt(text: str, key_id: str) -> NotedReceipt:

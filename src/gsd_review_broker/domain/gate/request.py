@@ -75,7 +75,7 @@ def parse_request(body: bytes) -> GateRequest:
         asker=Asker(asker),
         root=values.get("root") or None,
         is_elsewhere=values.get("elsewhere") == "yes",
-        mode=_mode(values.get("mode")),
+        mode=Mode(values["mode"]) if values.get("mode") in set(Mode) else None,
         demands=_demands(values.get("demands", "[]")),
         asked_at=_moment(values.get("at", "")),
         branches=tuple(_text(value) for key, _, value in pairs if key == b"branch"),
@@ -99,10 +99,6 @@ def plan_line(plan: PlanVersion) -> bytes:
 def is_plan(name: str) -> bool:
     """Say whether GSD takes a file of this name for a plan."""
     return name == PLAN or name.endswith(f"-{PLAN}")
-
-
-def _mode(text: str | None) -> Mode | None:
-    return Mode(text) if text in set(Mode) else None
 
 
 def _demands(text: str) -> tuple[dict[str, Any], ...]:

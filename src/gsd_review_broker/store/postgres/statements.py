@@ -11,7 +11,7 @@ from sqlalchemy import exc
 
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.store.postgres.engine import Dialect
-from gsd_review_broker.store.statements import Compiled, Parameters, Statement, Upsert, Values, compiled_for
+from gsd_review_broker.store.statements import Compiled, Parameters, Statement, Statements, Upsert, Values, compiled_for
 
 _DIALECT = Dialect()
 # How many rows of a long answer are fetched at a time.
@@ -23,7 +23,7 @@ def _compiled(statement: Statement) -> Compiled:
     return compiled_for(_DIALECT, statement.for_postgresql() if isinstance(statement, Upsert) else statement)
 
 
-class PostgresStatements:
+class PostgresStatements(Statements):
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
         # Has the server answered? Until then, nothing of the transaction happened.
@@ -34,10 +34,6 @@ class PostgresStatements:
         result = self._connection.exec_driver_sql(sql.text, sql.values(parameters))
         self.answered = True
         return [tuple(row) for row in result]
-
-    def row(self, statement: Statement, parameters: Parameters) -> Values | None:
-        rows = self.rows(statement, parameters)
-        return rows[0] if rows else None
 
     def run(self, statement: Statement, parameters: Parameters) -> None:
         sql = _compiled(statement)
