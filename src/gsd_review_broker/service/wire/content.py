@@ -32,21 +32,6 @@ def of_revision(review: Review) -> OfRevision:
     return {**of_review(review), "revision": review.revision, "round": review.round}
 
 
-class Origins(TypedDict):
-    """Where a review comes from."""
-
-    agent_type: str
-    agent_role: str
-    phase: str
-    plan: str | None
-    task: str | None
-    category: str | None
-    priority: str
-    project: str | None
-    proposer_id: str | None
-    parent_id: str | None
-
-
 class AffectedFileResult(TypedDict):
     path: str
     operation: str
@@ -71,10 +56,20 @@ class CreatedReview(OfRevision):
     affected_files: list[AffectedFileResult]
 
 
-class Proposal(OfRevision, Origins):
+class Proposal(OfRevision):
     intent: str
     description: str | None
+    agent_type: str
+    agent_role: str
+    phase: str
+    plan: str | None
+    task: str | None
+    category: str | None
+    priority: str
+    project: str | None
     workspace: str | None
+    proposer_id: str | None
+    parent_id: str | None
     affected_files: list[AffectedFileResult]
     has_diff: bool
     skip_diff_validation: bool
@@ -203,7 +198,7 @@ class FindingResult(TypedDict):
 
 
 class ResolvedFinding(FindingResult, OfReview):
-    """The finding, as it is now."""
+    pass
 
 
 class MessageResult(TypedDict):

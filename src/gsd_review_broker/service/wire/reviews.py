@@ -15,7 +15,6 @@ from gsd_review_broker.service.wire.content import (
     OffsetResult,
     OfReview,
     OfRevision,
-    Origins,
     affected_files,
     of_review,
     of_revision,
@@ -76,9 +75,11 @@ class NotClaimed(TypedDict):
     claimed: bool
 
 
-class VerdictResult(OfRevision):
+class VerdictResult(OfReview):
     verdict: str | None
     verdict_reason: str | None
+    revision: int
+    round: int
     claim_generation: int
     digest: str | None
     # What the approval policy still asks for, if this approval did not make the review approved.
@@ -93,13 +94,23 @@ class Closed(OfReview):
     outcome: str
 
 
-class ReviewRow(Origins):
+class ReviewRow(TypedDict):
     id: str
     status: str
     version: int
     revision: int
     round: int
     intent: str
+    agent_type: str
+    agent_role: str
+    phase: str
+    plan: str | None
+    task: str | None
+    category: str | None
+    priority: str
+    project: str | None
+    proposer_id: str | None
+    parent_id: str | None
     has_diff: bool
     claimed_by: str | None
     verdict: str | None
@@ -207,9 +218,11 @@ def auto_rejected(review: Review) -> AutoRejected:
 def verdict_result(change: Change, given: str) -> VerdictResult:
     review = change.review
     result: VerdictResult = {
-        **of_revision(review),
+        **of_review(review),
         "verdict": given,
         "verdict_reason": review.verdict_reason,
+        "revision": review.revision,
+        "round": review.round,
         "claim_generation": review.claim_generation,
         "digest": review.digest,
     }
