@@ -4,7 +4,6 @@ import contextlib
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from gsd_review_broker.client.connection import UnreachableError
@@ -14,23 +13,16 @@ from gsd_review_broker.client.http import OK, HttpConnection, lines_of
 _SILENCE_SECONDS = 45.0
 
 
-@dataclass(frozen=True, slots=True)
-class EventHint:
-    """Something happened, up to this event's id. The caller then asks what it was."""
-
-    last_id: int
-
-
 class EventStreamEndedError(UnreachableError):
     """The broker closed the stream or is gone; a new stream delivers what was missed."""
 
 
 class EventHints:
-    """Hints from now on, or after an event's id."""
+    """Ids of events, from now on or after one of them. The caller then asks what happened."""
 
     def __init__(self, url: str, *, token: str | None, review_id: str | None, after: int | None) -> None:
         self._http = HttpConnection.to(url)
-        self._hints: queue.SimpleQueue[EventHint | None] = queue.SimpleQueue()
+        self._hints: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         parameters = {"review": review_id, "after": after}
         query = urlencode({name: value for name, value in parameters.items() if value is not None})
         headers = {"Accept": "text/event-stream"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -44,8 +36,8 @@ class EventHints:
             raise UnreachableError(f"the broker at {url} does not stream events (status {status})")
         threading.Thread(target=self._read, args=(body,), daemon=True, name="events").start()
 
-    def next(self, seconds: float) -> EventHint | None:
-        """Return the next hint; None if none comes within this many seconds."""
+    def next(self, seconds: float) -> int | None:
+        """Return the next event's id; None if none comes within this many seconds."""
         try:
             hint = self._hints.get(timeout=seconds)
         except queue.Empty:
@@ -63,6 +55,6 @@ class EventHints:
             for line in lines_of(body):
                 # Every event except "ready" has an id.
                 if line.startswith(b"id: "):
-                    self._hints.put(EventHint(int(line[4:])))
+                    self._hints.put(int(line[4:]))
         self._http.close()
         self._hints.put(None)

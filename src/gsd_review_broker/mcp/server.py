@@ -31,38 +31,20 @@ INSTRUCTIONS = {
 }
 
 
-class Endpoints:
-    def __init__(self, by_path: Mapping[str, ASGIApp], sdk: "SdkServers") -> None:
-        self.by_path = by_path
-        self._sdk = sdk
-
-    async def stop(self) -> None:
-        await self._sdk.stop()
-
-
-def make_endpoints(broker: Broker, *, body_limit: int) -> Endpoints:
+def make_endpoints(broker: Broker, *, body_limit: int) -> "Endpoints":
     paths = {"/mcp" if audience is Audience.ALL else f"/mcp/{audience.value}": audience for audience in Audience}
     endpoints = {
         path: Endpoint(broker, audience, _INFO, INSTRUCTIONS[audience], REGISTRY.shown_to(audience))
         for path, audience in paths.items()
     }
-    sdk = SdkServers(endpoints, body_limit=body_limit)
-    return Endpoints({path: _application(path, one, sdk, body_limit) for path, one in endpoints.items()}, sdk)
-
-
-def _application(path: str, endpoint: Endpoint, sdk: "SdkServers", body_limit: int) -> ASGIApp:
-    behind = sdk.application(path)
-    if telemetry.is_tracing():
-        # The SDK makes the spans, so it handles every call.
-        return behind
-    return FastPath(endpoint, judge=sdk.judge, otherwise=behind, body_limit=body_limit)
+    return Endpoints(endpoints, body_limit=body_limit)
 
 
 _Managers = Mapping[str, "StreamableHTTPSessionManager"]
 
 
-class SdkServers:
-    """One server of the SDK for each endpoint. The first request that needs one imports and starts them all (ADR 8)."""
+class Endpoints:
+    """Behind each is a server of the SDK. The first request that needs one imports and starts them all (ADR 8)."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint], *, body_limit: int) -> None:
         self._endpoints = endpoints
@@ -70,15 +52,19 @@ class SdkServers:
         self._managers: asyncio.Future[_Managers] | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self.by_path = {path: self._application(path, one) for path, one in endpoints.items()}
 
-    def application(self, path: str) -> ASGIApp:
+    def _application(self, path: str, endpoint: Endpoint) -> ASGIApp:
         async def handle(scope: Scope, receive: Receive, send: Send) -> None:
             managers = await self._started()
             await managers[path].asgi_app(scope, receive, send)
 
-        return handle
+        if telemetry.is_tracing():
+            # The SDK makes the spans, so it handles every call.
+            return handle
+        return FastPath(endpoint, judge=self._judge, otherwise=handle, body_limit=self._body_limit)
 
-    async def judge(self, request: ToolRequest, headers: Mapping[bytes, bytes]) -> bool:
+    async def _judge(self, request: ToolRequest, headers: Mapping[bytes, bytes]) -> bool:
         await self._started()
         from gsd_review_broker.mcp.sdk import is_well_formed  # noqa: PLC0415 - imported by now
 

@@ -394,7 +394,7 @@ async def get_activity_feed(
 async def get_review_stats(call: ToolCall, project: str | None = None) -> ReviewStats:
     """Get statistics: counts, approval rate (by last verdict), times to claim, verdict and close, rounds,
     and verdicts by reviewer and by pair. Null means no data."""
-    return await call.broker.statistics.stats(project=project)
+    return await call.broker.review_queries.stats(project=project)
 
 
 @REGISTRY.tool(Audience.OBSERVER, reads=True)

@@ -6,7 +6,6 @@ a verdict therefore demands a new answer, and a page may show one that is a few 
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from gsd_review_broker.domain.model import Milliseconds, Review, ReviewId, Revision
 from gsd_review_broker.errors import BrokerError, Code
@@ -19,22 +18,16 @@ _MOST_REMEMBERED = 256
 _OFFSETS_PATIENCE_SECONDS = 2.0
 
 _Key = tuple[ReviewId, int]
-_Answer = Applies | DoesNotApply | BrokerError
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """git's answer, or why there is none; None while git is at work."""
-
-    answer: Applies | DoesNotApply | BrokerError | None
+# git's answer, or why there is none.
+Answer = Applies | DoesNotApply | BrokerError
 
 
 class Applicability:
     def __init__(self, core: Core) -> None:
         self._core = core
         # One question to git for all callers that ask about the same content at the same time.
-        self._running: dict[_Key, asyncio.Task[_Answer]] = {}
-        self._answers: OrderedDict[_Key, tuple[Milliseconds, _Answer]] = OrderedDict()
+        self._running: dict[_Key, asyncio.Task[Answer]] = {}
+        self._answers: OrderedDict[_Key, tuple[Milliseconds, Answer]] = OrderedDict()
 
     async def demand(self, review: Review) -> Applies | DoesNotApply:
         """Ask git now; raise if git cannot be asked. Never called inside a transaction."""
@@ -47,16 +40,16 @@ class Applicability:
             raise BrokerError(answer.code, answer.message, answer.next or answer.hint)
         return answer
 
-    async def of(self, review: Review, *, patience: float) -> Checked:
-        """Return the last answer if it is fresh, else a new one if it comes within `patience` seconds."""
+    async def of(self, review: Review, *, patience: float) -> Answer | None:
+        """Return the last answer if it is fresh, else a new one; None if git takes longer than `patience` seconds."""
         if not review.has_diff:
-            return Checked(Applies(digest=None))
+            return Applies(digest=None)
         known = self._answers.get((review.id, review.revision))
         if known is not None and self._core.clock.steady() - known[0] < _FRESH_MILLISECONDS:
-            return Checked(known[1])
+            return known[1]
         task = self._task(review)
         await asyncio.wait({task}, timeout=patience)
-        return Checked(task.result() if task.done() else None)
+        return task.result() if task.done() else None
 
     async def offsets(self, review: Review) -> tuple[Offset, ...]:
         """Return how far the hunks of an older diff are from their own lines, by the last answer.
@@ -66,7 +59,7 @@ class Applicability:
         known = self._answers.get((review.id, review.revision))
         answer = known[1] if known is not None else None
         if answer is None and review.digest is not None and review.is_claim_live:
-            answer = (await self.of(review, patience=_OFFSETS_PATIENCE_SECONDS)).answer
+            answer = await self.of(review, patience=_OFFSETS_PATIENCE_SECONDS)
         return answer.offsets if isinstance(answer, Applies) else ()
 
     def last(self, review_id: ReviewId) -> Applies | None:
@@ -75,7 +68,7 @@ class Applicability:
         answer = next(answers, None)
         return answer if isinstance(answer, Applies) else None
 
-    def _task(self, review: Review) -> asyncio.Task[_Answer]:
+    def _task(self, review: Review) -> asyncio.Task[Answer]:
         key = review.id, review.revision
         task = self._running.get(key)
         if task is None:
@@ -83,7 +76,7 @@ class Applicability:
             task.add_done_callback(lambda _: self._running.pop(key, None))
         return task
 
-    async def _ask(self, review: Review) -> _Answer:
+    async def _ask(self, review: Review) -> Answer:
         try:
             revision = await self._core.store.glance(
                 lambda reader: reader.revision(review.id, review.revision, with_diff=True)

@@ -21,7 +21,7 @@ from gsd_review_broker.service.pool_records import PoolRecords
 from gsd_review_broker.service.queries.inbox import Inboxes
 from gsd_review_broker.service.queries.proposal import ProposalQueries
 from gsd_review_broker.service.queries.review_page import ReviewPageQueries
-from gsd_review_broker.service.queries.reviews import ReviewQueries, Statistics
+from gsd_review_broker.service.queries.reviews import ReviewQueries
 from gsd_review_broker.service.waiting import LongPoll
 
 
@@ -34,7 +34,6 @@ class Broker:
     counter_patches: CounterPatches
     discussions: Discussions
     review_queries: ReviewQueries
-    statistics: Statistics
     retention: Retention
     meters: Meters
     sweep: Sweep
@@ -63,51 +62,45 @@ def make_broker(
     identification: Identification,
 ) -> Broker:
     """Compose all services of one broker."""
-    scoped: dict[str, Broker] = {}
 
-    def for_project(project: str | None) -> Broker:
-        """Made with the first call, and kept: there are as many as projects with a token."""
-        if project is None or project == core.project:
-            return whole
-        if project not in scoped:
-            scoped[project] = make_broker(
-                core.for_project(project),
-                serves=serves,
-                database_name=database_name,
-                meters=meters,
-                gate_policy=gate_policy,
-                ticket_office=ticket_office,
-                signer=signer,
-                identification=identification,
-            )
-            pool.share(scoped[project].pool)
-        return scoped[project]
+    def composed(core: Core) -> Broker:
+        scoped: dict[str, Broker] = {}
 
-    waiting = LongPoll(core.wakeups)
-    pool = PoolControl(core, PoolRecords(core))
-    applies = Applicability(core)
-    claims = Claims(core, waiting, applies)
-    whole = Broker(
-        proposals=Proposals(core),
-        proposal_queries=ProposalQueries(core, applies),
-        claims=claims,
-        verdicts=Verdicts(core, claims, Tickets(core, applies, ticket_office)),
-        counter_patches=CounterPatches(core),
-        discussions=Discussions(core, waiting, claims),
-        review_queries=ReviewQueries(core, waiting, pool, serves=serves),
-        statistics=Statistics(core),
-        retention=Retention(core, database_name=database_name),
-        meters=meters,
-        sweep=Sweep(core),
-        pool=pool,
-        gatekeeper=Gatekeeper(core.store, core.access, core.clock),
-        identification=identification,
-        tokens=Tokens(core),
-        sign_in_links=SignInLinks(core),
-        inboxes=Inboxes(core),
-        page_queries=ReviewPageQueries(core, applies),
-        gate=Gate(core, gate_policy, serves=serves),
-        receipts=ReceiptQueries(core, signer),
-        for_project=for_project,
-    )
-    return whole
+        def for_project(project: str | None) -> Broker:
+            """Made with the first call, and kept: there are as many as projects with a token."""
+            if project is None or project == core.project:
+                return whole
+            if project not in scoped:
+                scoped[project] = composed(core.for_project(project))
+                pool.share(scoped[project].pool)
+            return scoped[project]
+
+        waiting = LongPoll(core.wakeups)
+        pool = PoolControl(core, PoolRecords(core))
+        applies = Applicability(core)
+        claims = Claims(core, waiting, applies)
+        whole = Broker(
+            proposals=Proposals(core),
+            proposal_queries=ProposalQueries(core, applies),
+            claims=claims,
+            verdicts=Verdicts(core, claims, Tickets(core, applies, ticket_office)),
+            counter_patches=CounterPatches(core),
+            discussions=Discussions(core, waiting, claims),
+            review_queries=ReviewQueries(core, waiting, pool, serves=serves),
+            retention=Retention(core, database_name=database_name),
+            meters=meters,
+            sweep=Sweep(core),
+            pool=pool,
+            gatekeeper=Gatekeeper(core.store, core.access, core.clock),
+            identification=identification,
+            tokens=Tokens(core),
+            sign_in_links=SignInLinks(core),
+            inboxes=Inboxes(core),
+            page_queries=ReviewPageQueries(core, applies),
+            gate=Gate(core, gate_policy, serves=serves),
+            receipts=ReceiptQueries(core, signer),
+            for_project=for_project,
+        )
+        return whole
+
+    return composed(core)

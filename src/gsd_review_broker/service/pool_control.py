@@ -9,9 +9,9 @@ from gsd_review_broker.domain.model import Identity, Milliseconds
 from gsd_review_broker.domain.rules.pool import Reviewer, Work
 from gsd_review_broker.domain.words import ReviewerState
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
-from gsd_review_broker.ports.store import Reader, Transaction
+from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.service import validation
-from gsd_review_broker.service.core import Core, Repeat, remembered, taken
+from gsd_review_broker.service.core import Core, Repeat, once
 from gsd_review_broker.service.pool_records import PoolRecords
 from gsd_review_broker.service.project_store import whole_broker_only
 from gsd_review_broker.service.wire.broker import (
@@ -203,18 +203,14 @@ class PoolControl:
         try:
             async with same.turn:
                 kept = await self._core.recalled(repeat, None)
-                return kept if kept is not None else await self._done(repeat, await do())
+                if kept is not None:
+                    return kept
+                result = await do()
+                return await self._core.store.write(lambda tx: once(tx, self._core, repeat, None, lambda: result))
         finally:
             same.callers -= 1
             if not same.callers:
                 del self._under_way[name]
-
-    async def _done(self, repeat: Repeat, result: R) -> R:
-        def command(tx: Transaction) -> R:
-            kept = taken(tx, self._core, repeat, None)
-            return kept if kept is not None else remembered(tx, self._core, repeat, None, result)
-
-        return await self._core.store.write(command)
 
     async def _find(self, name: str) -> Reviewer:
         reviewer = await self._core.store.read(lambda reader: _found(reader, name.strip()))

@@ -16,20 +16,32 @@ DEFAULT_WAIT_SECONDS = 25
 LONGEST_WAIT_SECONDS = 240
 
 
-class Interruption:
-    """Wakes one wait: `look` is then called again, and may raise the reason why the wait is over."""
+class Turn:
+    """A reviewer's `claim_next`, until it has ended or a later one of the same reviewer stops it."""
 
-    def __init__(self) -> None:
-        self.has_come = False
+    def __init__(self, reviewer: Identity) -> None:
+        self._reviewer = reviewer
+        self._is_stopped = False
         self._signal: asyncio.Event | None = None
+        self.has_ended = asyncio.Event()
 
     def wakes(self, signal: asyncio.Event) -> None:
         self._signal = signal
 
-    def come(self) -> None:
-        self.has_come = True
+    def stop(self) -> None:
+        """Wake the call, if it waits: it looks again, and is refused."""
+        self._is_stopped = True
         if self._signal is not None:
             self._signal.set()
+
+    def refuse_if_stopped(self) -> None:
+        if self._is_stopped:
+            raise BrokerError(
+                Code.CONFLICT,
+                f"{self._reviewer} called claim_next again, so this call was stopped",
+                "Wait for the answer to the later call. If you did not make it, another reviewer uses your name: take "
+                "a name of your own.",
+            )
 
 
 class LongPoll:
@@ -48,7 +60,7 @@ class LongPoll:
         *,
         wait: bool,
         wait_seconds: float | None,
-        interruption: Interruption | None = None,
+        turn: Turn | None = None,
     ) -> T | None:
         """Return what `look` returns, now or later; None when the time is over or the broker stops."""
         seconds = self.refuse_too_long(wait_seconds)
@@ -57,8 +69,8 @@ class LongPoll:
         deadline = asyncio.get_running_loop().time() + seconds
         with self._wakeups.listening(topic) as signal:
             while True:
-                if interruption is not None:
-                    interruption.wakes(signal)
+                if turn is not None:
+                    turn.wakes(signal)
                 signal.clear()
                 answer = await look()
                 if answer is not None or self._wakeups.closing:
@@ -68,22 +80,6 @@ class LongPoll:
                         await signal.wait()
                 except TimeoutError:
                     return None
-
-
-class Turn:
-    def __init__(self, reviewer: Identity) -> None:
-        self._reviewer = reviewer
-        self.interruption = Interruption()
-        self.has_ended = asyncio.Event()
-
-    def refuse_if_stopped(self) -> None:
-        if self.interruption.has_come:
-            raise BrokerError(
-                Code.CONFLICT,
-                f"{self._reviewer} called claim_next again, so this call was stopped",
-                "Wait for the answer to the later call. If you did not make it, another reviewer uses your name: take "
-                "a name of your own.",
-            )
 
 
 class ClaimTurns:
@@ -104,7 +100,7 @@ class ClaimTurns:
         self._latest[name] = turn
         try:
             if previous is not None:
-                previous.interruption.come()
+                previous.stop()
                 await previous.has_ended.wait()
             yield turn
         finally:

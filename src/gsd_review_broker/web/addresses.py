@@ -90,16 +90,18 @@ class ReviewAddress:
     is_plan: bool = False
 
     def link(self, **changes: object) -> str:
-        values: dict[str, object] = {
+        return with_query(f"/r/{self.review_id}", {**self._content, **changes})
+
+    @property
+    def _content(self) -> dict[str, object]:
+        return {
             "rev": self.revision,
             "since": self.since,
             "patch": self.patch,
             "whole": self.whole,
             "w": self.ignore_space,
             "as": self.form,
-            **changes,
         }
-        return with_query(f"/r/{self.review_id}", values)
 
     @property
     def query(self) -> str:
@@ -110,21 +112,9 @@ class ReviewAddress:
         return self.link(file=index, part=part, around=self.around) + f"#f{index}"
 
     def source_of(self, index: int, part: int | None = None) -> str:
-        return with_query(
-            f"/r/{self.review_id}/file",
-            {
-                "i": str(index),
-                "part": part,
-                "around": self.around,
-                "rev": self.revision,
-                "since": self.since,
-                "patch": self.patch,
-                "whole": self.whole,
-                "w": self.ignore_space,
-                "as": self.form,
-                "view": "split" if self.split else "unified",
-            },
-        )
+        place = {"i": str(index), "part": part, "around": self.around}
+        view = "split" if self.split else "unified"
+        return with_query(f"/r/{self.review_id}/file", {**place, **self._content, "view": view})
 
 
 def review_asked(review_id: str, query: Mapping[str, str], cookies: Mapping[str, str]) -> ReviewAddress:

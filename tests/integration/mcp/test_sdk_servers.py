@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gsd_review_broker.mcp.server import Endpoints, SdkServers, make_endpoints
+from gsd_review_broker.mcp.server import Endpoints, make_endpoints
 from tests.support.asgi import AsgiAnswer, send_request
 from tests.support.local import LocalBroker
 from tests.support.waiting import PATIENCE
@@ -40,15 +40,15 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on, self.count = threading.Event(), threading.Event(), 0
-        make = SdkServers._make
+        make = Endpoints._make
 
-        def held(servers: SdkServers) -> Any:
+        def held(servers: Endpoints) -> Any:
             self.count += 1
             self.begun.set()
             assert self.go_on.wait(PATIENCE)
             return make(servers)
 
-        monkeypatch.setattr(SdkServers, "_make", held)
+        monkeypatch.setattr(Endpoints, "_make", held)
 
 
 async def test_all_endpoints_share_one_start(endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,14 +79,14 @@ async def test_a_caller_that_hangs_up_leaves_the_start_to_the_others(
 
 
 async def test_a_start_that_failed_is_tried_again(endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, failures = SdkServers._make, [OSError("too many open files")]
+    make, failures = Endpoints._make, [OSError("too many open files")]
 
-    def sometimes(servers: SdkServers) -> Any:
+    def sometimes(servers: Endpoints) -> Any:
         if failures:
             raise failures.pop()
         return make(servers)
 
-    monkeypatch.setattr(SdkServers, "_make", sometimes)
+    monkeypatch.setattr(Endpoints, "_make", sometimes)
     with pytest.raises(OSError, match="too many open files"):
         await tools(endpoints)
     assert "create_review" in await tools(endpoints)

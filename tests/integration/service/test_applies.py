@@ -42,9 +42,9 @@ async def test_a_page_asks_once_in_a_while_and_a_claim_always(spans: InMemorySpa
     pages = broker.application.broker.page_queries
     review_id = await proposed(broker)
     review = await pages.find(review_id)
-    first = (await pages.applies(review)).answer
+    first = await pages.applies(review)
     assert isinstance(first, Applies)
-    assert (await pages.applies(review)).answer == first
+    assert await pages.applies(review) == first
     assert checks(spans) == 1
     claim = await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert (checks(spans), claim["digest"]) == (2, first.digest)
@@ -57,12 +57,12 @@ async def test_a_page_shows_what_the_last_claim_learnt(broker: LocalBroker, repo
     pages = broker.application.broker.page_queries
     review_id = await proposed(broker)
     review = await pages.find(review_id)
-    assert isinstance((await pages.applies(review)).answer, Applies)
+    assert isinstance(await pages.applies(review), Applies)
     (repository / "hello.txt").write_text("all\nis\nnew\n")
     git(repository, "commit", "-qam", "moved")
     rejected = await broker("claim_review", review_id=review_id, reviewer_id="codex")
     assert rejected["auto_rejected"] is True
-    assert isinstance((await pages.applies(review)).answer, DoesNotApply)
+    assert isinstance(await pages.applies(review), DoesNotApply)
 
 
 async def test_one_who_goes_away_leaves_the_answer_to_those_who_stay(
@@ -92,7 +92,7 @@ async def test_a_page_is_told_why_git_cannot_be_asked_and_a_claim_is_refused(
     pages = broker.application.broker.page_queries
     review_id = await proposed(broker)
     repository.rename(repository.with_name("elsewhere"))
-    answer = (await pages.applies(await pages.find(review_id))).answer
+    answer = await pages.applies(await pages.find(review_id))
     assert "is gone" in str(answer)
     with pytest.raises(ToolError) as error:
         await broker("claim_review", review_id=review_id, reviewer_id="codex")

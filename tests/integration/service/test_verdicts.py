@@ -124,7 +124,7 @@ async def test_what_does_not_apply_goes_back_to_its_author(broker: LocalBroker) 
 async def test_a_digest_that_moved_since_it_was_seen_is_not_approved(broker: LocalBroker, repository: Path) -> None:
     review_id = await proposed(broker)
     pages = broker.application.broker.page_queries
-    digest = (await pages.applies(await pages.find(review_id))).answer.digest  # type: ignore[union-attr]
+    digest = (await pages.applies(await pages.find(review_id))).digest  # type: ignore[union-attr]
     lines = (repository / "hello.txt").read_text()
     (repository / "hello.txt").write_text(lines + "four\n")
     git(repository, "commit", "-qam", "moved")

@@ -7,16 +7,12 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from gsd_review_broker.cli.context import Context, keepers_connection
 from gsd_review_broker.cli.exits import Exit
 from gsd_review_broker.client import UnreachableError
 from gsd_review_broker.client.connection import Json
 from gsd_review_broker.domain.words import PROPOSERS_TURN, REVIEWERS_TURN, Verdict, proposer_must_act
-
-if TYPE_CHECKING:
-    from gsd_review_broker.client.events import EventHint
 
 _PAGE = 500
 # How often to check the terminal's size and to look for a missing broker; a running broker is not polled.
@@ -72,13 +68,13 @@ class _Follower:
             while not self.is_over and (left := _left(until)) > 0:
                 yield self._news(stream.next(left))
 
-    def _news(self, hint: "EventHint | None") -> list[Json]:
-        if hint is None:
+    def _news(self, last_id: int | None) -> list[Json]:
+        if last_id is None:
             return []
         if self._after is None:
             # The first event shows where the audit ends now.
-            self._after = hint.last_id
-        return self._since(self._after) if hint.last_id > self._after else []
+            self._after = last_id
+        return self._since(self._after) if last_id > self._after else []
 
     def _since(self, after: int) -> list[Json]:
         events: list[Json] = []

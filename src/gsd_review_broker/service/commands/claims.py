@@ -50,12 +50,11 @@ ClaimStep = Callable[[Transaction, Change], R | BrokerError]
 
 @dataclass(frozen=True, slots=True)
 class _NextCall:
-    """One call of claim_next."""
+    """One call of claim_next, and the reviews that it may claim."""
 
     caller: Caller
     reviewer: Identity
-    category: str | None
-    project: str | None
+    wanted: ReviewFilter
     repeat: Repeat | None
 
 
@@ -209,7 +208,8 @@ class Claims:
         async with self._turns.turn_of(reviewer) as turn:
             claim: Claim | None = await self._core.recalled(repeat, project)
             if claim is None:
-                call = _NextCall(caller, reviewer, category, project, repeat)
+                wanted = ReviewFilter(category=category, project=project)
+                call = _NextCall(caller, reviewer, wanted, repeat)
                 claim = await self._wait_for_claim(call, turn, wait=wait, wait_seconds=wait_seconds)
         if claim is None:
             return {"claimed": False}
@@ -217,7 +217,7 @@ class Claims:
         return claim
 
     async def _wait_for_claim(
-        self, call: "_NextCall", turn: Turn, *, wait: bool, wait_seconds: float | None
+        self, call: _NextCall, turn: Turn, *, wait: bool, wait_seconds: float | None
     ) -> Claim | None:
         is_first_look = True
 
@@ -231,20 +231,18 @@ class Claims:
             is_first_look = False
             return claim
 
-        return await self._waiting.until(
-            QUEUE, look, wait=wait, wait_seconds=wait_seconds, interruption=turn.interruption
-        )
+        return await self._waiting.until(QUEUE, look, wait=wait, wait_seconds=wait_seconds, turn=turn)
 
-    async def _own_unused(self, call: "_NextCall") -> Claim | None:
+    async def _own_unused(self, call: _NextCall) -> Claim | None:
         """Find a claim of the same reviewer with which nothing was done: its answer was lost."""
-        wanted = ReviewFilter(status=Status.CLAIMED, category=call.category, project=call.project)
+        wanted = replace(call.wanted, status=Status.CLAIMED)
         claimed = await self._core.store.read(lambda reader: reader.reviews(wanted, after=None, limit=_LIVE_CLAIMS))
         for review in claimed:
             if same_identity(review.claimed_by, call.reviewer) and claims.is_unused(review, self._core.policy):
                 return await self._try(call, review)
         return None
 
-    async def _first_claimable(self, call: "_NextCall") -> Claim | None:
+    async def _first_claimable(self, call: _NextCall) -> Claim | None:
         of_pool = self._refuse_draining(call.reviewer)
         # All waiting reviewers ask this at each new review, so the cheap query comes first.
         if await self._core.store.glance(lambda reader: reader.oldest_pending_at()) is None:
@@ -253,10 +251,9 @@ class Claims:
         while True:
             candidates = await self._core.store.read(
                 lambda reader, after=position: reader.reviews(
-                    ReviewFilter(
+                    replace(
+                        call.wanted,
                         status=Status.PENDING,
-                        category=call.category,
-                        project=call.project,
                         claimable_by=call.reviewer,
                         claimable_at=self._core.clock.now(),
                         for_pool=of_pool,
@@ -273,7 +270,7 @@ class Claims:
                 return None
             position = list_position(candidates[-1])
 
-    async def _try(self, call: "_NextCall", candidate: Review) -> Claim | None:
+    async def _try(self, call: _NextCall, candidate: Review) -> Claim | None:
         try:
             result = await self.claim(call.caller, candidate.id, call.reviewer, repeat=call.repeat)
         except BrokerError as error:

@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from gsd_review_broker.domain.caller import Caller
 from gsd_review_broker.domain.model import (
     AffectedFile,
-    CounterPatch,
     Draft,
     Identity,
     Limits,
-    Milliseconds,
     Origin,
     Review,
     ReviewId,
@@ -19,8 +17,7 @@ from gsd_review_broker.domain.model import (
 )
 from gsd_review_broker.domain.patch.places import LinePlace
 from gsd_review_broker.domain.rules import discussion, proposals
-from gsd_review_broker.domain.text import BROKER
-from gsd_review_broker.domain.words import CounterPatchStatus, Role
+from gsd_review_broker.domain.words import Role
 from gsd_review_broker.errors import BrokerError, Code, Next, NextStep
 from gsd_review_broker.ports.store import Transaction
 from gsd_review_broker.ports.world import DoesNotApply
@@ -43,29 +40,21 @@ class NewProposal:
     skip_diff_validation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedProposal:
-    """A proposal whose arguments are checked, each of them once."""
-
-    origin: Origin
-    draft: Draft
-
-
 class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def create(self, caller: Caller, proposal: NewProposal, *, repeat: Repeat | None) -> CreatedReview:
-        checked = await self._checked(caller, proposal)
-        workspace = await self._workspace(checked)
-        project = await self._project(checked.origin, workspace)
+        checked, draft = await self._checked(caller, proposal)
+        workspace = await self._workspace(checked, draft)
+        project = await self._project(checked, workspace)
         kept = await self._core.recalled(repeat, project)
         if kept is not None:
             return kept
-        parent = await self._core.find(checked.origin.parent_id) if checked.origin.parent_id else None
-        origin = replace(checked.origin, project=project, workspace=workspace, parent_id=parent.id if parent else None)
+        parent = await self._core.find(checked.parent_id) if checked.parent_id else None
+        origin = replace(checked, project=project, workspace=workspace, parent_id=parent.id if parent else None)
         return await self._core.store.write(
-            lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, origin, checked.draft))
+            lambda tx: once(tx, self._core, repeat, project, lambda: self._create(tx, origin, draft))
         )
 
     def _create(self, tx: Transaction, origin: Origin, draft: Draft) -> CreatedReview:
@@ -77,29 +66,32 @@ class Proposals:
     async def revise(
         self, caller: Caller, review_id: str, proposal: NewProposal, *, repeat: Repeat | None
     ) -> CreatedReview:
-        checked = await self._checked(caller, proposal)
+        origin, draft = await self._checked(caller, proposal)
         review = await self._core.find(review_id)
         findings = await self._core.store.glance(lambda reader: reader.findings(review.id))
-        places = await places_in(findings, checked.draft.diff)
+        places = await places_in(findings, draft.diff)
         return await self._core.change(
             review_id,
             repeat,
-            lambda tx, review: self._revise(tx, review, checked, places, is_administrator=caller.is_administrator),
+            lambda tx, review: self._revise(
+                tx, review, origin, draft, places, is_administrator=caller.is_administrator
+            ),
         )
 
     def _revise(
         self,
         tx: Transaction,
         review: Review,
-        checked: CheckedProposal,
+        origin: Origin,
+        draft: Draft,
         places: dict[str, LinePlace],
         *,
         is_administrator: bool,
     ) -> CreatedReview:
         change = proposals.revise(
             review,
-            revision=_revision(checked.draft, review.id, review.revision + 1, tx),
-            caller=checked.origin.proposer_id,
+            revision=_revision(draft, review.id, review.revision + 1, tx),
+            caller=origin.proposer_id,
             is_administrator=is_administrator,
             findings=moved(tx.findings(review.id), places),
             reviewer_alive=self._core.liveness.is_alive(review.claimed_by),
@@ -138,7 +130,8 @@ class Proposals:
 
         return await self._core.change(review_id, repeat, command)
 
-    async def _checked(self, caller: Caller, proposal: NewProposal) -> CheckedProposal:
+    async def _checked(self, caller: Caller, proposal: NewProposal) -> tuple[Origin, Draft]:
+        """Check each argument, once."""
         limits = self._core.policy.limits
         origin = _checked_origin(caller, proposal.origin, limits)
         author = origin.proposer_id if origin.proposer_id is not None else Identity(origin.agent_type)
@@ -152,11 +145,11 @@ class Proposals:
             author=author,
             written_by=author,
         )
-        return CheckedProposal(origin, draft)
+        return origin, draft
 
-    async def _workspace(self, checked: CheckedProposal) -> str | None:
-        workspace = await self._core.repository.resolve_workspace(checked.origin.workspace)
-        if workspace is None and checked.draft.diff is not None and not checked.draft.skip_diff_validation:
+    async def _workspace(self, origin: Origin, draft: Draft) -> str | None:
+        workspace = await self._core.repository.resolve_workspace(origin.workspace)
+        if workspace is None and draft.diff is not None and not draft.skip_diff_validation:
             raise BrokerError(
                 Code.UNAVAILABLE,
                 "a diff needs a repository to be checked in, and this broker serves none",
@@ -188,25 +181,6 @@ def _checked_origin(caller: Caller, origin: Origin, limits: Limits) -> Origin:
 
 def _revision(draft: Draft, review_id: ReviewId, number: int, tx: Transaction) -> Revision:
     return Revision(**values_of(draft), review_id=review_id, number=number, created_at=tx.now)
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedPatch:
-    diff: bytes
-    files: tuple[AffectedFile, ...]
-
-    def on(self, review: Review, now: Milliseconds) -> CounterPatch:
-        return CounterPatch(
-            review_id=review.id,
-            revision=review.revision,
-            round=review.round,
-            diff=self.diff,
-            affected_files=self.files,
-            offered_by=review.claimed_by or BROKER,
-            status=CounterPatchStatus.PENDING,
-            reason=None,
-            created_at=now,
-        )
 
 
 async def require_applicable(core: Core, review: Review, diff: bytes, files: tuple[AffectedFile, ...]) -> None:

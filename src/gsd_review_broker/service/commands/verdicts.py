@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from gsd_review_broker.domain.caller import Caller
-from gsd_review_broker.domain.model import Change, Review, ReviewId, Revision
+from gsd_review_broker.domain.model import AffectedFile, Change, CounterPatch, Milliseconds, Review, ReviewId, Revision
 from gsd_review_broker.domain.rules.transitions import followed_by
 from gsd_review_broker.domain.rules.verdicts import (
     Judgement,
@@ -17,7 +17,8 @@ from gsd_review_broker.domain.rules.verdicts import (
     refuse_verdict,
     refused_verdict,
 )
-from gsd_review_broker.domain.words import Status, Verdict
+from gsd_review_broker.domain.text import BROKER
+from gsd_review_broker.domain.words import CounterPatchStatus, Status, Verdict
 from gsd_review_broker.errors import BrokerError
 from gsd_review_broker.ports.store import Reader, Transaction
 from gsd_review_broker.ports.world import TicketIssuer
@@ -27,7 +28,7 @@ from gsd_review_broker.service.applies import Applicability
 from gsd_review_broker.service.approvals import approvals_so_far
 from gsd_review_broker.service.commands.claims import Claims, ClaimStep
 from gsd_review_broker.service.commands.findings import PlacedFindings, placed, refuse_unreadable
-from gsd_review_broker.service.commands.proposals import OfferedPatch, require_applicable
+from gsd_review_broker.service.commands.proposals import require_applicable
 from gsd_review_broker.service.core import Core, Repeat, find_review, recalled
 from gsd_review_broker.service.validation import FindingArgument, read_diff
 from gsd_review_broker.service.wire.reviews import AutoRejected, VerdictResult, verdict_result
@@ -54,20 +55,27 @@ class NewVerdict:
 class _Content:
     """The content of a verdict, checked before the transaction."""
 
-    offer: OfferedPatch | None
     findings: PlacedFindings
+    diff: bytes | None = None
+    files: tuple[AffectedFile, ...] = ()
+
+    def counter_patch(self, review: Review, now: Milliseconds) -> CounterPatch | None:
+        if self.diff is None:
+            return None
+        return CounterPatch(
+            review_id=review.id,
+            revision=review.revision,
+            round=review.round,
+            diff=self.diff,
+            affected_files=self.files,
+            offered_by=review.claimed_by or BROKER,
+            status=CounterPatchStatus.PENDING,
+            reason=None,
+            created_at=now,
+        )
 
 
-_NOTHING = _Content(None, PlacedFindings(()))
-
-
-@dataclass(frozen=True, slots=True)
-class _ReviewToJudge:
-    """The review and its newest revision, read in one snapshot; and the answer to an earlier identical call."""
-
-    review: Review
-    revision: Revision | None
-    answered: VerdictResult | None
+_NOTHING = _Content(PlacedFindings(()))
 
 
 class Tickets:
@@ -115,12 +123,12 @@ class Verdicts:
         await self._core.saw(judgement.reviewer_id)
         content, refusal = _NOTHING, None
         if given.has_content:
-            known = await self._review_to_judge(review_id, repeat)
-            if known.answered is not None:
-                return known.answered
+            known, revision, answered = await self._review_to_judge(review_id, repeat)
+            if answered is not None:
+                return answered
             # A caller that may not judge is refused, and recorded, before git or the diff is read.
-            refusal = self._refusal(known.review, judgement)
-            content = _NOTHING if refusal else await self._content(known.review, known.revision, given)
+            refusal = self._refusal(known, judgement)
+            content = _NOTHING if refusal else await self._content(known, revision, given)
 
         def command(tx: Transaction, review: Review) -> VerdictResult | BrokerError:
             if refusal is not None:
@@ -197,7 +205,7 @@ class Verdicts:
         return give_verdict(
             review,
             judgement,
-            counter_patch=content.offer and content.offer.on(review, tx.now),
+            counter_patch=content.counter_patch(review, tx.now),
             findings=findings,
             open_finding_count=open_count,
             pool_managed=self._is_of_pool(review),
@@ -216,11 +224,15 @@ class Verdicts:
     def _is_of_pool(self, review: Review) -> bool:
         return self._core.access.pool_state(review.claimed_by) is not None
 
-    async def _review_to_judge(self, review_id: str, repeat: Repeat | None) -> _ReviewToJudge:
-        def read(reader: Reader) -> _ReviewToJudge:
+    async def _review_to_judge(
+        self, review_id: str, repeat: Repeat | None
+    ) -> tuple[Review, Revision | None, VerdictResult | None]:
+        """Read the review, its newest revision, and the answer to an earlier identical call, in one snapshot."""
+
+        def read(reader: Reader) -> tuple[Review, Revision | None, VerdictResult | None]:
             review = find_review(reader, review_id)
             revision = reader.revision(review.id, review.revision, with_diff=True)
-            return _ReviewToJudge(review, revision, recalled(reader, self._core, repeat, review.project))
+            return review, revision, recalled(reader, self._core, repeat, review.project)
 
         return await self._core.store.read(read)
 
@@ -234,4 +246,4 @@ class Verdicts:
         if diff is not None:
             await require_applicable(self._core, review, diff, files)
         findings = await placed(sent.findings, revision.diff if revision else None)
-        return _Content(None if diff is None else OfferedPatch(diff=diff, files=files), findings)
+        return _Content(findings, diff, files)

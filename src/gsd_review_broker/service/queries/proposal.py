@@ -28,29 +28,11 @@ class _ProposalQuery:
     path: str | None
     since_revision: int | None
 
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The caller's arguments, and where the page begins."""
-
-    query: _ProposalQuery
-    number: int
-    text: str = _DIFF
-    offset: int = 0
-
-    @property
-    def path(self) -> str | None:
-        return self.query.path
-
-    @property
-    def since_revision(self) -> int | None:
-        return self.query.since_revision
-
-    def cursor(self, text: str, page: Page | None) -> str | None:
-        """Return where this text goes on after the page."""
+    def cursor(self, number: int, text: str, page: Page | None) -> str | None:
+        """Return where this text of the revision goes on after the page."""
         if page is None or page.next_offset is None:
             return None
-        return make_cursor(self.query, [self.number, text, page.next_offset])
+        return make_cursor(self, [number, text, page.next_offset])
 
 
 class ProposalQueries:
@@ -71,20 +53,21 @@ class ProposalQueries:
         review = await self._core.find(review_id)
         caller = validation.optional_identity("caller_id", caller_id, self._core.policy.limits)
         await self._core.saw(caller, review)
-        wanted = _wanted(review, _ProposalQuery(review.id, revision, path, since_revision), cursor)
+        query = _ProposalQuery(review.id, revision, path, since_revision)
+        number, text, offset = _beginning(review, query, cursor)
         # By primary key, unless two revisions are compared.
         read = self._core.store.glance if since_revision is None else self._core.store.read
-        content, patch, diff = await read(lambda reader: _load(reader, review, wanted))
+        content, patch, diff = await read(lambda reader: _load(reader, review, query, number))
         if cursor is not None:
-            source = patch.diff if wanted.text == _COUNTER_PATCH and patch else diff
-            page = await _page(source, wanted.offset, path if wanted.text == _DIFF else None)
-            later = proposal_page(review, wanted.number, page, wanted.cursor(wanted.text, page))
+            source = patch.diff if text == _COUNTER_PATCH and patch else diff
+            page = await _page(source, offset, path if text == _DIFF else None)
+            later = proposal_page(review, number, page, query.cursor(number, text, page))
             if since_revision is not None:
                 later["since_revision"] = since_revision
             return later
         page = await _page(diff, 0, path if since_revision is None else None)
         patch_page = await _page(patch.diff if patch else None, 0, None)
-        next_cursor, patch_cursor = wanted.cursor(_DIFF, page), wanted.cursor(_COUNTER_PATCH, patch_page)
+        next_cursor, patch_cursor = query.cursor(number, _DIFF, page), query.cursor(number, _COUNTER_PATCH, patch_page)
         result = proposal(review, content, page, next_cursor, patch, patch_page, patch_cursor)
         if since_revision is not None:
             result["since_revision"] = since_revision
@@ -94,32 +77,35 @@ class ProposalQueries:
         return result
 
 
-def _wanted(review: Review, query: _ProposalQuery, cursor: str | None) -> _Wanted:
+def _beginning(review: Review, query: _ProposalQuery, cursor: str | None) -> tuple[int, str, int]:
+    """Return the revision, which of its texts, and where the page begins in it."""
     if cursor is None:
-        return _Wanted(query, review.revision if query.revision is None else query.revision)
+        return review.revision if query.revision is None else query.revision, _DIFF, 0
     match read_cursor(cursor, query):
         # Later pages are of the revision that was begun, even if there is a newer one by now.
         case [int(number), ("diff" | "counter_patch") as text, int(offset)] if offset >= 0:
-            return _Wanted(query, number, text, offset)
+            return number, text, offset
         case _:
             raise BrokerError(
                 Code.INVALID_ARGUMENT, "cursor: this is not a cursor of get_proposal", "Begin without it."
             )
 
 
-def _load(reader: Reader, review: Review, wanted: _Wanted) -> tuple[Revision, CounterPatch | None, bytes | None]:
-    content = _revision(reader, review, wanted.number)
+def _load(
+    reader: Reader, review: Review, query: _ProposalQuery, number: int
+) -> tuple[Revision, CounterPatch | None, bytes | None]:
+    content = _revision(reader, review, number)
     diff = content.diff
-    earlier = None if wanted.since_revision is None else _revision(reader, review, wanted.since_revision)
-    if wanted.path is not None:
-        _require_path(content, earlier, wanted.path)
+    earlier = None if query.since_revision is None else _revision(reader, review, query.since_revision)
+    if query.path is not None:
+        _require_path(content, earlier, query.path)
     if earlier is not None:
-        diff = shown_interdiff(earlier.diff, content.diff, path=wanted.path).encode("utf-8")
+        diff = shown_interdiff(earlier.diff, content.diff, path=query.path).encode("utf-8")
     # For the present revision, the open counter-patch; for an older one, the patch that was offered on it.
-    if wanted.number == review.revision:
+    if number == review.revision:
         is_open = review.counter_patch_status is CounterPatchStatus.PENDING
         return content, reader.open_counter_patch(review.id) if is_open else None, diff
-    return content, reader.counter_patch_of(review.id, wanted.number), diff
+    return content, reader.counter_patch_of(review.id, number), diff
 
 
 def _revision(reader: Reader, review: Review, number: int) -> Revision:

@@ -22,7 +22,7 @@ from gsd_review_broker.domain.words import Status
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.store import Reader
 from gsd_review_broker.ports.world import Applies
-from gsd_review_broker.service.applies import Applicability, Checked
+from gsd_review_broker.service.applies import Answer, Applicability
 from gsd_review_broker.service.approvals import missing_in
 from gsd_review_broker.service.core import Core, find_review
 from gsd_review_broker.service.queries.reviews import is_own_event
@@ -43,6 +43,8 @@ _CHAIN_LOOKED_AT = 1_000
 _EVENTS_OF_HISTORY = 2_000
 _AT_ONCE = 500
 _MOST_POINTS = 200
+# Moments, and how many reviews were pending from then on.
+QueuePoints = list[tuple[Milliseconds, int]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,16 +67,6 @@ class ReviewFacts:
 class ChainStatus:
     checked: int
     problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class QueueHistory:
-    """How many reviews were waiting for a reviewer over time.
-
-    The points are (moment, pending from then on), oldest first; the last one is now.
-    """
-
-    points: tuple[tuple[Milliseconds, int], ...]
 
 
 class ReviewPageQueries:
@@ -112,7 +104,7 @@ class ReviewPageQueries:
             return change.records
         if number != review.revision or review.status in {Status.APPROVED, Status.CLOSED}:
             raise _no_base(review, number)
-        answer = (await self._applies.of(review, patience=_BASE_PATIENCE_SECONDS)).answer
+        answer = await self._applies.of(review, patience=_BASE_PATIENCE_SECONDS)
         if not isinstance(answer, Applies) or answer.records is None:
             raise _no_base(review, number)
         return answer.records
@@ -121,10 +113,10 @@ class ReviewPageQueries:
         """Extend the deadline of a person who reads what they claimed."""
         await self._core.saw(Identity(person), review)
 
-    async def applies(self, review: Review) -> Checked:
+    async def applies(self, review: Review) -> Answer | None:
         """Does the newest revision apply now? Once the review is approved or closed, git need not be asked."""
         if review.status in {Status.APPROVED, Status.CLOSED}:
-            return Checked(Applies(digest=review.digest))
+            return Applies(digest=review.digest)
         return await self._applies.of(review, patience=_PATIENCE_SECONDS)
 
     # The audit.
@@ -136,7 +128,7 @@ class ReviewPageQueries:
         """Are the newest events unaltered? `tandem audit verify` checks all of them."""
         return await self._core.store.read(_chain)
 
-    async def queue_history(self) -> QueueHistory:
+    async def queue_history(self) -> QueuePoints:
         now = self.now
         only_own = self._core.project is not None
         return await self._core.store.read(lambda reader: queue_history(reader, now, only_own=only_own))
@@ -241,9 +233,10 @@ def _recent(
             return {"events": found, "next_cursor": before}
 
 
-def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueueHistory:
+def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) -> QueuePoints:
+    """Return how many reviews were waiting for a reviewer over time, oldest first; the last point is now."""
     pending = sum(reader.pending_by_priority().values())
-    points: list[tuple[Milliseconds, int]] = [(now, pending)]
+    points: QueuePoints = [(now, pending)]
     for event in reader.events_before(review_id=None, before=None, limit=_EVENTS_OF_HISTORY):
         if only_own and not is_own_event(reader, event):
             continue
@@ -252,10 +245,10 @@ def queue_history(reader: Reader, now: Milliseconds, *, only_own: bool = False) 
             points.append((event.timestamp, pending))
             pending = max(0, pending - change)
     points.reverse()
-    return QueueHistory(tuple(_thinned(points)))
+    return _thinned(points)
 
 
-def _thinned(points: list[tuple[Milliseconds, int]]) -> list[tuple[Milliseconds, int]]:
+def _thinned(points: QueuePoints) -> QueuePoints:
     if len(points) <= _MOST_POINTS:
         return points
     step = len(points) / _MOST_POINTS

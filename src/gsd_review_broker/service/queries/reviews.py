@@ -289,14 +289,8 @@ class ReviewQueries:
             "reviewers": await self._reviewers.running(),
         }
 
-
-class Statistics:
-    """Reads counters: as quick at a million reviews as at ten."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
     async def stats(self, *, project: str | None = None) -> ReviewStats:
+        """Read counters: as quick at a million reviews as at ten."""
         scope = validation.project(project, self._core.policy.limits) or EVERYTHING
         # On SQLite the thread that reads also computes, and short calls need not wait for it.
         return await self._core.store.read(lambda reader: stats_of(reader.totals(scope, most=MOST_COUNTS)))

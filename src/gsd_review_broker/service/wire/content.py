@@ -23,6 +23,15 @@ def of_review(review: Review) -> OfReview:
     return {"review_id": review.id, "status": review.status.value, "version": review.version}
 
 
+class OfRevision(OfReview):
+    revision: int
+    round: int
+
+
+def of_revision(review: Review) -> OfRevision:
+    return {**of_review(review), "revision": review.revision, "round": review.round}
+
+
 class AffectedFileResult(TypedDict):
     path: str
     operation: str
@@ -42,16 +51,12 @@ class OffsetResult(TypedDict):
     offset: int
 
 
-class CreatedReview(OfReview):
-    revision: int
-    round: int
+class CreatedReview(OfRevision):
     priority: str
     affected_files: list[AffectedFileResult]
 
 
-class Proposal(OfReview):
-    revision: int
-    round: int
+class Proposal(OfRevision):
     intent: str
     description: str | None
     agent_type: str
@@ -115,9 +120,7 @@ def offset_results(known: tuple[Offset, ...]) -> list[OffsetResult]:
 
 def created_review(review: Review, revision: Revision) -> CreatedReview:
     return {
-        **of_review(review),
-        "revision": review.revision,
-        "round": review.round,
+        **of_revision(review),
         "priority": review.priority.value,
         "affected_files": affected_files(revision.affected_files),
     }
@@ -165,12 +168,8 @@ def proposal(
 
 
 def proposal_page(review: Review, revision: int, page: Page | None, next_cursor: str | None) -> ProposalPage:
-    return {
-        **of_review(review),
-        "revision": revision,
-        "diff": page.text if page else "",
-        "next_cursor": next_cursor,
-    }
+    text = page.text if page else ""
+    return {**of_review(review), "revision": revision, "diff": text, "next_cursor": next_cursor}
 
 
 # At most this much text of findings is in an answer; the rest is counted.
@@ -198,10 +197,8 @@ class FindingResult(TypedDict):
     times_raised: int
 
 
-class ResolvedFinding(FindingResult):
-    review_id: str
-    status: str
-    version: int
+class ResolvedFinding(FindingResult, OfReview):
+    pass
 
 
 class MessageResult(TypedDict):
@@ -262,12 +259,7 @@ def message_result(message: Message) -> MessageResult:
 
 
 def sent_message(change: Change, number: int) -> SentMessage:
-    review = change.review
-    return {
-        **of_review(review),
-        "message_id": number,
-        "round": review.round,
-    }
+    return {**of_review(change.review), "message_id": number, "round": change.review.round}
 
 
 def finding_result(finding: Finding) -> FindingResult:
@@ -292,7 +284,7 @@ def finding_result(finding: Finding) -> FindingResult:
 
 
 def resolved_finding(review: Review, finding: Finding) -> ResolvedFinding:
-    return {**finding_result(finding), "review_id": review.id, "status": review.status.value, "version": review.version}
+    return {**finding_result(finding), **of_review(review)}
 
 
 def open_findings(findings: list[Finding]) -> list[FindingResult]:

@@ -3,7 +3,7 @@
 Results are plain dictionaries at run time: nothing is converted on the way to the wire.
 """
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from gsd_review_broker.domain.model import Change, Event, Review, Revision
 from gsd_review_broker.domain.rules.claims import AUTO_REJECTED
@@ -14,8 +14,10 @@ from gsd_review_broker.service.wire.content import (
     FindingResult,
     OffsetResult,
     OfReview,
+    OfRevision,
     affected_files,
     of_review,
+    of_revision,
     offset_results,
 )
 from gsd_review_broker.service.wire.encoding import iso, moment, shortened
@@ -23,9 +25,7 @@ from gsd_review_broker.service.wire.encoding import iso, moment, shortened
 LIST_INTENT_CHARACTERS = 500
 
 
-class ReviewStatus(OfReview):
-    revision: int
-    round: int
+class ReviewStatus(OfRevision):
     claimed_by: str | None
     verdict: str | None
     verdict_reason: str | None
@@ -45,9 +45,7 @@ class NothingNew(OfReview):
     changed: bool
 
 
-class Claim(OfReview):
-    revision: int
-    round: int
+class Claim(OfRevision):
     claimed_by: str | None
     claimed_at: str | None
     claim_generation: int
@@ -169,9 +167,7 @@ class Timeline(TypedDict):
 
 def review_status(review: Review, *, changed: bool) -> ReviewStatus:
     return {
-        **of_review(review),
-        "revision": review.revision,
-        "round": review.round,
+        **of_revision(review),
         "claimed_by": review.claimed_by,
         "verdict": review.verdict.value if review.verdict else None,
         "verdict_reason": review.verdict_reason,
@@ -184,19 +180,14 @@ def review_status(review: Review, *, changed: bool) -> ReviewStatus:
 
 
 def nothing_new(review: Review) -> NothingNew:
-    return {
-        **of_review(review),
-        "changed": False,
-    }
+    return {**of_review(review), "changed": False}
 
 
 def claim_result(
     review: Review, revision: Revision, open_findings: list[FindingResult], known: tuple[Offset, ...] = ()
 ) -> Claim:
     result: Claim = {
-        **of_review(review),
-        "revision": review.revision,
-        "round": review.round,
+        **of_revision(review),
         "claimed_by": review.claimed_by,
         "claimed_at": moment(review.claimed_at),
         "claim_generation": review.claim_generation,
@@ -242,55 +233,31 @@ def verdict_result(change: Change, given: str) -> VerdictResult:
 
 
 def released(review: Review) -> Released:
-    return {
-        **of_review(review),
-        "claim_generation": review.claim_generation,
-    }
+    return {**of_review(review), "claim_generation": review.claim_generation}
 
 
 def closed(review: Review) -> Closed:
-    return {
-        **of_review(review),
-        "outcome": review.outcome.value if review.outcome else "",
-    }
-
-
-def review_row(review: ReviewSummary) -> ReviewRow:
-    return {
-        "id": review.id,
-        "status": review.status,
-        "version": review.version,
-        "revision": review.revision,
-        "round": review.round,
-        "intent": shortened(review.intent, LIST_INTENT_CHARACTERS),
-        "agent_type": review.agent_type,
-        "agent_role": review.agent_role,
-        "phase": review.phase,
-        "plan": review.plan,
-        "task": review.task,
-        "category": review.category,
-        "priority": review.priority,
-        "project": review.project,
-        "proposer_id": review.proposer_id,
-        "parent_id": review.parent_id,
-        "has_diff": bool(review.has_diff),
-        "claimed_by": review.claimed_by,
-        "verdict": review.verdict,
-        "open_finding_count": review.open_finding_count,
-        "counter_patch_status": review.counter_patch_status,
-        "needs_human": review.needs_human,
-        "created_at": iso(review.created_at),
-        "updated_at": iso(review.updated_at),
-    }
+    return {**of_review(review), "outcome": review.outcome.value if review.outcome else ""}
 
 
 def feed_row(review: ReviewSummary) -> FeedRow:
-    return {
-        **review_row(review),
-        "message_count": review.message_count,
+    """Return the summary as it is, but for its moments and a long intent."""
+    row = review._asdict() | {
+        "intent": shortened(review.intent, LIST_INTENT_CHARACTERS),
+        "has_diff": bool(review.has_diff),
+        "created_at": iso(review.created_at),
+        "updated_at": iso(review.updated_at),
         "last_message_at": moment(review.last_message_at),
-        "last_message_preview": review.last_message_preview,
     }
+    return cast("FeedRow", row)
+
+
+def review_row(review: ReviewSummary) -> ReviewRow:
+    """Return the row without the messages, which only the feed shows."""
+    row: dict[str, Any] = {**feed_row(review)}
+    for name in ("message_count", "last_message_at", "last_message_preview"):
+        del row[name]
+    return cast("ReviewRow", row)
 
 
 def event_result(event: Event) -> EventResult:

@@ -55,15 +55,12 @@ def gate_routes(broker: Broker) -> list[Route]:
         await broker.gatekeeper.admit(caller, act)
         return caller.identity or named
 
-    async def receipt(fields: dict[str, Any]) -> Any:
-        return await broker.receipts.of_review(text(fields, "review_id"))
-
-    async def override_receipt(fields: dict[str, Any]) -> Any:
-        return await broker.receipts.of_override(text(fields, "folder"), text(fields, "commit"))
-
     return [
-        post("/api/gate/receipts/override", override_receipt),
-        post("/api/gate/receipts/{review_id}", receipt),
+        post(
+            "/api/gate/receipts/override",
+            lambda fields: broker.receipts.of_override(text(fields, "folder"), text(fields, "commit")),
+        ),
+        post("/api/gate/receipts/{review_id}", lambda fields: broker.receipts.of_review(text(fields, "review_id"))),
         _route("/api/gate/check", check),
         _route("/api/gate/landed", landed),
         post_by_caller("/api/gate/override", override),

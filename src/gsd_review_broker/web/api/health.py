@@ -44,7 +44,7 @@ def metrics_endpoint(broker: Broker) -> Callable[[Request], Awaitable[Response]]
     async def metrics(_request: Request) -> Response:
         from gsd_review_broker.web.api.metrics import exposition  # noqa: PLC0415 - see there
 
-        status, stats = await broker.review_queries.broker_status(), await broker.statistics.stats()
+        status, stats = await broker.review_queries.broker_status(), await broker.review_queries.stats()
         return Response(exposition(status, stats, broker.meters), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return metrics

@@ -188,39 +188,21 @@ async def _body(request: Request) -> dict[str, Any]:
 def pool_routes(broker: Broker) -> list[Route]:
     reviewers = broker.pool
 
-    async def state(_asked: dict[str, Any]) -> Any:
-        return await reviewers.state()
-
-    async def pause(_asked: dict[str, Any]) -> Any:
-        return await reviewers.pause()
-
-    async def resume(_asked: dict[str, Any]) -> Any:
-        return await reviewers.resume()
-
-    async def scale(fields: dict[str, Any]) -> Any:
-        return await reviewers.scale(_number(fields, "max_pool_size"))
-
     async def spawn(fields: dict[str, Any]) -> Any:
         return await reviewers.spawn(optional(fields, "agent"), optional(fields, "project"))
-
-    async def drain(fields: dict[str, Any]) -> Any:
-        return await reviewers.kill(text(fields, "reviewer_id"))
-
-    async def kill(fields: dict[str, Any]) -> Any:
-        return await reviewers.kill(text(fields, "reviewer_id"), force=True)
 
     async def tail(fields: dict[str, Any]) -> Any:
         return await reviewers.log(text(fields, "reviewer_id"), _number(fields, "characters", 20_000))
 
     one = "/api/pool/reviewers/{reviewer_id}"
     return [
-        get("/api/pool", state),
-        post("/api/pool/pause", pause),
-        post("/api/pool/resume", resume),
-        post("/api/pool/scale", scale),
+        get("/api/pool", lambda _: reviewers.state()),
+        post("/api/pool/pause", lambda _: reviewers.pause()),
+        post("/api/pool/resume", lambda _: reviewers.resume()),
+        post("/api/pool/scale", lambda fields: reviewers.scale(_number(fields, "max_pool_size"))),
         post("/api/pool/spawn", spawn),
-        post(f"{one}/drain", drain),
-        post(f"{one}/kill", kill),
+        post(f"{one}/drain", lambda fields: reviewers.kill(text(fields, "reviewer_id"))),
+        post(f"{one}/kill", lambda fields: reviewers.kill(text(fields, "reviewer_id"), force=True)),
         get(f"{one}/log", tail),
     ]
 

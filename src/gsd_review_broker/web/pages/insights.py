@@ -11,10 +11,10 @@ from starlette.routing import Route
 
 from gsd_review_broker.domain.text import in_words
 from gsd_review_broker.domain.words import Status
-from gsd_review_broker.service.queries.review_page import QueueHistory
+from gsd_review_broker.service.queries.review_page import QueuePoints
 from gsd_review_broker.service.wire.broker import ReviewerRow
 from gsd_review_broker.service.wire.encoding import iso
-from gsd_review_broker.service.wire.statistics import Percentiles, ReviewStats
+from gsd_review_broker.service.wire.statistics import PairVerdicts, Percentiles, ReviewerVerdicts, ReviewStats
 from gsd_review_broker.web.site import Dashboard
 from gsd_review_broker.web.text import STATUS_WORDS, plain
 
@@ -118,18 +118,11 @@ def _svg(height: int, label: str, drawn: Sequence[Markup]) -> Markup:
 def insights_routes(site: Dashboard) -> list[Route]:
     async def page(request: Request) -> Response:
         project = request.query_params.get("project", "").strip()[:200] or None
-        stats = await site.broker.statistics.stats(project=project)
+        stats = await site.broker.review_queries.stats(project=project)
         history = await site.broker.page_queries.queue_history()
         started = (await site.broker.pool.listed())["reviewers"]
-        charts = [
-            _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
-        ]  # fmt: skip
-        facts = {
-            "project": project or "",
-            "stats": stats,
-            "charts": charts,
-            "seconds": seconds,
-        }
+        charts = _times(stats), _states(stats), _queue(history), _reviewers(stats), _pairs(stats), cost_of(started)
+        facts = {"project": project or "", "stats": stats, "charts": charts, "seconds": seconds}
         return await site.page(request, "insights.html", facts)
 
     return [site.get("/insights", page)]
@@ -172,8 +165,7 @@ def _states(stats: ReviewStats) -> Chart:
     )
 
 
-def _queue(history: QueueHistory) -> Chart:
-    points = history.points
+def _queue(points: QueuePoints) -> Chart:
     start, end = points[0][0], points[-1][0]
     wide = max(1, end - start)
     shown = [((at - start) / wide, float(count)) for at, count in points]
@@ -188,46 +180,39 @@ def _queue(history: QueueHistory) -> Chart:
 
 
 def _reviewers(stats: ReviewStats) -> Chart:
-    reviewers = stats["by_reviewer"][:_MOST_ROWS]
-    rows = [
-        Bar(
-            row["reviewer"],
-            (row["approved"], row["changes_requested"]),
-            _rate(row["approved"], row["changes_requested"]),
-        )
-        for row in reviewers
-    ]
+    judged = stats["by_reviewer"][:_MOST_ROWS]
     return Chart(
         title="Verdicts by reviewer",
         about="approved, then changes requested; at the end how many of them were approvals",
-        svg=bars(rows, label="Approvals and requests for changes by reviewer"),
+        svg=_verdicts([(row["reviewer"], row) for row in judged], "reviewer"),
         columns=("reviewer", "approved", "changes requested", "comments"),
-        rows=tuple(
-            (row["reviewer"], str(row["approved"]), str(row["changes_requested"]), str(row["comment"]))
-            for row in reviewers
-        ),
+        rows=tuple((row["reviewer"], *_counts(row), str(row["comment"])) for row in judged),
     )
 
 
 def _pairs(stats: ReviewStats) -> Chart:
-    pairs = stats["by_pair"][:_MOST_ROWS]
-    rows = [
-        Bar(
-            f"{row['proposer']} → {row['reviewer']}",
-            (row["approved"], row["changes_requested"]),
-            _rate(row["approved"], row["changes_requested"]),
-        )
-        for row in pairs
-    ]
+    judged = stats["by_pair"][:_MOST_ROWS]
     return Chart(
         title="Verdicts by pair",
         about="who proposed and who judged: approved, then changes requested",
-        svg=bars(rows, label="Approvals and requests for changes by pair of proposer and reviewer"),
-        columns=("proposer", "reviewer", "approved", "changes requested"),
-        rows=tuple(
-            (row["proposer"], row["reviewer"], str(row["approved"]), str(row["changes_requested"])) for row in pairs
+        svg=_verdicts(
+            [(f"{row['proposer']} → {row['reviewer']}", row) for row in judged], "pair of proposer and reviewer"
         ),
+        columns=("proposer", "reviewer", "approved", "changes requested"),
+        rows=tuple((row["proposer"], row["reviewer"], *_counts(row)) for row in judged),
     )
+
+
+def _verdicts(named: Sequence[tuple[str, ReviewerVerdicts | PairVerdicts]], by: str) -> Markup:
+    rows = [
+        Bar(name, (row["approved"], row["changes_requested"]), _rate(row["approved"], row["changes_requested"]))
+        for name, row in named
+    ]
+    return bars(rows, label=f"Approvals and requests for changes by {by}")
+
+
+def _counts(row: ReviewerVerdicts | PairVerdicts) -> tuple[str, str]:
+    return str(row["approved"]), str(row["changes_requested"])
 
 
 def cost_of(started: Sequence[ReviewerRow]) -> Chart:

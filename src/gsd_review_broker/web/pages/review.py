@@ -16,7 +16,7 @@ from gsd_review_broker.domain.text import same_identity
 from gsd_review_broker.domain.words import GRAVE, Category, Disposition, EventType, Status, either
 from gsd_review_broker.errors import BrokerError, Code
 from gsd_review_broker.ports.world import Applies, DoesNotApply, Offset
-from gsd_review_broker.service.applies import Checked
+from gsd_review_broker.service.applies import Answer
 from gsd_review_broker.service.queries.review_page import ReviewFacts
 from gsd_review_broker.web.addresses import ReviewAddress, number, review_asked
 from gsd_review_broker.web.api.people import HTTP_STATUS
@@ -122,7 +122,7 @@ class ReviewPages:
             "requirements": requirements_of(facts, checked),
             "checked": checked,
             "digest": _digest(review, checked),
-            "does_not_apply": checked.answer.git_says if isinstance(checked.answer, DoesNotApply) else None,
+            "does_not_apply": checked.git_says if isinstance(checked, DoesNotApply) else None,
             "rounds": rounds_of(facts.events),
             "is_current": facts.content.number == review.revision and address.patch is None,
             "open_patch": next((one for one in facts.counter_patches if one.status == "pending"), None),
@@ -134,11 +134,11 @@ class ReviewPages:
         }
 
 
-def _digest(review: Review, checked: Checked) -> str | None:
+def _digest(review: Review, checked: Answer | None) -> str | None:
     """Return the digest that an approval will name: the claim's, or the one that a claim would get now."""
     if review.claimed_by is not None:
         return review.digest
-    return checked.answer.digest if isinstance(checked.answer, Applies) else None
+    return checked.digest if isinstance(checked, Applies) else None
 
 
 def _conversation(facts: ReviewFacts, places: MessagePlaces) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Requirement:
     why: str
 
 
-def requirements_of(facts: ReviewFacts, checked: Checked) -> list[Requirement]:
+def requirements_of(facts: ReviewFacts, checked: Answer | None) -> list[Requirement]:
     more = [one for one in (_policy(facts), _person(facts)) if one is not None]
     return [_applies(facts, checked), _no_grave_finding(facts), _judged(facts), *more]
 
@@ -197,11 +197,11 @@ def _policy(facts: ReviewFacts) -> Requirement | None:
     return Requirement(RequirementState.UNMET, what, f"{so_far}missing: {lacking}")
 
 
-def _applies(facts: ReviewFacts, checked: Checked) -> Requirement:
+def _applies(facts: ReviewFacts, checked: Answer | None) -> Requirement:
     what = "The diff applies to HEAD now"
     if not facts.review.has_diff:
         return Requirement(RequirementState.MET, "There is no diff to apply", "a proposal without a diff has no digest")
-    match checked.answer:
+    match checked:
         case None:
             return Requirement(RequirementState.WAITING, what, "git is being asked")
         case Applies(digest=None):

@@ -30,15 +30,9 @@ class _ListAddress:
     words: str
     cursor: str | None
 
-    def link(self, **changes: object) -> str:
-        values: dict[str, object] = {
-            "status": self.status,
-            "category": self.category,
-            "project": self.project,
-            "q": self.words,
-            **changes,
-        }
-        return with_query("/reviews", values)
+    def continued_at(self, cursor: str) -> str:
+        values = {"status": self.status, "category": self.category, "project": self.project, "q": self.words}
+        return with_query("/reviews", {**values, "cursor": cursor})
 
     @property
     def wanted(self) -> ReviewFilter:
@@ -55,7 +49,7 @@ def reviews_routes(site: Dashboard) -> list[Route]:
         facts = {
             "asked": address,
             "rows": rows,
-            "more": address.link(cursor=cursor) if cursor else None,
+            "more": address.continued_at(cursor) if cursor else None,
             "statuses": list(Status),
             "categories": list(Category),
         }
