@@ -6,13 +6,17 @@ fails here.
 
 import collections
 import dataclasses
-import gsd_review_broker
-import pytest
 import re
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gsd_review_broker
 from gsd_review_broker.cli import describe
 from gsd_review_broker.cli.broker.watching import exit_of
 from gsd_review_broker.cli.commands import all_modules, gsd, propose
@@ -47,19 +51,19 @@ from gsd_review_broker.domain.rules.verdicts import _COMMANDS
 from gsd_review_broker.domain.tally import Totals
 from gsd_review_broker.domain.words import (
     AGENTS,
-    Audience,
     CLIENTS,
+    PROPOSERS_TURN,
+    REVIEWERS_TURN,
+    VENDORS,
+    Audience,
     CallerKind,
     CounterPatchStatus,
     EventType,
     Operation,
-    PROPOSERS_TURN,
-    REVIEWERS_TURN,
     Role,
     Severity,
     Status,
     TokenRole,
-    VENDORS,
     Verdict,
     WorkOutcome,
     proposer_must_act,
@@ -78,10 +82,7 @@ from gsd_review_broker.service.wire.statistics import ReviewerVerdicts
 from gsd_review_broker.store import reads, rows
 from gsd_review_broker.web.conversation import _SENTENCES, _VERDICTS
 from gsd_review_broker.web.text import STATUS_MARKS
-from pathlib import Path
 from tests.support import reviews
-from typing import Any
-
 
 # Fields of a review that no fact of an event repeats: replay derives them from the events themselves.
 DERIVED = {
