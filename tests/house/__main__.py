@@ -1,6 +1,6 @@
 """`python -m tests.house` prints how large the house is; `--check` compares it with limits.json, `--keep` lowers them.
 
-The values in limits.json may only fall: whoever makes the house smaller lowers them, so that it stays so.
+The values in limits.json may only fall: a change that makes the house smaller lowers them, so that it stays so.
 """
 
 import argparse
