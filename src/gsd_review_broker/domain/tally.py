@@ -51,9 +51,13 @@ def time_in(status: Status) -> str:
     return f"time_in:{status}"
 
 
+def _no_counts() -> dict[tuple[str, str], int]:
+    return defaultdict(int)
+
+
 @dataclass(slots=True)
 class Tally:
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
+    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
     samples: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     def count(self, what: Counted, key: str, by: int = 1) -> None:
@@ -276,12 +280,16 @@ class Histogram:
         return min(max((low + high - 1) / 2, self.least), self.most)
 
 
+def _no_spreads() -> dict[str, Histogram]:
+    return defaultdict(Histogram)
+
+
 @dataclass(slots=True)
 class Totals:
     """The tallies of many reviews in one scope, added up."""
 
-    counts: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict[tuple[str, str], int](int))
-    spreads: dict[str, Histogram] = field(default_factory=lambda: defaultdict[str, Histogram](Histogram))
+    counts: dict[tuple[str, str], int] = field(default_factory=_no_counts)
+    spreads: dict[str, Histogram] = field(default_factory=_no_spreads)
 
     def count(self, what: str, key: str, by: int) -> None:
         if what != Counted.STEP:

@@ -119,7 +119,7 @@ class Compiled(NamedTuple):
     constants: Parameters
 
     def values(self, parameters: Parameters) -> Values:
-        known = {**self.constants, **parameters}
+        known = {**self.constants, **parameters} if self.constants else parameters
         return tuple([known[name] for name in self.names])
 
 
