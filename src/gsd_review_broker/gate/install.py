@@ -68,8 +68,8 @@ new=${{new%% *}}
 note="$place/prepared.$PPID.$new"
 program={program}
 # The broker leaves a ticket for a commit that it would let through: named after the branch's value before it, and
-# after the sum over its parents and its records. A ticket older than the configuration does not count.
-# Tickets are a broker's of this machine; where one on another machine decides, they do not count. Nor do they where the
+# after the sum over its parents and its records. A ticket older than the configuration does not apply.
+# Tickets are a broker's of this machine; where one on another machine decides, they do not apply. Nor do they where the
 # environment demands what the broker did not know.
 tickets={tickets}
 has_ticket() {{

@@ -54,7 +54,7 @@ def _next_step(error: BrokerError) -> str:
     if error.code is Code.UNAUTHENTICATED:
         return (
             "put a token that is valid into BROKER_TOKEN, or into the file `token` in your configuration folder (mode "
-            "0600); whoever runs the broker makes one with `tandem token new`. Then commit again."
+            "0600); its administrator makes one with `tandem token new`. Then commit again."
         )
     is_about_address = isinstance(error, UnreachableError) or error.code is Code.INVALID_ARGUMENT
     return _CHECK_ADDRESS if is_about_address or not error.hint else error.hint

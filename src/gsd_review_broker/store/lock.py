@@ -56,7 +56,7 @@ def moved_to(database: Database) -> str | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         # The mark forbids writing even if it cannot be read.
-        return f"another place, which {path.name} does not name"
+        return f"an unknown place ({path.name} cannot be read)"
     # It is shown on terminals.
     return "".join(character if character.isprintable() else "?" for character in str(to))
 

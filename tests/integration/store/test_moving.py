@@ -291,7 +291,7 @@ def test_a_mark_that_cannot_be_read_forbids_writing_and_shows_nothing_strange(tm
     assert moved_path(database).stat().st_mode & 0o777 == 0o600
     for content in (b"", b"[]", b"{}", b"\xff", b"x" * 5_000):
         moved_path(database).write_bytes(content)
-        assert lock.moved_to(database) == "another place, which broker.sqlite3.moved does not name"
+        assert lock.moved_to(database) == "an unknown place (broker.sqlite3.moved cannot be read)"
     lock.reopen(database)
     lock.reopen(database)
     assert lock.moved_to(database) is None

@@ -66,7 +66,9 @@ def run_claim(options: argparse.Namespace) -> int:
     context = Context(options)
     if options.review is None:
         if options.take_over:
-            raise BrokerError(Code.INVALID_ARGUMENT, "--take-over: of which review?", "Give its ID.")
+            raise BrokerError(
+                Code.INVALID_ARGUMENT, "--take-over: give the ID of the review", "`tandem list` shows the IDs."
+            )
         claim = context.call("claim_next", reviewer_id=context.identity)
         if not claim["claimed"]:
             context.answer(claim, "No review is waiting for you.")
