@@ -77,7 +77,7 @@ class House:
         for name, tree in self.trees.items():
             for node in tree.body:
                 if isinstance(node, ast.ClassDef):
-                    places[node.name].append(name)
+                    places[node.name.lstrip("_")].append(name)
         return {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
 
     def names_across_rooms(self) -> int:

@@ -42,7 +42,7 @@ _REGENERATE = "regenerate the diff against HEAD"
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _FileSection:
     """One file of the diff, in the direction in which it is applied."""
 
     file: FilePatch
@@ -153,7 +153,7 @@ class _OnHead:
         check: DiffCheck,
         scratch: IsolatedRepository,
         objects: Objects,
-        sections: list[_Section],
+        sections: list[_FileSection],
         *,
         reverse: bool,
     ) -> None:
@@ -210,7 +210,9 @@ class _OnHead:
         if outcome != {path: entry.mode for path, entry in expected.items()}:
             raise MisleadingDiffError(f"git's result differs from what the diff shows: {_REGENERATE}")
 
-    def _is_as_shown(self, section: _Section, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]) -> bool:
+    def _is_as_shown(
+        self, section: _FileSection, before: dict[bytes, IndexEntry], after: dict[bytes, IndexEntry]
+    ) -> bool:
         """Say whether the outcome follows from the hunks at their own lines. The stored blob is hashed again."""
         if section.target is None:
             return True
@@ -238,7 +240,7 @@ class _OnHead:
             return content.decode("utf-8", "replace").removeprefix("Subproject commit ").strip()
         return blob_id(content, self._scratch.object_format)
 
-    def _offsets(self, moved: list[_Section], before: dict[bytes, IndexEntry]) -> tuple[Offset, ...]:
+    def _offsets(self, moved: list[_FileSection], before: dict[bytes, IndexEntry]) -> tuple[Offset, ...]:
         """Say where git put the hunks, if each file is an honest diff against an older blob of this repository."""
         answer = self._check.apply(self._scratch, before, "--check", "--verbose")
         reported = _reported(answer.errors, self._sections)
@@ -258,13 +260,13 @@ class _OnHead:
         return older is not None and reading.applied(self._check.diff, file, older) is not None
 
 
-def _section(file: FilePatch, *, reverse: bool) -> _Section:
+def _section(file: FilePatch, *, reverse: bool) -> _FileSection:
     if reverse:
-        return _Section(file, file.new_name, file.old_name, file.new_mode, file.old_mode)
-    return _Section(file, file.old_name, file.new_name, file.old_mode, file.new_mode)
+        return _FileSection(file, file.new_name, file.old_name, file.new_mode, file.old_mode)
+    return _FileSection(file, file.old_name, file.new_name, file.old_mode, file.new_mode)
 
 
-def _reported(errors: str, sections: list[_Section]) -> list[Offset]:
+def _reported(errors: str, sections: list[_FileSection]) -> list[Offset]:
     """git goes through the files in the diff's order and says what it does with each hunk. A name cannot pass for
     such a line: git quotes line feeds."""
     offsets: list[Offset] = []

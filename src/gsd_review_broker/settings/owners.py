@@ -111,7 +111,7 @@ class AtMost(Tightening):
     looser = "more than"
 
     def is_as_strict(self, value: Any, usual: Any) -> bool:
-        """Compare two limits; None is no limit."""
+        """Compare two limits; None means that there is none."""
         return usual is None or (value is not None and value <= usual)
 
 

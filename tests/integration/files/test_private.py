@@ -107,7 +107,7 @@ def test_whoever_asks_for_the_owner_does_not_keep_the_lock(tmp_path: Path) -> No
     path = tmp_path / "lock"
     assert lock_owner(path) is None
     path.write_text('{"pid": 4711}')
-    assert lock_owner(path) is None, "nobody holds it: what it says counts for nothing"
+    assert lock_owner(path) is None, "no process holds it, so its text does not apply"
     held = acquire_lock(path)
     assert held is not None
     assert lock_owner(path) == 4711

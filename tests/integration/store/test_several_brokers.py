@@ -296,7 +296,7 @@ async def test_of_two_brokers_that_prune_into_one_archive_the_slow_one_loses_not
     assert verification.verify(one.database, one.archives).problems == []
 
 
-# A move, and whoever else holds what all writers wait for.
+# A move, and any other holder of the lock that all writers wait for.
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def _no_grave_finding(facts: ReviewFacts) -> Requirement:
 
 def _judged(facts: ReviewFacts) -> Requirement:
     review = facts.review
-    what = "Approved by somebody other than the author, for exactly this content"
+    what = "Approved by a reviewer other than the author, for exactly this content"
     if review.status is Status.APPROVED or (review.status is Status.CLOSED and review.outcome == "approved"):
         return Requirement(RequirementState.MET, what, f"{review.claimed_by} approved {_short(review.digest)}")
     if review.claimed_by is None or not review.is_claim_live:
